@@ -1,0 +1,245 @@
+"""A device profile: what the model needs to know of a card, its link and its host.
+
+A profile is a TOML file (``streamsim devices show h200``). Every number in it says where it comes from in
+``[sources]``: ``measured: ...``, ``published: ...`` or ``assumed: ...``. The ideal device has every
+effect off.
+"""
+
+from bisect import bisect_right
+from typing import Literal
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.schedule import LONGEST_S, Kernel, check_choice, check_number, check_whole
+
+Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
+KernelSignal = Literal["each", "run"]
+
+SCHEMA_VERSION = 1
+SOURCE_KINDS = ("measured", "published", "assumed")
+SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """A table of a profile: every field whose name ends in ``_s`` or ``_per_s`` is checked by its unit."""
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if field.endswith("_bytes_per_s"):
+                check_number(field, value, SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S)
+            elif field.endswith("_s"):
+                check_number(field, value, 0.0, LONGEST_S)
+
+
+class LinkDirection(_Part):
+    """One direction of the link between host and card.
+
+    A copy occupies its engine for ``latency_s`` and then moves its bytes at ``bandwidth_bytes_per_s``, or
+    at ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Pageable memory
+    goes through a staging buffer: its own latency and bandwidth.
+    """
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    duplex_bandwidth_bytes_per_s: float
+    pageable_latency_s: float
+    pageable_bandwidth_bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        if self.duplex_bandwidth_bytes_per_s > self.bandwidth_bytes_per_s:
+            raise InputError(
+                f"duplex_bandwidth_bytes_per_s = {self.duplex_bandwidth_bytes_per_s:g}: above"
+                f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
+            )
+
+
+class Host(_Part):
+    """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
+
+    ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
+    host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
+    for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
+    """
+
+    copy_s: float
+    kernel_s: float
+    record_s: float
+    wait_s: float
+    synchronize_s: float
+    submit_s: float
+    wake_s: float
+    graph_launch_s: float
+    graph_node_s: float
+    pageable_immediate_bytes: int
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        check_whole("pageable_immediate_bytes", self.pageable_immediate_bytes, 0, 1 << 40)
+
+
+class HandOver(_Part):
+    """From the end of an op until one that depends on it can start on another engine.
+
+    ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
+    through an event to another stream.
+    """
+
+    h2d_to_kernel_s: float
+    kernel_to_d2h_s: float
+    d2h_to_h2d_s: float
+    h2d_to_d2h_s: float
+    kernel_to_h2d_s: float
+    d2h_to_kernel_s: float
+    kernel_to_kernel_s: float
+    event_s: float
+
+
+class CopyEngines(_Part):
+    """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each)."""
+
+    count: int
+    arbitration: Arbitration
+
+    def __post_init__(self) -> None:
+        check_whole("count", self.count, 0, 2)
+        check_choice("arbitration", self.arbitration, Arbitration)
+
+
+class KernelCost(_Part):
+    """Measured time alone on the card of the kernel ``name`` with ``parameter``, over its elements.
+
+    Linear between the points and, by the slope of the last two, beyond; constant below the first.
+    """
+
+    name: str
+    parameter: int
+    elements: tuple[int, ...]
+    duration_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
+            raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
+        if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):
+            raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
+        for value in self.duration_s:
+            check_number("duration_s", value, 1e-9, LONGEST_S)
+
+    def at(self, elements: int) -> float:
+        """Seconds alone on the card for ``elements``."""
+        xs, ys = self.elements, self.duration_s
+        if elements <= xs[0]:
+            return ys[0]
+        i = min(bisect_right(xs, elements), len(xs) - 1)
+        return ys[i - 1] + (ys[i] - ys[i - 1]) * (elements - xs[i - 1]) / (xs[i] - xs[i - 1])
+
+    @property
+    def s_per_element(self) -> float:
+        """Seconds per element with the card full: the slope of the last two points."""
+        return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
+
+
+class Compute(_Part):
+    """The compute engine.
+
+    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side.
+    ``resident_threads``: the threads that fill the card, so a kernel of fewer elements takes no less than
+    one full wave (0: no such effect). ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to
+    the copy engines only after the whole run of kernels issued back to back with it has ended (Fermi).
+    """
+
+    floor_s: float
+    concurrent_kernels: int
+    resident_threads: int
+    arbitration: Arbitration
+    kernel_signal: KernelSignal
+    kernels: tuple[KernelCost, ...] = ()
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        check_whole("concurrent_kernels", self.concurrent_kernels, 1, 1024)
+        check_whole("resident_threads", self.resident_threads, 0, 1 << 40)
+        check_choice("arbitration", self.arbitration, Arbitration)
+        check_choice("kernel_signal", self.kernel_signal, KernelSignal)
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A card, its link and its host. Raises InputError naming the field, the value and what was expected."""
+
+    name: str
+    description: str
+    connections: int
+    h2d: LinkDirection
+    d2h: LinkDirection
+    copy_engines: CopyEngines
+    compute: Compute
+    hand_over: HandOver
+    host: Host
+    sources: dict[str, str]
+    spread: dict[str, float] = {}
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+        check_whole("connections", self.connections, 1, 32)
+        _check_sources(self)
+
+    def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
+        """(seconds alone on the card, share of the card it keeps busy meanwhile) of ``kernel``.
+
+        Raises InputError when the kernel gives no duration and the profile has no cost for it.
+        """
+        if kernel.duration_s is None:
+            cost = self._cost(kernel)
+            alone_s = max(cost.at(kernel.elements), self.compute.floor_s)
+            return alone_s, _share(kernel.elements * cost.s_per_element, alone_s)
+        wave_s = 0.0
+        if 0 < kernel.elements < self.compute.resident_threads:
+            wave_s = kernel.duration_s * self.compute.resident_threads / kernel.elements
+        alone_s = max(kernel.duration_s, self.compute.floor_s, wave_s)
+        return alone_s, _share(kernel.duration_s * kernel.fill, alone_s)
+
+    def _cost(self, kernel: Kernel) -> KernelCost:
+        for cost in self.compute.kernels:
+            if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
+                return cost
+        known = ", ".join(f"{c.name}({c.parameter})" for c in self.compute.kernels) or "none"
+        raise InputError(
+            f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
+            f" (it knows: {known}); give the kernel a duration_s"
+        )
+
+
+def _share(work_s: float, alone_s: float) -> float:
+    return min(1.0, work_s / alone_s) if alone_s > 0 else 1.0
+
+
+def number_names(value: object, path: str = "") -> set[str]:
+    """Dotted names of the numbers in a profile or one of its parts (a table of costs counts as one)."""
+    if isinstance(value, msgspec.Struct):
+        fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
+        return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
+    return {path} if value and isinstance(value, tuple) or type(value) in (int, float) else set()
+
+
+def _check_sources(device: Device) -> None:
+    known = number_names(device)
+    sections = {name.rpartition(".")[0] for name in known}
+    for name, source in device.sources.items():
+        if name not in known | sections:
+            raise InputError(f"sources.{name} = {source!r}: the profile has no number of that name")
+        kind = source.partition(":")[0]
+        if kind not in SOURCE_KINDS or not source.partition(":")[2].strip():
+            raise InputError(
+                f"sources.{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'"
+            )
+    for name in sorted(known):
+        if name not in device.sources and name.rpartition(".")[0] not in device.sources:
+            raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
+    for name, value in device.spread.items():
+        if name not in known:
+            raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
+        check_number(f"spread.{name}", value, 0.0, 1e9)

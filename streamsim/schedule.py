@@ -1,0 +1,274 @@
+"""The schedule language: what the host asks of the card, in the order in which it asks.
+
+A :class:`Schedule` is data. The model simulates it and the validator replays it on a real card, so that
+a predicted and a measured time always belong to the same program. Every value here is frozen and checks
+itself when it is made.
+
+Streams are numbered. Stream 0 is CUDA's legacy default stream; 1, 2, ... are the entries of
+``Schedule.streams`` in order, each ``"non-blocking"`` or ``"blocking"`` (an ordinary stream, which the
+legacy default stream synchronises with). Events are numbered 0, 1, ... below ``Schedule.events``.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import msgspec
+
+from streamsim.errors import InputError
+
+Direction = Literal["h2d", "d2h"]
+Memory = Literal["device", "pinned", "pageable"]
+StreamKind = Literal["non-blocking", "blocking"]
+Launch = Literal["live", "graph"]
+
+SCHEMA_VERSION = 1
+LEGACY_STREAM = 0
+# 8 TiB: above any card's memory, and small enough for the model's 64-bit fixed-point bytes (20 fractional bits).
+LARGEST_BYTES = (1 << 43) - 1
+LARGEST_COUNT = (1 << 31) - 1
+LONGEST_S = 86_400.0
+
+
+def check_whole(field: str, value: object, least: int, most: int) -> None:
+    """Raise InputError unless ``value`` is an int (not a bool) in ``least..most``."""
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{field} = {value!r}: expected a whole number from {least} to {most}")
+
+
+def check_number(field: str, value: object, least: float, most: float) -> None:
+    """Raise InputError unless ``value`` is a finite number in ``least..most``."""
+    if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
+        raise InputError(f"{field} = {value!r}: expected a number from {least:g} to {most:g}")
+
+
+def check_choice(field: str, value: object, choices: object) -> None:
+    """Raise InputError unless ``value`` is one of the strings of the Literal type ``choices``."""
+    if value not in get_args(choices):
+        raise InputError(f"{field} = {value!r}: expected one of {', '.join(get_args(choices))}")
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A frozen value; it holds no cycles, so the garbage collector need not look at it."""
+
+
+class Buffer(_Value):
+    """A named piece of memory: ``bytes`` on the device, or on the host pinned or pageable."""
+
+    name: str
+    bytes: int
+    memory: Memory
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name = {self.name!r}: expected a buffer name that is not empty")
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+        check_choice("memory", self.memory, Memory)
+
+
+class Region(_Value):
+    """The byte range ``offset .. offset + bytes`` of a named buffer."""
+
+    buffer: str
+    offset: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        check_whole("offset", self.offset, 0, LARGEST_BYTES)
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+
+
+class Copy(_Value, tag_field="op", tag="copy"):
+    """A copy of ``bytes`` between host and device in a stream.
+
+    ``host`` and ``device`` say which bytes it touches; without them it touches memory of its own, pinned
+    on the host side. Asynchronous unless ``blocking``, which holds the host until the copy is done
+    (``cudaMemcpyAsync`` followed by ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``).
+    """
+
+    direction: Direction
+    bytes: int
+    stream: int
+    host: Region | None = None
+    device: Region | None = None
+    blocking: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("direction", self.direction, Direction)
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        for side, region in (("host", self.host), ("device", self.device)):
+            if region is not None and region.bytes != self.bytes:
+                raise InputError(f"{side}.bytes = {region.bytes}: differs from the copy's bytes = {self.bytes}")
+
+
+class Kernel(_Value, tag_field="op", tag="kernel"):
+    """A kernel launch in a stream.
+
+    ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
+    ``name`` and ``parameter`` gives the time for ``elements``. ``fill``: the share of the card (0..1] that
+    it keeps busy while it runs alone; kernels run side by side while there is room. ``elements``: the
+    elements it works on, one thread each (0: enough to fill the card). ``parameter``: what the named
+    kernel takes (iterations, cycles). ``reads`` and ``writes``: the device bytes it touches.
+    """
+
+    stream: int
+    name: str = "kernel"
+    elements: int = 0
+    parameter: int = 0
+    duration_s: float | None = None
+    fill: float = 1.0
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        check_whole("elements", self.elements, 0, LARGEST_BYTES)
+        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
+        check_number("fill", self.fill, 1e-6, 1.0)
+        if self.duration_s is not None:
+            check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
+        elif not self.elements:
+            raise InputError("duration_s = None: a kernel needs its duration_s, or elements for the profile's cost table")
+
+
+class RecordEvent(_Value, tag_field="op", tag="record"):
+    """``cudaEventRecord``: the event completes when everything before it in the stream has completed."""
+
+    event: int
+    stream: int
+
+    def __post_init__(self) -> None:
+        check_whole("event", self.event, 0, LARGEST_COUNT)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+
+
+class WaitEvent(_Value, tag_field="op", tag="wait"):
+    """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
+
+    Waiting on an event that was not recorded before is a no-op.
+    """
+
+    event: int
+    stream: int
+
+    def __post_init__(self) -> None:
+        check_whole("event", self.event, 0, LARGEST_COUNT)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+
+
+class Synchronize(_Value, tag_field="op", tag="synchronize"):
+    """The host waits for a stream, for an event's latest record, or (neither given) for the whole device."""
+
+    stream: int | None = None
+    event: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream is not None and self.event is not None:
+            raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
+        if self.stream is not None:
+            check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        if self.event is not None:
+            check_whole("event", self.event, 0, LARGEST_COUNT)
+
+
+Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Operations in the order in which one host thread issues them. Immutable and checked.
+
+    ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once).
+    Raises InputError naming the op (``ops[3].stream``), the value and what was expected.
+    """
+
+    ops: tuple[Op, ...]
+    streams: tuple[StreamKind, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    events: int = 0
+    launch: Launch = "live"
+    name: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+        for field in ("ops", "streams", "buffers"):  # lists would make it mutable
+            if not isinstance(getattr(self, field), tuple):
+                raise InputError(f"{field} = {type(getattr(self, field)).__name__}: expected a tuple")
+        check_choice("launch", self.launch, Launch)
+        check_whole("events", self.events, 0, LARGEST_COUNT)
+        for i, kind in enumerate(self.streams):
+            check_choice(f"streams[{i}]", kind, StreamKind)
+        if not self.ops:
+            raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
+        buffers = {buffer.name: buffer for buffer in self.buffers}
+        if len(buffers) != len(self.buffers):
+            names = [buffer.name for buffer in self.buffers]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"buffers: the name {twice!r} stands for two buffers; rename one")
+        for i, op in enumerate(self.ops):
+            _check_op(self, buffers, i, op)
+        if self.launch == "graph":
+            _check_capturable(self)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    @property
+    def pageable_names(self) -> frozenset[str]:
+        """Names of the pageable host buffers."""
+        return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")
+
+
+def _check_op(schedule: Schedule, buffers: dict[str, Buffer], index: int, op: Op) -> None:
+    where = f"ops[{index}]"
+    if not isinstance(op, Op):
+        raise InputError(f"{where} = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+    if op.stream is not None and op.stream > len(schedule.streams):
+        raise InputError(
+            f"{where}.stream = {op.stream}: unknown stream; 0 is the legacy default stream"
+            f" and {len(schedule.streams)} more are declared in streams"
+        )
+    if isinstance(op, Copy):
+        if op.host is not None:
+            _check_region(buffers, f"{where}.host", op.host, on_device=False)
+        if op.device is not None:
+            _check_region(buffers, f"{where}.device", op.device, on_device=True)
+    elif isinstance(op, Kernel):
+        for field, regions in (("reads", op.reads), ("writes", op.writes)):
+            for k, region in enumerate(regions):
+                _check_region(buffers, f"{where}.{field}[{k}]", region, on_device=True)
+    elif op.event is not None and op.event >= schedule.events:
+        raise InputError(f"{where}.event = {op.event}: unknown event; events = {schedule.events} are declared")
+
+
+def _check_region(buffers: dict[str, Buffer], where: str, region: Region, on_device: bool) -> None:
+    buffer = buffers.get(region.buffer)
+    if buffer is None:
+        raise InputError(f"{where}.buffer = {region.buffer!r}: unknown buffer; declare it in buffers")
+    if (buffer.memory == "device") is not on_device:
+        side = "device" if on_device else "host (pinned or pageable)"
+        raise InputError(f"{where}.buffer = {region.buffer!r}: is {buffer.memory} memory, expected {side} memory")
+    if region.offset + region.bytes > buffer.bytes:
+        raise InputError(
+            f"{where}: bytes {region.offset}..{region.offset + region.bytes} reach outside"
+            f" buffer {region.buffer!r} of {buffer.bytes} bytes"
+        )
+
+
+def _check_capturable(schedule: Schedule) -> None:
+    """CUDA refuses to capture calls that block the host, and anything in the legacy default stream."""
+    remedy = 'use launch = "live", or take it out'
+    pageable = schedule.pageable_names
+    last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, Synchronize)), default=-1)
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Synchronize):
+            if i < last_work:
+                raise InputError(f"ops[{i}]: a graph can be synchronised only after its last op; {remedy}")
+        elif op.stream == LEGACY_STREAM:
+            raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
+        elif isinstance(op, Copy) and (op.blocking or (op.host is not None and op.host.buffer in pageable)):
+            raise InputError(f"ops[{i}]: a blocking or pageable copy cannot be captured in a graph; {remedy}")
