@@ -1,1 +1,169 @@
-"""x"""
+"""Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
+
+    from streamsim import Workload, depth_first, load_device, predict
+
+    workload = Workload(elements=16 << 20)  # 4 bytes an element in, 4 out, a kernel of 1 ms
+    prediction = predict(depth_first(workload, chunks=16, streams=4), load_device("h200"))
+    print(prediction.makespan_s, prediction.speedup)
+
+Names are imported when first used (PEP 562), so that ``import streamsim`` alone costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamsim.bounds import Bound, lower_bound, published
+    from streamsim.device import Device
+    from streamsim.devices import device_names, load_device
+    from streamsim.errors import InputError
+    from streamsim.files import read_device, read_schedule, read_workload, write_device, write_schedule, write_workload
+    from streamsim.model import simulate
+    from streamsim.patterns import (
+        Workload,
+        WorkloadKernel,
+        breadth_first,
+        build,
+        depth_first,
+        one_stream,
+        prefetch,
+        ring,
+        serial,
+        serialized,
+    )
+    from streamsim.plot import save_gantt
+    from streamsim.quantities import parse_bandwidth, parse_bytes, parse_seconds
+    from streamsim.report import Prediction, gantt, predict
+    from streamsim.schedule import (
+        Buffer,
+        Copy,
+        Kernel,
+        RecordEvent,
+        Region,
+        Schedule,
+        Synchronize,
+        WaitEvent,
+    )
+    from streamsim.timeline import Span, Timeline, critical_path
+    from streamsim.trace import write_trace
+
+    __version__: str
+
+_HOME = {
+    # The schedule language
+    "Schedule": "schedule",  # operations in the order in which the host issues them
+    "Copy": "schedule",  # host to device or back
+    "Kernel": "schedule",  # a kernel launch
+    "RecordEvent": "schedule",  # an event marks a place in a stream
+    "WaitEvent": "schedule",  # a stream waits for an event
+    "Synchronize": "schedule",  # the host waits
+    "Buffer": "schedule",  # a named piece of host or device memory
+    "Region": "schedule",  # a byte range of a buffer
+    # Patterns: a workload cut into chunks
+    "Workload": "patterns",  # elements, bytes per element in and out, kernels
+    "WorkloadKernel": "patterns",  # a kernel over all elements
+    "serial": "patterns",  # blocking copies, one chunk after another
+    "one_stream": "patterns",  # asynchronous, in one stream
+    "depth_first": "patterns",  # chunk by chunk over several streams
+    "breadth_first": "patterns",  # stage by stage over several streams
+    "ring": "patterns",  # k device buffers used in turn (double buffering)
+    "prefetch": "patterns",  # copy the next batch beside the kernels of this one
+    "serialized": "patterns",  # any schedule without its overlap
+    "build": "patterns",  # a pattern by name
+    # Devices
+    "Device": "device",  # a card, its link and its host
+    "device_names": "devices",  # the shipped profiles
+    "load_device": "devices",  # a shipped profile or a file
+    # The model and what it says
+    "simulate": "model",  # schedule and device to time line
+    "predict": "report",  # schedule and device to makespan, speed-up, bound and utilisation
+    "Prediction": "report",  # what predict gives
+    "Timeline": "timeline",  # when every op was issued, became ready, started, ended
+    "Span": "timeline",  # one op of a time line
+    "critical_path": "timeline",  # the chain of ops that sets the makespan
+    "Bound": "bounds",  # a lower bound and what sets it
+    "lower_bound": "bounds",  # no schedule of this work can be faster
+    "published": "bounds",  # the published formulas
+    # Pictures and files
+    "gantt": "report",  # a time line as text
+    "save_gantt": "plot",  # a time line as a picture
+    "write_trace": "trace",  # a time line for Perfetto
+    "read_schedule": "files",  # from JSON
+    "write_schedule": "files",  # to JSON
+    "read_workload": "files",  # from TOML
+    "write_workload": "files",  # to TOML
+    "read_device": "files",  # from TOML
+    "write_device": "files",  # to TOML
+    "parse_bytes": "quantities",  # "64MiB" to 67108864
+    "parse_seconds": "quantities",  # "0.57ms" to 0.00057
+    "parse_bandwidth": "quantities",  # "25GB/s" to 25e9
+    "InputError": "errors",  # what bad input raises
+}
+
+__all__ = [
+    "Bound",
+    "Buffer",
+    "Copy",
+    "Device",
+    "InputError",
+    "Kernel",
+    "Prediction",
+    "RecordEvent",
+    "Region",
+    "Schedule",
+    "Span",
+    "Synchronize",
+    "Timeline",
+    "WaitEvent",
+    "Workload",
+    "WorkloadKernel",
+    "__version__",
+    "breadth_first",
+    "build",
+    "critical_path",
+    "depth_first",
+    "device_names",
+    "gantt",
+    "load_device",
+    "lower_bound",
+    "one_stream",
+    "parse_bandwidth",
+    "parse_bytes",
+    "parse_seconds",
+    "predict",
+    "prefetch",
+    "published",
+    "read_device",
+    "read_schedule",
+    "read_workload",
+    "ring",
+    "save_gantt",
+    "serial",
+    "serialized",
+    "simulate",
+    "write_device",
+    "write_schedule",
+    "write_trace",
+    "write_workload",
+]
+
+
+def _lookup(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("streamsim")
+    elif name in _HOME:
+        value = getattr(import_module(f"streamsim.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module 'streamsim' has no attribute {name!r}")
+    globals()[name] = value  # found at once the next time
+    return value
+
+
+if not TYPE_CHECKING:  # type checkers know the names above, and should complain about any other
+    __getattr__ = _lookup
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ effect off.
 """
 
 from bisect import bisect_right
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -15,6 +15,7 @@ from streamsim.schedule import LONGEST_S, Kernel, check_choice, check_number, ch
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
+ARBITRATIONS, KERNEL_SIGNALS = get_args(Arbitration), get_args(KernelSignal)
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
@@ -105,7 +106,7 @@ class CopyEngines(_Part):
 
     def __post_init__(self) -> None:
         check_whole("count", self.count, 0, 2)
-        check_choice("arbitration", self.arbitration, Arbitration)
+        check_choice("arbitration", self.arbitration, ARBITRATIONS)
 
 
 class KernelCost(_Part):
@@ -126,6 +127,8 @@ class KernelCost(_Part):
             raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
         for value in self.duration_s:
             check_number("duration_s", value, 1e-9, LONGEST_S)
+        if self.duration_s[-1] <= self.duration_s[-2]:
+            raise InputError(f"duration_s = {self.duration_s!r}: expected the last above the one before it")
 
     def at(self, elements: int) -> float:
         """Seconds alone on the card for ``elements``."""
@@ -161,8 +164,8 @@ class Compute(_Part):
         _Part.__post_init__(self)
         check_whole("concurrent_kernels", self.concurrent_kernels, 1, 1024)
         check_whole("resident_threads", self.resident_threads, 0, 1 << 40)
-        check_choice("arbitration", self.arbitration, Arbitration)
-        check_choice("kernel_signal", self.kernel_signal, KernelSignal)
+        check_choice("arbitration", self.arbitration, ARBITRATIONS)
+        check_choice("kernel_signal", self.kernel_signal, KERNEL_SIGNALS)
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

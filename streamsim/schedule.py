@@ -20,6 +20,7 @@ Direction = Literal["h2d", "d2h"]
 Memory = Literal["device", "pinned", "pageable"]
 StreamKind = Literal["non-blocking", "blocking"]
 Launch = Literal["live", "graph"]
+DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory, StreamKind, Launch))
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
@@ -41,10 +42,10 @@ def check_number(field: str, value: object, least: float, most: float) -> None:
         raise InputError(f"{field} = {value!r}: expected a number from {least:g} to {most:g}")
 
 
-def check_choice(field: str, value: object, choices: object) -> None:
-    """Raise InputError unless ``value`` is one of the strings of the Literal type ``choices``."""
-    if value not in get_args(choices):
-        raise InputError(f"{field} = {value!r}: expected one of {', '.join(get_args(choices))}")
+def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise InputError unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise InputError(f"{field} = {value!r}: expected one of {', '.join(choices)}")
 
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -62,7 +63,7 @@ class Buffer(_Value):
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"name = {self.name!r}: expected a buffer name that is not empty")
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
-        check_choice("memory", self.memory, Memory)
+        check_choice("memory", self.memory, MEMORIES)
 
 
 class Region(_Value):
@@ -93,12 +94,13 @@ class Copy(_Value, tag_field="op", tag="copy"):
     blocking: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("direction", self.direction, Direction)
+        check_choice("direction", self.direction, DIRECTIONS)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        for side, region in (("host", self.host), ("device", self.device)):
-            if region is not None and region.bytes != self.bytes:
-                raise InputError(f"{side}.bytes = {region.bytes}: differs from the copy's bytes = {self.bytes}")
+        if self.host is not None and self.host.bytes != self.bytes:
+            raise InputError(f"host.bytes = {self.host.bytes}: differs from the copy's bytes = {self.bytes}")
+        if self.device is not None and self.device.bytes != self.bytes:
+            raise InputError(f"device.bytes = {self.device.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
 class Kernel(_Value, tag_field="op", tag="kernel"):
@@ -129,6 +131,9 @@ class Kernel(_Value, tag_field="op", tag="kernel"):
             check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
         elif not self.elements:
             raise InputError("duration_s = None: a kernel needs its duration_s, or elements for the profile's cost table")
+        if type(self.reads) is not tuple or type(self.writes) is not tuple:  # lists would make it mutable
+            field = "writes" if type(self.reads) is tuple else "reads"
+            raise InputError(f"{field} = {getattr(self, field)!r}: expected a tuple of regions")
 
 
 class RecordEvent(_Value, tag_field="op", tag="record"):
@@ -172,6 +177,7 @@ class Synchronize(_Value, tag_field="op", tag="synchronize"):
 
 
 Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
+OP_TYPES = frozenset(get_args(Op))
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -195,19 +201,14 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         for field in ("ops", "streams", "buffers"):  # lists would make it mutable
             if not isinstance(getattr(self, field), tuple):
                 raise InputError(f"{field} = {type(getattr(self, field)).__name__}: expected a tuple")
-        check_choice("launch", self.launch, Launch)
+        check_choice("launch", self.launch, LAUNCHES)
         check_whole("events", self.events, 0, LARGEST_COUNT)
         for i, kind in enumerate(self.streams):
-            check_choice(f"streams[{i}]", kind, StreamKind)
+            check_choice(f"streams[{i}]", kind, STREAM_KINDS)
         if not self.ops:
             raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
-        buffers = {buffer.name: buffer for buffer in self.buffers}
-        if len(buffers) != len(self.buffers):
-            names = [buffer.name for buffer in self.buffers]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"buffers: the name {twice!r} stands for two buffers; rename one")
-        for i, op in enumerate(self.ops):
-            _check_op(self, buffers, i, op)
+        _check_names(self.buffers)
+        _check_ops(self)
         if self.launch == "graph":
             _check_capturable(self)
 
@@ -223,40 +224,55 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")
 
 
-def _check_op(schedule: Schedule, buffers: dict[str, Buffer], index: int, op: Op) -> None:
-    where = f"ops[{index}]"
-    if not isinstance(op, Op):
-        raise InputError(f"{where} = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
-    if op.stream is not None and op.stream > len(schedule.streams):
-        raise InputError(
-            f"{where}.stream = {op.stream}: unknown stream; 0 is the legacy default stream"
-            f" and {len(schedule.streams)} more are declared in streams"
-        )
-    if isinstance(op, Copy):
-        if op.host is not None:
-            _check_region(buffers, f"{where}.host", op.host, on_device=False)
-        if op.device is not None:
-            _check_region(buffers, f"{where}.device", op.device, on_device=True)
-    elif isinstance(op, Kernel):
-        for field, regions in (("reads", op.reads), ("writes", op.writes)):
-            for k, region in enumerate(regions):
-                _check_region(buffers, f"{where}.{field}[{k}]", region, on_device=True)
-    elif op.event is not None and op.event >= schedule.events:
-        raise InputError(f"{where}.event = {op.event}: unknown event; events = {schedule.events} are declared")
+def _check_names(buffers: tuple[Buffer, ...]) -> None:
+    seen: set[str] = set()
+    for i, buffer in enumerate(buffers):
+        if buffer.name in seen:
+            raise InputError(f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one")
+        seen.add(buffer.name)
 
 
-def _check_region(buffers: dict[str, Buffer], where: str, region: Region, on_device: bool) -> None:
-    buffer = buffers.get(region.buffer)
-    if buffer is None:
-        raise InputError(f"{where}.buffer = {region.buffer!r}: unknown buffer; declare it in buffers")
-    if (buffer.memory == "device") is not on_device:
-        side = "device" if on_device else "host (pinned or pageable)"
-        raise InputError(f"{where}.buffer = {region.buffer!r}: is {buffer.memory} memory, expected {side} memory")
-    if region.offset + region.bytes > buffer.bytes:
-        raise InputError(
-            f"{where}: bytes {region.offset}..{region.offset + region.bytes} reach outside"
-            f" buffer {region.buffer!r} of {buffer.bytes} bytes"
-        )
+def _check_ops(schedule: Schedule) -> None:
+    """Every stream, event and buffer that an op names exists, and its ranges lie inside their buffers."""
+    streams, events = len(schedule.streams), schedule.events
+    on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
+    on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
+    for i, op in enumerate(schedule.ops):
+        kind = type(op)
+        if kind not in OP_TYPES:
+            raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+        if op.stream is not None and op.stream > streams:
+            raise InputError(
+                f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
+                f" and {streams} more are declared in streams"
+            )
+        if isinstance(op, Copy):
+            if op.host is not None and _outside(op.host, on_host):
+                raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
+            if op.device is not None and _outside(op.device, on_device):
+                raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
+        elif isinstance(op, Kernel):
+            for region in op.reads + op.writes:
+                if _outside(region, on_device):
+                    field = "reads" if region in op.reads else "writes"
+                    raise _misplaced(f"ops[{i}].{field}", region, on_device, on_host, "device")
+        elif op.event is not None and op.event >= events:
+            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
+
+
+def _outside(region: Region, sizes: dict[str, int]) -> bool:
+    return region.offset + region.bytes > sizes.get(region.buffer, 0)
+
+
+def _misplaced(where: str, region: Region, sizes: dict[str, int], other: dict[str, int], side: str) -> InputError:
+    """The error for a region that does not lie inside one of the buffers in ``sizes``."""
+    name = region.buffer
+    if name in sizes:
+        reach = f"bytes {region.offset}..{region.offset + region.bytes}"
+        return InputError(f"{where}: {reach} reach outside buffer {name!r} of {sizes[name]} bytes")
+    if name in other:
+        return InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
+    return InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
 
 
 def _check_capturable(schedule: Schedule) -> None:

@@ -92,8 +92,9 @@ class Timeline:
 
     @property
     def utilisation(self) -> dict[str, float]:
-        """Busy time of each engine over the makespan, 0..1."""
-        return {name: busy / self.makespan_s for name, busy in self.busy_s.items()}
+        """Busy time of each engine over the makespan, 0..1 (0 where nothing ran)."""
+        makespan_s = self.makespan_s
+        return {name: busy / makespan_s if makespan_s else 0.0 for name, busy in self.busy_s.items()}
 
     @property
     def overlap_s(self) -> float:
@@ -174,6 +175,9 @@ class _CriticalPath:
 
     def _cause(self, op: int) -> tuple[int | None, Because]:
         if self.t.start[op] > self.t.ready[op]:
+            ahead = self._ahead(op)
+            if ahead is not None and self.t.start[ahead] == self.t.start[op]:
+                return ahead, "engine"  # the head that blocked its queue; they started side by side
             previous = self._last_ended(op)
             if previous is not None:
                 return previous, "engine"
@@ -188,6 +192,12 @@ class _CriticalPath:
         crossing = program.hand_over[program.kind[before]][program.kind[op]]
         ops = self.t.schedule.ops
         return self.t.end[before] + crossing + (program.event if ops[before].stream != ops[op].stream else 0)
+
+    def _ahead(self, op: int) -> int | None:
+        """The op before it in its hardware queue, if any."""
+        queue, engine = self.program.queue, self.t.engine
+        same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
+        return next(same, None)
 
     def _last_ended(self, op: int) -> int | None:
         from bisect import bisect_right

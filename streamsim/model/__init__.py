@@ -21,7 +21,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     return Timeline(
         schedule=schedule,
         engine_names=program.engine_names,
-        engine=program.engine,
+        engine=program.engine(),
         issued=simulation.issued,
         returned=simulation.returned,
         ready=simulation.ready,

@@ -24,6 +24,7 @@ class Host:
         self._last_call = 0  # the op whose call is waiting
         self._returns = 0  # the earliest tick at which it can return
         self.is_waiting = False
+        self._calls = [shape.call for shape in simulation.program.shapes]
 
     def resume(self, now: int) -> None:
         """Issue from the tick ``now`` on until a call has to wait."""
@@ -57,12 +58,13 @@ class Host:
         return self._returns
 
     def _issue(self, first: int, last: int, now: int) -> int:
-        simulation = self._simulation
-        program, issued, returned = simulation.program, simulation.issued, simulation.returned
-        call, kind, submit, release = program.call, program.kind, program.submit, simulation.release
+        simulation, program = self._simulation, self._simulation.program
+        issued, returned, release = simulation.issued, simulation.returned, simulation.release
+        shape, kind, submit = program.shape, program.kind, program.submit
+        calls = self._calls
         for op in range(first, last):
             issued[op] = now
-            now += call[op]
+            now += calls[shape[op]]
             returned[op] = now
             if kind[op] != NOTHING:
                 release(op, now + submit)

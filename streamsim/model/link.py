@@ -5,7 +5,7 @@ direction has the link alone and at its shared rate while the other direction fl
 overlap slows only the overlapping part and bytes are conserved.
 """
 
-from streamsim.model.program import Rate
+from streamsim.model.program import Shape
 
 IDLE = 1 << 62
 
@@ -21,10 +21,11 @@ class Flow:
         self.left = self.alone = self.shared = 0
         self.other: Flow = self
 
-    def start(self, start: int, units: int, rate: Rate) -> None:
+    def start(self, start: int, copy: Shape) -> None:
         """A copy starts at the tick ``start``, now or later; its bytes flow after its latency."""
-        self.begins = self.settled = start + rate.latency
-        self.left, self.alone, self.shared = units, rate.alone, rate.shared
+        latency, self.alone, self.shared = copy.rate
+        self.begins = self.settled = start + latency
+        self.left = copy.units
 
     def finish(self) -> None:
         """The copy has moved its last byte."""

@@ -39,9 +39,9 @@ class Rate(NamedTuple):
     alone: int
     shared: int
 
-    def duration(self, n_bytes: int) -> int:
+    def duration(self, units: int) -> int:
         """Ticks that a copy takes with the link to itself."""
-        return self.latency - -(n_bytes << BYTE_BITS) // self.alone
+        return self.latency - -units // self.alone
 
 
 class Segment(NamedTuple):
@@ -52,37 +52,53 @@ class Segment(NamedTuple):
     waits_for: tuple[int, ...]
 
 
+class Shape(NamedTuple):
+    """What ops of one make have in common: many ops of a schedule share a shape."""
+
+    kind: int  # H2D, D2H, KERNEL or NOTHING
+    call: int  # ticks that the host spends on the call
+    duration: int = 0  # ticks alone on the engine, a copy's latency included
+    units: int = 0  # copy: its bytes in fixed point
+    rate: Rate = Rate(0, 1, 1)  # copy: how it uses the link
+    width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
+
+
 class Program(NamedTuple):
     """A schedule compiled for a device. Arrays are indexed by op; ticks are nanoseconds."""
 
     schedule: Schedule
     device: Device
     engine_names: tuple[str, ...]
-    kind: bytearray  # H2D, D2H, KERNEL or NOTHING
-    engine: array[int]  # index into engine_names, or NOT_AN_ENGINE
-    queue: array[int]  # hardware queue (connection) of an engine
-    work: list[int]  # copy: units on the link; kernel: ticks alone on the card
-    rate: list[Rate | None]  # copy: how it uses the link
-    rates: dict[tuple[str, bool], Rate]  # all of them, by (direction, pageable)
-    duration: list[int]  # ticks alone, a copy's latency included
-    width: list[int]  # kernel: its share of FULL_CARD
-    call: array[int]  # ticks that the host spends on the call
+    engine_of: tuple[int, ...]  # kind -> index into engine_names, or NOT_AN_ENGINE
+    shapes: list[Shape]
+    shape: array[int]  # index into shapes
+    kind: bytearray  # shapes[shape[op]].kind
+    queue: bytearray  # hardware queue (connection) of an engine
     after: array[int]  # the op that follows in the same stream, or -1
-    also: dict[int, tuple[int, ...]]  # other ops that wait for this one
-    pending: list[int]  # how many things an op waits for: predecessors, and to be issued
+    also: dict[int, list[int]]  # other ops that wait for this one
+    pending: array[int]  # how many things an op waits for: its call, and the ops before it
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
+    rates: dict[tuple[str, bool], Rate]  # by (direction, pageable)
     hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
     submit: int
     wake: int
     event: int
-    start: int  # ticks before the first op is issued (a graph launch)
+    launch: int  # ticks before the first op is issued (a graph launch)
+
+    def engine(self) -> array[int]:
+        """The engine of every op, NOT_AN_ENGINE for events and host calls."""
+        return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))
+
+    def shape_of(self, op: int) -> Shape:
+        """The shape of an op."""
+        return self.shapes[self.shape[op]]
 
 
 ENGINES = {
-    0: (("gpu",), (0, 0, 0)),
-    1: (("copy", "compute"), (0, 0, 1)),
-    2: (("h2d", "d2h", "compute"), (0, 1, 2)),
+    0: (("gpu",), (0, 0, 0, NOT_AN_ENGINE)),
+    1: (("copy", "compute"), (0, 0, 1, NOT_AN_ENGINE)),
+    2: (("h2d", "d2h", "compute"), (0, 1, 2, NOT_AN_ENGINE)),
 }
 
 
@@ -173,31 +189,30 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     n = len(schedule.ops)
     names, engine_of = ENGINES[device.copy_engines.count]
+    shapes = _Shapes(schedule, device)
+    shape = array("i", map(shapes.index, schedule.ops))
+    kinds = [made.kind for made in shapes.made]
     program = Program(
         schedule=schedule,
         device=device,
         engine_names=names,
-        kind=bytearray([NOTHING]) * n,
-        engine=array("i", [NOT_AN_ENGINE]) * n,
-        queue=array("i", [0]) * n,
-        work=[0] * n,
-        rate=[None] * n,
-        rates=copy_rates(device),
-        duration=[0] * n,
-        width=[0] * n,
-        call=array("q", [0]) * n,
+        engine_of=engine_of,
+        shapes=shapes.made,
+        shape=shape,
+        kind=bytearray(map(kinds.__getitem__, shape)),
+        queue=_queues(schedule, device.connections),
         after=array("i", [-1]) * n,
         also={},
-        pending=[1] * n,
+        pending=array("i", [1]) * n,
         frontier={},
         segments=[],
+        rates=shapes.rates,
         hand_over=hand_over_table(device.hand_over),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),
-        start=_launch_ticks(schedule, device),
+        launch=_launch_ticks(schedule, device),
     )
-    _fill_costs(program, engine_of)
     _fill_order(program)
     return program
 
@@ -209,34 +224,47 @@ def _launch_ticks(schedule: Schedule, device: Device) -> int:
     return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
 
 
-def _fill_costs(program: Program, engine_of: tuple[int, ...]) -> None:
-    """What each op is, where it runs and what it costs."""
-    schedule, device = program.schedule, program.device
-    pageable = schedule.pageable_names
-    calls = _call_ticks(schedule, device)
-    shapes: dict[tuple[object, ...], tuple[int, int]] = {}
-    copies: dict[tuple[int, Rate], tuple[int, int]] = {}
-    for i, op in enumerate(schedule.ops):
-        program.call[i] = calls[type(op)]
+def _queues(schedule: Schedule, connections: int) -> bytearray:
+    """The connection of every op (0 for a host call that names no stream)."""
+    of_stream = [connection_of(stream, connections) for stream in range(len(schedule.streams) + 1)]
+    return bytearray(of_stream[op.stream or 0] for op in schedule.ops)
+
+
+class _Shapes:
+    """Makes the shapes of a schedule's ops on a device, one for each combination of what matters."""
+
+    def __init__(self, schedule: Schedule, device: Device) -> None:
+        self.made: list[Shape] = []
+        self.rates = copy_rates(device)
+        self._device = device
+        self._pageable = schedule.pageable_names
+        self._call = _call_ticks(schedule, device)
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def index(self, op: Op) -> int:
+        """The index in ``made`` of the op's shape."""
         if isinstance(op, Copy):
-            kind = H2D if op.direction == "h2d" else D2H
-            rate = program.rates[op.direction, op.host is not None and op.host.buffer in pageable]
-            program.rate[i] = rate
-            program.work[i], program.duration[i] = copies.get((op.bytes, rate)) or copies.setdefault(
-                (op.bytes, rate), (op.bytes << BYTE_BITS, rate.duration(op.bytes))
-            )
+            key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
         elif isinstance(op, Kernel):
-            kind = KERNEL
-            key = (op.name, op.parameter, op.elements, op.duration_s, op.fill)
-            if key not in shapes:
-                shapes[key] = kernel_shape(device, op)
-            program.work[i], program.width[i] = shapes[key]
-            program.duration[i] = program.work[i]
+            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter)
         else:
-            continue
-        program.kind[i] = kind
-        program.engine[i] = engine_of[kind]
-        program.queue[i] = connection_of(op.stream, device.connections)
+            key = (type(op),)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.made)
+            self.made.append(self._make(op))
+        return known
+
+    def _make(self, op: Op) -> Shape:
+        call = self._call[type(op)]
+        if isinstance(op, Copy):
+            rate = self.rates[op.direction, op.host is not None and op.host.buffer in self._pageable]
+            units = op.bytes << BYTE_BITS
+            return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
+        if isinstance(op, Kernel):
+            duration, width = kernel_shape(self._device, op)
+            return Shape(KERNEL, call, duration, width=width)
+        return Shape(NOTHING, call)
 
 
 def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:
@@ -254,21 +282,22 @@ def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:
 def _fill_order(program: Program) -> None:
     """Who waits for whom: streams, events, the legacy stream, signals and the host's blocking calls."""
     streams = _Streams(program.schedule)
-    run_ends = _run_ends(program) if program.device.compute.kernel_signal == "run" else {}
+    edges = _Edges(program)
+    pageable, immediate = program.schedule.pageable_names, program.device.host.pageable_immediate_bytes
     first = 0
     for i, op in enumerate(program.schedule.ops):
         waits_for: tuple[int, ...] | None = None
-        if isinstance(op, Synchronize):
+        if isinstance(op, Copy | Kernel):
+            edges.add(i, op.stream, streams.before(op.stream))
+            streams.append(op.stream, i)
+            if isinstance(op, Copy) and (op.blocking or pageable) and _holds_host(op, pageable, immediate):
+                waits_for = (i,)
+        elif isinstance(op, Synchronize):
             waits_for = streams.awaited(op)
         elif isinstance(op, RecordEvent):
             program.frontier[i] = streams.record(op.stream, op.event)
-        elif isinstance(op, WaitEvent):
-            program.frontier[i] = streams.wait(op.stream, op.event)
         else:
-            _add_edges(program, i, op.stream, streams.before(op.stream), run_ends)
-            streams.append(op.stream, i)
-            if isinstance(op, Copy) and _holds_host(program, i, op):
-                waits_for = (i,)
+            program.frontier[i] = streams.wait(op.stream, op.event)
         if waits_for is not None:
             program.segments.append(Segment(first, i + 1, waits_for))
             first = i + 1
@@ -276,37 +305,44 @@ def _fill_order(program: Program) -> None:
         program.segments.append(Segment(first, len(program.schedule.ops), ()))
 
 
-def _add_edges(
-    program: Program, op: int, stream: int, before: tuple[int, ...], run_ends: dict[int, int]
-) -> None:
-    if run_ends and program.kind[op] != KERNEL:
-        before = tuple(dict.fromkeys(run_ends.get(earlier, earlier) for earlier in before))
-    ops = program.schedule.ops
-    for earlier in before:
-        if program.after[earlier] < 0 and ops[earlier].stream == stream:
-            program.after[earlier] = op
-        else:
-            program.also[earlier] = (*program.also.get(earlier, ()), op)
-    program.pending[op] += len(before)
+class _Edges:
+    """Writes down which op waits for which."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._run_ends = _run_ends(program) if program.device.compute.kernel_signal == "run" else {}
+        self._stream: dict[int, int] = {}  # the last op of a stream whose follower is not yet known
+
+    def add(self, op: int, stream: int, before: tuple[int, ...]) -> None:
+        program = self._program
+        if self._run_ends and program.kind[op] != KERNEL:
+            before = tuple(dict.fromkeys(end for earlier in before for end in self._run_ends.get(earlier, (earlier,))))
+        last = self._stream.get(stream, -1)
+        for earlier in before:
+            if earlier == last:
+                program.after[earlier] = op
+            else:
+                program.also.setdefault(earlier, []).append(op)
+        program.pending[op] += len(before)
+        self._stream[stream] = op
 
 
-def _run_ends(program: Program) -> dict[int, int]:
-    """For each kernel, the last of the run of kernels issued back to back with it, no copy in between."""
-    ends: dict[int, int] = {}
+def _run_ends(program: Program) -> dict[int, tuple[int, ...]]:
+    """For each kernel, the run of kernels issued back to back with it, no copy in between: the last of each stream."""
+    ends: dict[int, tuple[int, ...]] = {}
     run: list[int] = []
     for i, kind in enumerate((*program.kind, H2D)):
         if kind == KERNEL:
             run.append(i)
-        elif kind != NOTHING:
-            ends |= dict.fromkeys(run, run[-1] if run else -1)
+        elif kind != NOTHING and run:
+            last = {program.schedule.ops[k].stream: k for k in run}
+            ends |= dict.fromkeys(run, tuple(last.values()))
             run = []
     return ends
 
 
-def _holds_host(program: Program, op: int, copy: Copy) -> bool:
+def _holds_host(copy: Copy, pageable_names: frozenset[str], immediate_bytes: int) -> bool:
     """Whether the call returns only when the copy is done: blocking, or pageable beyond the immediate size."""
-    pageable = copy.host is not None and copy.host.buffer in program.schedule.pageable_names
-    staged_at_once = (
-        pageable and copy.direction == "h2d" and copy.bytes <= program.device.host.pageable_immediate_bytes
-    )
+    pageable = copy.host is not None and copy.host.buffer in pageable_names
+    staged_at_once = pageable and copy.direction == "h2d" and copy.bytes <= immediate_bytes
     return (copy.blocking or pageable) and not staged_at_once

@@ -1,0 +1,93 @@
+"""Sizes, times and rates as people write them: ``64MiB``, ``0.57ms``, ``25GB/s``.
+
+A bare number is in bytes, seconds or bytes per second. Anything else needs its unit: ``64m`` and ``64M``
+are refused, as nobody can tell what they mean. Prefixes are those of SI (k = 1000, M = 1e6) and of
+IEC (Ki = 1024, Mi = 1024 ** 2); b, the bit, is not B, the byte.
+"""
+
+import re
+import reprlib
+
+from streamsim.errors import InputError
+from streamsim.schedule import LARGEST_BYTES, LONGEST_S
+
+_NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
+_PREFIX = "(?:[kKMGT]|[KMGT]i)?"
+_COUNT = re.compile(rf"{_NUMBER}{_PREFIX}\s*", re.ASCII)
+_BYTES = re.compile(rf"{_NUMBER}(?:{_PREFIX}B)?\s*", re.ASCII)
+_SECONDS = re.compile(rf"{_NUMBER}(?:[num\u00b5\u03bc]?s)?\s*", re.ASCII)  # both letters that look like a micro sign
+_BANDWIDTH = re.compile(rf"{_NUMBER}(?:{_PREFIX}B/s)?\s*", re.ASCII)
+LONGEST_TEXT = 100
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
+
+
+def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
+    """``"64MiB"`` -> 67108864. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
+    return _whole(text, field, _parse(_BYTES, text, field, hint), least, most, hint)
+
+
+def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
+    """``"16Mi"`` -> 16777216. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    hint = "a count such as 16Mi, 4M or 4096"
+    return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
+
+
+def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
+    """``"0.57ms"`` -> 0.00057. Raises InputError that names ``field`` unless in ``least..most`` seconds."""
+    hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
+    return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
+
+
+def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:
+    """``"25GB/s"`` -> 25e9. Raises InputError that names ``field`` unless in ``least..most`` bytes a second."""
+    hint = "a bandwidth such as 25GB/s, 12GiB/s or 25e9 (bytes per second)"
+    return _within(text, field, _parse(_BANDWIDTH, text, field, hint), least, most, hint)
+
+
+def format_seconds(seconds: float) -> str:
+    """With four figures and a prefix: ``1.554 ms``."""
+    from quantiphy import Quantity
+
+    if seconds == 0 or seconds >= 1:  # no kiloseconds
+        return f"{float(f'{seconds:.4g}'):g} s"
+    return Quantity(seconds, "s").render(prec=3)
+
+
+def format_bytes(n_bytes: int) -> str:
+    """With four figures and a binary prefix: ``64 MiB``."""
+    from quantiphy import Quantity
+
+    return Quantity(n_bytes, "B").binary(prec=3)
+
+
+def shown(value: object) -> str:
+    """``value`` as a short text for an error message, whatever it holds and however much of it."""
+    try:
+        return _SHOWN.repr(value)
+    except ValueError:  # an int of more digits than Python is willing to write
+        return f"a {type(value).__name__} too long to write"
+
+
+def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
+    """Check the form first: quantiphy, which scales, takes ``64m`` for 0.064 and ``1,5`` for 15."""
+    if len(text) > LONGEST_TEXT or not form.fullmatch(text):  # a number of many digits takes quantiphy seconds
+        raise InputError(f"{field} = {shown(text)}: expected {hint}")
+    from quantiphy import Quantity
+
+    return float(Quantity(text.strip(), binary=True).real)
+
+
+def _whole(text: str, field: str, value: float, least: int, most: int, hint: str) -> int:
+    _within(text, field, value, least, most, hint)
+    if not value.is_integer():
+        raise InputError(f"{field} = {shown(text)}: is not whole; expected {hint}")
+    return int(value)
+
+
+def _within(text: str, field: str, value: float, least: float, most: float, hint: str) -> float:
+    if not least <= value <= most:
+        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {least:g} to {most:g}")
+    return value

@@ -1,0 +1,237 @@
+"""A prediction, put together for people (a table, a Gantt chart in the terminal) and for programs (JSON, CSV)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamsim.bounds import lower_bound, published, stages_of
+from streamsim.model import simulate
+from streamsim.patterns import serialized
+from streamsim.quantities import format_seconds
+from streamsim.timeline import Timeline, critical_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+    from streamsim.device import Device
+    from streamsim.schedule import Schedule
+
+SCHEMA_VERSION = 1
+IDLE, PARTLY = ".", ":"
+SLIVER = 0.02  # of a column: less than this is not shown
+STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """How long an engine had something to do, and its share of the makespan (0..1)."""
+
+    busy_s: float
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of a schedule on a device. Times in seconds.
+
+    ``serial_s``: the same work without overlap, on the same device. ``bound_by``: what sets
+    ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
+    through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
+    """
+
+    timeline: Timeline
+    device: str
+    makespan_s: float
+    serial_s: float
+    lower_bound_s: float
+    bound_by: str
+    engines: dict[str, EngineUse]
+    overlap_s: float
+    critical_s: dict[str, float]
+    formulas: dict[str, float]
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that was simulated."""
+        return self.timeline.schedule
+
+    @property
+    def speedup(self) -> float:
+        """Serial time over predicted time (1 when there is nothing to do)."""
+        return self.serial_s / self.makespan_s if self.makespan_s else 1.0
+
+    @property
+    def over_bound(self) -> float:
+        """Predicted time over lower bound, 1 at best (1 when there is nothing to do)."""
+        return self.makespan_s / self.lower_bound_s if self.lower_bound_s else 1.0
+
+    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "makespan_s": self.makespan_s,
+            "serial_s": self.serial_s,
+            "speedup": self.speedup,
+            "lower_bound_s": self.lower_bound_s,
+            "bound_by": self.bound_by,
+            "overlap_s": self.overlap_s,
+            "engines": {
+                name: {"busy_s": use.busy_s, "utilisation": use.utilisation} for name, use in self.engines.items()
+            },
+            "critical_path_s": self.critical_s,
+            "formulas_s": self.formulas,
+            "inputs": inputs or {"schedule": self.schedule.name, "device": self.device},
+        }
+
+
+def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> Prediction:
+    """Simulate ``schedule`` on ``device``, and beside it the serial program and the bounds.
+
+    ``serial_schedule``: what to compare with; else the same copies and kernels one at a time. Raises
+    InputError when the device has no cost for a kernel that the schedule names.
+    """
+    timeline = simulate(schedule, device)
+    serial = simulate(serial_schedule or serialized(schedule), device)
+    bound = lower_bound(schedule, device, timeline.program)
+    makespan_s = timeline.makespan_s
+    return Prediction(
+        timeline=timeline,
+        device=device.name,
+        makespan_s=makespan_s,
+        serial_s=serial.makespan_s,
+        lower_bound_s=bound.seconds,
+        bound_by=bound.bound_by,
+        engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
+        overlap_s=timeline.overlap_s,
+        critical_s=_critical_s(timeline, makespan_s),
+        formulas=published(stages_of(schedule, device, timeline.program)),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
+    spent = dict.fromkeys(timeline.engine_names, 0.0)
+    ended = 0.0  # kernels side by side overlap: count each moment once
+    spans = {step.op: None for step in critical_path(timeline)}
+    for span in timeline:
+        if span.op in spans and span.engine is not None:
+            spent[span.engine] += max(0.0, span.end_s - max(span.start_s, ended))
+            ended = max(ended, span.end_s)
+    return {**spent, ELSEWHERE: max(0.0, makespan_s - sum(spent.values()))}
+
+
+# For people
+
+
+def summary(prediction: Prediction) -> Table:
+    """The figures as a rich table: name, value, remark."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"{prediction.schedule.name or 'schedule'} on {prediction.device}")  # Text: "[...]" is no markup here
+    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    for section in _sections(prediction):
+        for row in section:
+            table.add_row(*row)
+        table.add_section()
+    return table
+
+
+def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
+    waits = max(p.critical_s, key=lambda name: p.critical_s[name])
+    times = [
+        ("serial", format_seconds(p.serial_s), "nothing overlaps"),
+        ("predicted", format_seconds(p.makespan_s), f"{p.speedup:.2f}x as fast as serial"),
+        (
+            "lower bound",
+            format_seconds(p.lower_bound_s),
+            f"by {p.bound_by}; predicted is {p.over_bound - 1:.1%} above",
+        ),
+        ("critical path", format_seconds(p.critical_s[waits]), f"most of it {_place(waits)}"),
+    ]
+    engines = [
+        (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
+    ]
+    engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
+    formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
+    return [times, engines, formulas]
+
+
+def _place(name: str) -> str:
+    return "waiting for host calls and hand-overs" if name == ELSEWHERE else f"on {name}"
+
+
+def _against(seconds: float, makespan_s: float) -> str:
+    return f"{seconds / makespan_s - 1:+.1%} against the model" if makespan_s else ""
+
+
+def gantt(timeline: Timeline, width: int = 100) -> str:
+    """One row per engine, ``width`` columns in all: each character is the stream that the engine serves most then.
+
+    Streams are 0 to 9, then a to z, then again from 0; ``:`` is an engine busy for less than half of the
+    column, ``.`` an idle one. The last line is the time axis.
+    """
+    margin = max(map(len, timeline.engine_names)) + 2
+    columns = max(20, width - margin)
+    rows = _columns(timeline, columns)
+    lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
+    end = format_seconds(timeline.makespan_s)
+    return "\n".join([*lines, f"{'':<{margin}}0{end:>{columns - 1}}"])
+
+
+def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
+    """For each engine its characters."""
+    busy: dict[str, list[dict[int, float]]] = {name: [{} for _ in range(columns)] for name in timeline.engine_names}
+    scale = columns / timeline.makespan_s if timeline.makespan_s else 0.0
+    for span in timeline:
+        if span.engine is not None and span.stream is not None:
+            for column, share in _shares(span.start_s * scale, span.end_s * scale, columns):
+                cell = busy[span.engine][column]
+                cell[span.stream] = cell.get(span.stream, 0.0) + share
+    return {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
+
+
+def _shares(start: float, end: float, columns: int) -> Iterable[tuple[int, float]]:
+    """(column, share of it) for an interval given in columns."""
+    for column in range(min(int(start), columns - 1), min(int(end) + 1, columns)):
+        yield column, min(end, column + 1) - max(start, column)
+
+
+def _character(cell: dict[int, float]) -> str:
+    busy = sum(cell.values())
+    if busy < 0.5:
+        return PARTLY if busy > SLIVER else IDLE
+    return STREAM_LETTERS[max(cell, key=lambda stream: cell[stream]) % len(STREAM_LETTERS)]
+
+
+# For programs
+
+
+def to_csv(rows: list[dict[str, Any]]) -> str:
+    """``rows`` as CSV with a header; nested tables become ``outer.inner`` columns."""
+    flat = [_flat(row) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        found.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+    return found

@@ -1,0 +1,389 @@
+"""An independent, slow second opinion: CUDA's order written down as a graph, and a card stepped tick by tick.
+
+Nothing here imports ``streamsim.model``. The rules are those of the CUDA documentation and of the docstrings of
+``streamsim.schedule`` and ``streamsim.device``; the arithmetic is exact fractions of a byte.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from streamsim.device import Device
+
+TICKS_PER_S = 10**9
+
+
+def in_ticks(seconds: float) -> int:
+    """Whole nanoseconds, the nearest."""
+    return int(seconds * TICKS_PER_S + 0.5)
+
+
+def is_work(op: Op) -> bool:
+    """Whether the op occupies an engine."""
+    return isinstance(op, Copy | Kernel)
+
+
+def kind_of(op: Op) -> str:
+    """h2d, d2h or kernel."""
+    return op.direction if isinstance(op, Copy) else "kernel"
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Order:
+    """Who follows whom by CUDA's rules, op by op.
+
+    ``edges[i]``: the earlier commands that command i comes directly after. ``works[i]``: the copies and kernels that
+    must end before op i, looking through records and waits. ``awaited[i]``: the work that host call i waits for.
+    """
+
+    edges: list[set[int]] = field(default_factory=list)
+    works: list[set[int]] = field(default_factory=list)
+    awaited: list[set[int]] = field(default_factory=list)
+
+
+def is_pageable(schedule: Schedule, op: Copy) -> bool:
+    """Whether the host side of a copy is pageable memory."""
+    return op.host is not None and any(b.name == op.host.buffer and b.memory == "pageable" for b in schedule.buffers)
+
+
+def holds_host(schedule: Schedule, device: Device, op: Copy) -> bool:
+    """Whether the call returns only once the copy is done."""
+    if not is_pageable(schedule, op):
+        return op.blocking
+    small = op.direction == "h2d" and op.bytes <= device.host.pageable_immediate_bytes
+    return not small
+
+
+def cuda_order(schedule: Schedule, device: Device) -> Order:
+    """Stream order, events, the legacy default stream and what host calls wait for."""
+    order = Order()
+    ops = schedule.ops
+    ordinary = {0} | {s for s, kind in enumerate(schedule.streams, 1) if kind == "blocking"}
+
+    def latest(stream: int, before: int) -> int | None:
+        mine = [j for j in range(before) if not isinstance(ops[j], Synchronize) and ops[j].stream == stream]
+        return mine[-1] if mine else None
+
+    def latest_record(event: int, before: int) -> set[int]:
+        mine = [j for j, op in enumerate(ops[:before]) if isinstance(op, RecordEvent) and op.event == event]
+        return set(mine[-1:])
+
+    def everything_in(stream: int, before: int) -> set[int]:
+        # "The legacy stream first waits on all blocking streams, the action is queued in the legacy stream, and then
+        # all blocking streams wait on the legacy stream" (CUDA runtime, stream synchronization behavior).
+        streams = ordinary if stream == 0 else {stream, 0} if stream in ordinary else {stream}
+        return {j for s in streams if (j := latest(s, before)) is not None}
+
+    for i, op in enumerate(ops):
+        edges: set[int] = set()
+        awaited: set[int] = set()
+        if isinstance(op, Synchronize):
+            if op.event is not None:
+                awaited = latest_record(op.event, i)
+            elif op.stream is not None:
+                awaited = everything_in(op.stream, i)
+            else:
+                awaited = {j for s in range(len(schedule.streams) + 1) for j in everything_in(s, i)}
+        else:
+            edges = everything_in(op.stream, i)
+            if isinstance(op, WaitEvent):
+                edges |= latest_record(op.event, i)
+            if isinstance(op, Copy) and holds_host(schedule, device, op):
+                awaited = {i}
+        order.edges.append(edges)
+        order.works.append(_works_behind(ops, order.edges, edges))
+        order.awaited.append(_works_behind(ops, order.edges, awaited))
+    return order
+
+
+def _works_behind(ops: tuple[Op, ...], edges: list[set[int]], first: set[int]) -> set[int]:
+    """The nearest work on every way back."""
+    found: set[int] = set()
+    ways = list(first)
+    while ways:
+        j = ways.pop()
+        if is_work(ops[j]):
+            found.add(j)
+        else:
+            ways += edges[j]
+    return found
+
+
+def dependences(schedule: Schedule, device: Device, order: Order) -> list[dict[int, int]]:
+    """For each op the work it waits for, and the ticks from that work's end until the op may start.
+
+    With kernel_signal "run" a copy hears of a kernel's end only when the whole run of kernels around it has ended.
+    """
+    run_of: dict[int, list[int]] = {}
+    run: list[int] = []
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel):
+            run.append(i)
+            run_of[i] = run
+        elif isinstance(op, Copy):
+            run = []
+    found = []
+    for i, op in enumerate(schedule.ops):
+        waits: dict[int, int] = {}
+        for j in order.works[i] if is_work(op) else ():
+            late = device.compute.kernel_signal == "run" and isinstance(op, Copy) and j in run_of
+            for k in run_of[j] if late else (j,):
+                waits[k] = hand_over_ticks(schedule, device, k, i)
+        found.append(waits)
+    return found
+
+
+def connection(stream: int, connections: int) -> int:
+    """Streams take the connections in turn; the legacy default stream the first."""
+    return max(stream - 1, 0) % connections
+
+
+def engine_name(op: Op, device: Device) -> str:
+    """Where an op runs."""
+    count = device.copy_engines.count
+    if count == 0:
+        return "gpu"
+    if isinstance(op, Kernel):
+        return "compute"
+    return "copy" if count == 1 else kind_of(op)
+
+
+def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int) -> int:
+    """From the end of ``before`` until ``after``, which depends on it, may start."""
+    a, b = schedule.ops[before], schedule.ops[after]
+    base = getattr(device.hand_over, f"{kind_of(a)}_to_{kind_of(b)}_s", 0.0)
+    return in_ticks(base) + (in_ticks(device.hand_over.event_s) if a.stream != b.stream else 0)
+
+
+def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
+    """What the host spends on a call."""
+    host = device.host
+    if isinstance(op, Synchronize):
+        return in_ticks(host.synchronize_s)
+    if schedule.launch == "graph":
+        return 0
+    if isinstance(op, Copy):
+        return in_ticks(host.copy_s)
+    if isinstance(op, Kernel):
+        return in_ticks(host.kernel_s)
+    return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
+
+
+def launch_ticks(schedule: Schedule, device: Device) -> int:
+    """What the launch of a graph costs before its first op."""
+    if schedule.launch == "live":
+        return 0
+    return in_ticks(device.host.graph_launch_s) + sum(map(is_work, schedule.ops)) * in_ticks(device.host.graph_node_s)
+
+
+# -- what an op needs ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Need:
+    """A copy's latency and bytes per tick alone and shared, or a kernel's ticks alone and share of the card."""
+
+    latency: int = 0
+    bytes: int = 0
+    alone: Fraction = Fraction(0)
+    shared: Fraction = Fraction(0)
+    ticks: int = 0
+    share: Fraction = Fraction(1)
+
+
+def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
+    """What an op asks of its engine, from the profile."""
+    if isinstance(op, Copy):
+        side = device.h2d if op.direction == "h2d" else device.d2h
+        if is_pageable(schedule, op):
+            rate = Fraction(side.pageable_bandwidth_bytes_per_s) / TICKS_PER_S
+            return Need(in_ticks(side.pageable_latency_s), op.bytes, rate, rate)
+        alone = Fraction(side.bandwidth_bytes_per_s) / TICKS_PER_S
+        shared = Fraction(side.duplex_bandwidth_bytes_per_s) / TICKS_PER_S
+        return Need(in_ticks(side.latency_s), op.bytes, alone, shared)
+    assert isinstance(op, Kernel)
+    floor = Fraction(in_ticks(device.compute.floor_s))
+    if op.duration_s is None:
+        alone, work = _from_table(device, op, floor)
+    else:
+        asked = Fraction(in_ticks(op.duration_s))
+        threads = device.compute.resident_threads
+        wave = asked * threads / op.elements if 0 < op.elements < threads else Fraction(0)
+        alone, work = max(asked, floor, wave), asked * Fraction(op.fill).limit_denominator(1000)
+    share = min(Fraction(1), work / alone)
+    # The clock has whole ticks, and the card is shared out in 2**20 parts.
+    return Need(ticks=max(1, int(alone + Fraction(1, 2))), share=Fraction(round(share * (1 << 20)), 1 << 20))
+
+
+def _from_table(device: Device, op: Kernel, floor: Fraction) -> tuple[Fraction, Fraction]:
+    cost = next(c for c in device.compute.kernels if (c.name, c.parameter) == (op.name, op.parameter))
+    points = [(n, Fraction(in_ticks(s))) for n, s in zip(cost.elements, cost.duration_s, strict=True)]
+    n = op.elements
+    (x0, y0), (x1, y1) = next(((a, b) for a, b in itertools.pairwise(points) if n < b[0]), points[-2:])
+    alone = points[0][1] if n <= points[0][0] else y0 + (y1 - y0) * (n - x0) / (x1 - x0)
+    (xa, ya), (xb, yb) = points[-2:]
+    return max(alone, floor), n * (yb - ya) / (xb - xa)
+
+
+# -- the card, tick by tick --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Times:
+    """What the oracle says, in ticks, -1 where there is nothing."""
+
+    issued: list[int]
+    returned: list[int]
+    ready: list[int]
+    start: list[int]
+    end: list[int]
+
+
+class Card:
+    """One run. At every tick: what ends, ends; then the host calls; then the engines choose; then a tick passes."""
+
+    def __init__(self, schedule: Schedule, device: Device) -> None:
+        self.schedule, self.device, self.ops = schedule, device, schedule.ops
+        self.order = cuda_order(schedule, device)
+        self.waits = dependences(schedule, device, self.order)
+        self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
+        self.left = [
+            n.ticks * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
+            for op, n in zip(self.ops, self.need, strict=True)
+        ]
+        n = len(self.ops)
+        self.t = Times([-1] * n, [-1] * n, [-1] * n, [-1] * n, [-1] * n)
+        self.arrived = [-1] * n  # on the card
+        self.running: dict[str, list[int]] = {}
+        self.queues: dict[str, dict[int, list[int]]] = {}
+        for i, op in enumerate(self.ops):
+            if isinstance(op, Copy | Kernel):
+                queue = connection(op.stream, device.connections)
+                self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
+        self.turn = dict.fromkeys(self.queues, (-1, -1))  # queue whose turn it is, and since when
+        self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
+        self.holding = False
+
+    def run(self) -> Times:
+        now = 0
+        while self.next_call < len(self.ops) or self.holding or any(self.queues_left()) or any(self.running.values()):
+            self.end_what_is_done(now)
+            while self.host_call(now):
+                pass
+            for engine in self.queues:
+                while self.choose(engine, now):
+                    pass
+            self.pass_a_tick(now)
+            now += 1
+            assert now < 20_000, "the oracle is stuck"
+        for i, op in enumerate(self.ops):
+            if not is_work(op):
+                ends = [self.t.end[j] for j in self.order.works[i]]
+                self.t.ready[i] = self.t.start[i] = self.t.end[i] = max([self.t.returned[i], *ends])
+        return self.t
+
+    def queues_left(self) -> list[bool]:
+        return [bool(queue) for queues in self.queues.values() for queue in queues.values()]
+
+    def end_what_is_done(self, now: int) -> None:
+        for running in self.running.values():
+            for i in [i for i in running if self.left[i] <= 0]:
+                running.remove(i)
+                self.t.end[i] = now
+
+    def host_call(self, now: int) -> bool:
+        """The host does one thing at this tick, if it can: return from a call that waited, or make a call."""
+        if self.holding:
+            last = self.next_call - 1
+            ends = [self.t.end[j] for j in self.order.awaited[last]]
+            if any(end < 0 for end in ends):
+                return False
+            self.host_free = max([self.call_end, *(end + in_ticks(self.device.host.wake_s) for end in ends)])
+            if self.host_free > now:
+                return False
+            self.t.returned[last] = self.host_free
+            self.holding = False
+            return True
+        if self.host_free > now or self.next_call == len(self.ops):
+            return False
+        i = self.next_call
+        self.next_call += 1
+        self.t.issued[i] = now
+        self.t.returned[i] = self.host_free = self.call_end = now + call_ticks(self.schedule, self.device, self.ops[i])
+        self.arrived[i] = self.call_end + in_ticks(self.device.host.submit_s)
+        self.holding = bool(self.order.awaited[i])
+        return True
+
+    def ready_at(self, i: int) -> int | None:
+        """When the card had op i and everything it depends on; None if it has not yet."""
+        if self.arrived[i] < 0 or any(self.t.end[j] < 0 for j in self.waits[i]):
+            return None
+        return max([self.arrived[i], *(self.t.end[j] + ticks for j, ticks in self.waits[i].items())])
+
+    def choose(self, engine: str, now: int) -> bool:
+        """Start one op, if there is room and one can go."""
+        running = self.running.setdefault(engine, [])
+        most = self.device.compute.concurrent_kernels if engine == "compute" else 1
+        if len(running) >= most or sum(self.given(running).values()) >= 1:
+            return False
+        heads = {q: ops[0] for q, ops in self.queues[engine].items() if ops}
+        can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
+        if not can_go:
+            return False
+        queue = self.pick(engine, can_go, now)
+        i = self.queues[engine][queue].pop(0)
+        self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
+        running.append(i)
+        return True
+
+    def pick(self, engine: str, can_go: dict[int, int], now: int) -> int:
+        part = self.device.compute if engine == "compute" else self.device.copy_engines
+        if part.arbitration == "issue-order":
+            return min(can_go, key=lambda q: can_go[q])
+        if part.arbitration == "ready-order":
+            return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))
+        mine, since = self.turn[engine]
+        if mine in can_go and self.arrived[can_go[mine]] <= since:
+            return mine
+        after = [q for q in sorted(can_go) if q > mine]
+        queue = after[0] if after else min(can_go)
+        self.turn[engine] = (queue, now)
+        return queue
+
+    def given(self, running: list[int]) -> dict[int, Fraction]:
+        """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""
+        room, given = Fraction(1), {}
+        for i in running:
+            given[i] = min(self.need[i].share, room)
+            room -= given[i]
+        return given
+
+    def pass_a_tick(self, now: int) -> None:
+        moving = {
+            i
+            for running in self.running.values()
+            for i in running
+            if isinstance(self.ops[i], Copy) and self.t.start[i] + self.need[i].latency <= now
+        }
+        for running in self.running.values():
+            given = self.given(running)
+            for i in running:
+                if isinstance(self.ops[i], Kernel):
+                    # Alone on an engine that runs one op at a time, a kernel takes its time whatever its share.
+                    self.left[i] -= given[i]
+                elif i in moving:
+                    self.left[i] -= self.need[i].shared if len(moving) > 1 else self.need[i].alone
+
+
+def tick_by_tick(schedule: Schedule, device: Device) -> Times:
+    """When everything happens, by brute force."""
+    return Card(schedule, device).run()

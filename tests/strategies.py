@@ -1,0 +1,219 @@
+"""Devices and schedules for the tests: one builder in ticks and bytes, and hypothesis strategies on top of it.
+
+A tick is a nanosecond, so 1e9 bytes/s is one byte per tick: on the plain device a copy of n bytes lasts n ticks.
+Random sizes come from small sets, so that ties are the rule and not the exception.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hypothesis import strategies as st
+
+from streamsim.device import (
+    Arbitration,
+    Compute,
+    CopyEngines,
+    Device,
+    HandOver,
+    Host,
+    KernelCost,
+    LinkDirection,
+)
+from streamsim.schedule import (
+    Buffer,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
+
+NS = 1e-9
+BYTE_PER_TICK = 1e9
+HAND_OVERS = tuple(HandOver.__struct_fields__)
+HOST_TICKS = tuple(f for f in Host.__struct_fields__ if f.endswith("_s"))
+SOURCES = dict.fromkeys(
+    ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "assumed: a device for tests"
+)
+
+
+def link(
+    latency: int = 0,
+    rate: float = 1,
+    shared: float | None = None,
+    pageable_latency: int = 0,
+    pageable_rate: float = 1,
+) -> LinkDirection:
+    """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
+    return LinkDirection(
+        latency_s=latency * NS,
+        bandwidth_bytes_per_s=rate * BYTE_PER_TICK,
+        duplex_bandwidth_bytes_per_s=(rate if shared is None else shared) * BYTE_PER_TICK,
+        pageable_latency_s=pageable_latency * NS,
+        pageable_bandwidth_bytes_per_s=pageable_rate * BYTE_PER_TICK,
+    )
+
+
+def make_device(
+    *,
+    copy_engines: int = 2,
+    connections: int = 32,
+    h2d: LinkDirection | None = None,
+    d2h: LinkDirection | None = None,
+    copy_rule: str = "issue-order",
+    kernel_rule: str = "issue-order",
+    concurrent_kernels: int = 1,
+    resident_threads: int = 0,
+    floor: int = 0,
+    kernel_signal: str = "each",
+    kernels: tuple[KernelCost, ...] = (),
+    immediate_bytes: int = 0,
+    **ticks: int,
+) -> Device:
+    """A device with every effect off but those named; ``ticks`` are fields of Host and HandOver without their ``_s``.
+
+    ``make_device(copy=2, h2d_to_kernel=5)`` charges the host 2 ticks a copy call and 5 ticks a hand-over.
+    """
+    costs: dict[str, Any] = {f"{name}_s": value * NS for name, value in ticks.items()}
+    unknown = set(costs) - {*HAND_OVERS, *HOST_TICKS}
+    assert not unknown, unknown
+    return Device(
+        name="test",
+        description="a device for tests",
+        connections=connections,
+        h2d=h2d or link(),
+        d2h=d2h or link(),
+        copy_engines=CopyEngines(copy_engines, copy_rule),  # type: ignore[arg-type]
+        compute=Compute(
+            floor_s=floor * NS,
+            concurrent_kernels=concurrent_kernels,
+            resident_threads=resident_threads,
+            arbitration=kernel_rule,  # type: ignore[arg-type]
+            kernel_signal=kernel_signal,  # type: ignore[arg-type]
+            kernels=kernels,
+        ),
+        hand_over=HandOver(**{name: costs.get(name, 0.0) for name in HAND_OVERS}),
+        host=Host(**{name: costs.get(name, 0.0) for name in HOST_TICKS}, pageable_immediate_bytes=immediate_bytes),
+        sources=SOURCES,
+    )
+
+
+def h2d(stream: int, n_bytes: int, **more: Any) -> Copy:
+    """A copy to the card."""
+    return Copy("h2d", n_bytes, stream, **more)
+
+
+def d2h(stream: int, n_bytes: int, **more: Any) -> Copy:
+    """A copy from the card."""
+    return Copy("d2h", n_bytes, stream, **more)
+
+
+def kernel(stream: int, ticks: int, **more: Any) -> Kernel:
+    """A kernel of so many ticks alone on the card."""
+    return Kernel(stream, duration_s=ticks * NS, **more)
+
+
+def program(*ops: Op, streams: int = 4, kind: str = "non-blocking", **more: Any) -> Schedule:
+    """A schedule over ``streams`` streams of one kind, with as many events as it names."""
+    events = (
+        max(
+            (op.event for op in ops if isinstance(op, RecordEvent | WaitEvent | Synchronize) and op.event is not None),
+            default=-1,
+        )
+        + 1
+    )
+    return Schedule(tuple(ops), (kind,) * streams, events=events, **more)  # type: ignore[arg-type]
+
+
+PAGEABLE = Buffer("pageable", 1 << 20, "pageable")
+PINNED = Buffer("pinned", 1 << 20, "pinned")
+ON_CARD = Buffer("card", 1 << 20, "device")
+BUFFERS = (PAGEABLE, PINNED, ON_CARD)
+COST = KernelCost("table", 7, (8, 16, 32), (5 * NS, 7 * NS, 11 * NS))
+
+# The shortest copy (8 bytes at 2 bytes per tick) and the shortest kernel last 4 ticks; a hand-over and an event's
+# extra are at most 2 each. So a dependence that others imply never adds anything, and the laws need not say
+# which of several equivalent ways of writing the dependences down is meant.
+SIZES = st.sampled_from((8, 8, 8, 12, 16, 17))
+KERNEL_TICKS = st.sampled_from((4, 4, 8, 8, 9, 12))
+SMALL_TICKS = st.sampled_from((0, 0, 0, 1, 2))
+FILLS = st.sampled_from((1.0, 1.0, 0.5, 0.25, 0.3))
+RULES = st.sampled_from(get_args(Arbitration))
+
+
+@st.composite
+def links(draw: st.DrawFn) -> LinkDirection:
+    """A direction that loses nothing, a quarter, a third or half of its rate to the other."""
+    rate, shared = draw(st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1))))
+    return link(draw(SMALL_TICKS), rate, shared, draw(SMALL_TICKS), draw(st.sampled_from((1, 0.5))))
+
+
+@st.composite
+def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
+    """Any device: 0, 1 or 2 copy engines, 1..32 connections, every rule and every effect on or off."""
+    choices: dict[str, st.SearchStrategy[Any]] = {
+        "copy_engines": st.sampled_from((2, 2, 1, 0)),
+        "connections": st.sampled_from((1, 2, 3, 8, 32)),
+        "h2d": links(),
+        "d2h": links(),
+        "copy_rule": RULES,
+        "kernel_rule": RULES,
+        "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
+        "resident_threads": st.sampled_from((0, 0, 16)),
+        "floor": st.sampled_from((0, 0, 5)),
+        "kernel_signal": st.sampled_from(("each", "each", "run")),
+        "immediate_bytes": st.sampled_from((0, 8, 64)),
+        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
+    }
+    return make_device(
+        kernels=(COST,), **{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()}
+    )
+
+
+def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
+    """Devices on which the card alone sets the times: the host costs nothing."""
+    return devices(**{f.removesuffix("_s"): 0 for f in HOST_TICKS} | fixed)
+
+
+@st.composite
+def copies(draw: st.DrawFn, stream: st.SearchStrategy[int], capturable: bool) -> Copy:
+    """A copy: to or from, blocking or not, of memory of its own, pinned or pageable memory."""
+    n_bytes = draw(SIZES)
+    memory = draw(st.sampled_from((None, None, PINNED) if capturable else (None, None, PINNED, PAGEABLE)))
+    host = Region(memory.name, draw(st.integers(0, 64)), n_bytes) if memory else None
+    card = Region(ON_CARD.name, draw(st.integers(0, 64)), n_bytes) if memory else None
+    blocking = not capturable and draw(st.sampled_from((False, False, False, True)))
+    return Copy(draw(st.sampled_from(("h2d", "d2h"))), n_bytes, draw(stream), host, card, blocking)
+
+
+@st.composite
+def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
+    """A kernel of a given duration (and perhaps fewer threads than the card holds), or one from the cost table."""
+    if draw(st.sampled_from((False, False, False, True))):
+        return Kernel(draw(stream), COST.name, draw(st.sampled_from((4, 8, 12, 24, 64))), COST.parameter)
+    elements = draw(st.sampled_from((0, 0, 8, 16, 32)))
+    return Kernel(draw(stream), elements=elements, duration_s=draw(KERNEL_TICKS) * NS, fill=draw(FILLS))
+
+
+@st.composite
+def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | None = None) -> Schedule:
+    """Any schedule: every kind of op over legacy, blocking and non-blocking streams, live or (where legal) a graph."""
+    launch = launch or draw(st.sampled_from(("live", "live", "graph")))
+    kinds = draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=streams))
+    graph = launch == "graph"
+    stream = st.integers(1 if graph else 0, len(kinds))
+    event = st.integers(0, 2)
+    work = st.one_of(copies(stream, graph), copies(stream, graph), kernels(stream))
+    order = st.one_of(st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
+    syncs = st.one_of(
+        st.builds(Synchronize), st.builds(Synchronize, stream=stream), st.builds(Synchronize, event=event)
+    )
+    issued: list[Op] = draw(
+        st.lists(st.one_of(work, work, order, *([] if graph else [syncs])), min_size=1, max_size=most)
+    )
+    last: list[Op] = [Synchronize()] if graph and draw(st.booleans()) else []
+    return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]

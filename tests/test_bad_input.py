@@ -1,0 +1,275 @@
+"""Bad input through the command: one clear line on stderr, exit code 2, and no file left or changed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamsim.cli import main
+from streamsim.devices import load_device
+from streamsim.files import dump_device, dump_schedule
+from streamsim.patterns import Workload, depth_first
+
+SCHEDULE = dump_schedule(depth_first(Workload(64), 2, 2)).decode()
+DEVICE = dump_device(load_device("h200"))
+COPY = '{"op":"copy","direction":"h2d","bytes":8,"stream":1}'
+
+
+def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str) -> str:
+    """The one line that the command says, after it has left everything as it was."""
+    before = {path: path.read_bytes() if path.is_file() else b"" for path in directory.rglob("*")}
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("streamsim: error: ")
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()  # so it is one line
+    assert "Traceback" not in err
+    assert {path: path.read_bytes() if path.is_file() else b"" for path in directory.rglob("*")} == before
+    return err.removeprefix("streamsim: error: ").strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("--h2d -64MiB", "--h2d = '-64MiB': "),
+        ("--h2d 0", "--h2d = '0': "),
+        ("--h2d nan", "--h2d = 'nan': "),
+        ("--h2d inf", "--h2d = 'inf': "),
+        ("--h2d 1e30", "--h2d = '1e30': "),
+        ("--h2d 64m", "--h2d = '64m': "),
+        ("--h2d 64M", "--h2d = '64M': "),
+        ("--h2d 1.5", "--h2d = '1.5': "),
+        ("--h2d 3ms", "--h2d = '3ms': "),
+        ("--h2d abc", "--h2d = 'abc': "),
+        ("--h2d 4KiB --d2h 12Kib", "--d2h = '12Kib': "),
+        ("--kernel -1ms", "--kernel = '-1ms': "),
+        ("--kernel 0", "--kernel = '0': "),
+        ("--kernel nan", "--kernel = 'nan': "),
+        ("--kernel 1e-30", "--kernel = '1e-30': "),
+        ("--kernel 2days", "--kernel = '2days': "),
+        ("--kernel 1e9", "--kernel = '1e9': "),
+        ("--kernel 64MiB", "--kernel = '64MiB': "),
+        ("--h2d 4KiB --chunks 0", "--chunks = '0': "),
+        ("--h2d 4KiB --chunks -1", "--chunks = '-1': "),
+        ("--h2d 4KiB --chunks 1.5", "--chunks = '1.5': "),
+        ("--h2d 4KiB --chunks x", "--chunks = 'x': "),
+        ("--h2d 4KiB --chunks 2000", "chunks = 2000: more chunks than elements (1024)"),
+        ("--h2d 1GiB --chunks 1e9", "--chunks = '1e9': "),
+        ("--h2d 4KiB --streams 0", "--streams = '0': "),
+        ("--h2d 4KiB --streams 2147483647", "--streams = '2147483647': "),
+        ("--h2d 4KiB --buffers 0", "--buffers = '0': "),
+        ("--h2d 4KiB --buffers 2 --order breadth-first", "buffers = 2: "),
+        ("--h2d 4KiB --connections 0", "connections = 0: expected a whole number from 1 to 32"),
+        ("--h2d 4KiB --connections 33", "connections = 33: expected a whole number from 1 to 32"),
+        ("--h2d 4KiB --connections many", "Invalid value for '--connections': 'many'"),
+        ("--h2d 4KiB --elements 0", "--elements = '0': "),
+        ("--h2d 4KiB --elements 1000", "--elements = 1000: does not divide --h2d = 4096 bytes"),
+        ("--h2d 4KiB --d2h 1000 --elements 1024", "--elements = 1024: does not divide --d2h = 1000 bytes"),
+        ("--h2d 8TB --d2h 1", "inputs[0] = 8000000000000: "),
+        ("--h2d 4KiB --order random", "Invalid value for '--order': 'random'"),
+        ("--h2d 4KiB --memory managed", "Invalid value for '--memory': 'managed'"),
+        ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
+        ("--h2d 4KiB --launch graph --order serial", "launch = 'graph': "),
+        ("--h2d 4KiB --launch graph --memory pageable", "ops[0]: a blocking or pageable copy cannot be captured"),
+        ("--h2d 4KiB --format xml", "Invalid value for '--format': 'xml'"),
+        ("--h2d 4KiB --device h100", "device = 'h100': "),
+        ("--h2d 4KiB --device none.toml", "none.toml: cannot read it: no such file"),
+        ("--h2d 4KiB --device .", "device = '.': "),
+        ("--h2d", "Option '--h2d' requires an argument"),
+        ("--h2d 4KiB --colour red", "No such option '--colour'"),
+        ("--h2d 4KiB --plot none/x.png", "none/x.png: cannot write it: no such file"),
+        ("--h2d 4KiB --plot x.gif", "x.gif: expected a file name that ends in"),
+        ("--h2d 4KiB --trace none/x.json", "none/x.json: cannot write it: no such file"),
+        ("--h2d 4KiB --trace .", ".: cannot write it: is a directory"),
+        ("none.toml", "none.toml: cannot read it: no such file"),
+        ("none.toml --h2d 4KiB", "none.toml: give a workload file or --h2d"),
+        ("a.toml b.toml", "Got unexpected extra argument"),
+        ("", "no workload: give --h2d SIZE"),
+    ],
+)
+def test_predict_options(capsys, tmp_path: Path, monkeypatch, options: str, named: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, tmp_path, "predict", *options.split()).startswith(named)
+
+
+def test_a_stray_argument_cannot_colour_the_terminal(capsys, tmp_path: Path) -> None:
+    assert refused(capsys, tmp_path, "predict", "a.toml", "\x1b[31m").startswith(
+        "Got unexpected extra argument (\\x1b[31m)"
+    )
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "a\nb", "\x1b[31mred", "h200 ", ""])
+def test_strange_device_names(capsys, tmp_path: Path, name: str) -> None:
+    refused(capsys, tmp_path, "predict", "--h2d", "4KiB", "--device", name)
+    refused(capsys, tmp_path, "devices", "show", name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "Missing command"),
+        (("predikt",), "No such command 'predikt'"),
+        (("simulate",), "Missing argument 'SCHEDULE.json'"),
+        (("devices", "show"), "Missing argument 'NAME'"),
+        (("devices", "show", "h100"), "device = 'h100': "),
+        (("devices", "check", "none.toml"), "none.toml: cannot read it: no such file"),
+        (("devices", "check", "."), ".: cannot read it: is a directory"),
+        (("schema", "poem"), "Invalid value for '{schedule|workload|device}': 'poem'"),
+        (("schedule", "--h2d", "4KiB", "-o", "none/s.json"), "none/s.json: cannot write it: no such file"),
+        (("schedule", "--h2d", "4KiB", "-o", "."), ".: cannot write it: is a directory"),
+        (("schedule", "--h2d", "4KiB", "--chunks", "0", "-o", "s.json"), "--chunks = '0': "),
+    ],
+)
+def test_other_commands(capsys, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], named: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, tmp_path, *arguments).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (SCHEDULE.replace('"stream":2', '"stream":3', 1), "ops[3].stream = 3: unknown stream"),
+        (SCHEDULE.replace('"buffer":"d_in0"', '"buffer":"x"', 1), "ops[0].device.buffer = 'x': unknown buffer"),
+        (
+            SCHEDULE.replace('{"op":"synchronize"}', '{"op":"wait","event":7,"stream":1}'),
+            "ops[6].event = 7: unknown event",
+        ),
+        (SCHEDULE.replace('"offset":128,', '"offset":129,', 1), "ops[3].host"),
+        (f'{{"ops":[{COPY}]}}', "ops[0].stream = 1: unknown stream"),
+        ('{"ops":[]}', "ops = []: an empty schedule"),
+        ("{}", "ops: is missing"),
+        (SCHEDULE[:200], "cannot be read: "),
+        (SCHEDULE[:-3], "cannot be read: "),
+        ("not json", "cannot be read: "),
+        ("", "cannot be read: "),
+        ('{"ops":[' + COPY.replace("8", "0") + "]}", "ops[0].bytes = 0: "),
+        ('{"ops":[' + COPY.replace("8", "1" + "0" * 30) + "]}", "ops[0].bytes = 1000"),
+        ('{"ops":[{"op":"kernel","stream":0,"name":"saxpy","elements":9}]}', "kernel 'saxpy' with parameter 0: "),
+    ],
+)
+def test_schedule_files(capsys, tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    line = refused(capsys, tmp_path, "simulate", str(path), "--trace", str(tmp_path / "t.json"))
+    assert line.removeprefix(f"{path}: ").startswith(named)
+
+
+def test_a_schedule_may_not_make_the_program_allocate_what_it_names(tmp_path: Path) -> None:
+    """The most events that a schedule can declare, each of the largest buffers, and none of them used."""
+    path = tmp_path / "plan.json"
+    buffers = ",".join(f'{{"name":"{i}","bytes":8796093022207,"memory":"device"}}' for i in range(100))
+    path.write_text(f'{{"streams":["blocking"],"events":2147483647,"buffers":[{buffers}],"ops":[{COPY}]}}')
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30));"
+        "from streamsim.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", limited, "simulate", str(path), "--json"], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20));"
+        "from streamsim.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["schedule", "--h2d", "1GiB", "--d2h", "1GiB", "--chunks", "1M", "-o", str(tmp_path / "s.json")]
+    result = subprocess.run([sys.executable, "-c", limited, *arguments], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "streamsim: error: not enough memory for a schedule of this size; use fewer chunks\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("connections = 8\n", "", "connections: is missing"),
+        ("connections = 8\n", "connections = 8\ncolour = 1\n", "colour = 1: unknown field"),
+        ("connections = 8\n", "connections = -8\n", "connections = -8: "),
+        ("latency_s = ", "latency_s = -", "h2d.latency_s = -"),
+        ("latency_s = ", 'latency_s = "5GB/s" #', "h2d.latency_s = '5GB/s': expected a time"),
+        (
+            "bandwidth_bytes_per_s = ",
+            'bandwidth_bytes_per_s = "5ms" #',
+            "h2d.bandwidth_bytes_per_s = '5ms': expected a",
+        ),
+        ("bandwidth_bytes_per_s = ", "bandwidth_bytes_per_s = nan #", "h2d.bandwidth_bytes_per_s = nan: "),
+        ("[d2h]", "[d2h", "cannot be read: "),
+        ("[d2h]", "[h2d]", "cannot be read: "),
+        ("h2d.latency_s", "h2d.latenzy_s", "sources.h2d.latenzy_s = "),
+    ],
+)
+def test_device_files(capsys, tmp_path: Path, old: str, new: str, named: str) -> None:
+    path = tmp_path / "card.toml"
+    assert old in DEVICE
+    path.write_text(DEVICE.replace(old, new, 1))
+    for arguments in (("devices", "check", str(path)), ("predict", "--h2d", "4KiB", "--device", str(path))):
+        assert refused(capsys, tmp_path, *arguments).removeprefix(f"{path}: ").startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("elements = 0\n", "elements = 0: "),
+        ("elements = 4\nsize = 3\n", "size = 3: unknown field"),
+        ("elements = 4\n[[kernels]]\nduration_s = '4MiB'\n", "kernels[0].duration_s = '4MiB': expected a time"),
+        ("elements = 4\n[[kernels", "cannot be read: "),
+        ("inputs = [4]\n", "elements: is missing"),
+        ("elements = 4\ninputs = []\noutputs = []\nkernels = []\n", "inputs, outputs, kernels: "),
+    ],
+)
+def test_workload_files(capsys, tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "work.toml"
+    path.write_text(text)
+    line = refused(capsys, tmp_path, "schedule", str(path), "-o", str(tmp_path / "s.json"))
+    assert line.removeprefix(f"{path}: ").startswith(named)
+
+
+def test_a_path_with_a_line_break_is_shown_on_one_line(capsys, tmp_path: Path) -> None:
+    assert "a\\nb.json: cannot read it" in refused(capsys, tmp_path, "simulate", str(tmp_path / "a\nb.json"))
+
+
+def test_an_output_that_fails_leaves_the_old_one(capsys, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text("before")
+    refused(capsys, tmp_path, "predict", "--h2d", "4KiB", "--chunks", "0", "--trace", str(trace))
+    assert trace.read_text() == "before"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", "--h2d", "64m"),
+        ("predict", "--h2d", "4KiB", "--plot", "/proc/x.png"),
+        ("simulate", "/dev/null"),
+        ("devices", "check", "/"),
+        ("frobnicate",),
+    ],
+)
+def test_as_a_process(arguments: tuple[str, ...]) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "streamsim", *arguments], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("streamsim: error: ")
+
+
+OPTIONS = "--h2d --kernel --d2h --chunks --streams --buffers --elements --connections --order --memory --launch --json"
+VALUES = "serial breadth-first pageable graph 4KiB 1ms 3 0 -1 64m nan"
+WORDS = st.sampled_from([*OPTIONS.split(), *VALUES.split()])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(WORDS | st.text(max_size=4), max_size=8))
+def test_any_options_give_a_prediction_or_one_line(capsys, tmp_path: Path, monkeypatch, words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)  # a stray word may be taken for a file
+    code = main(["predict", *words])
+    out, err = capsys.readouterr()
+    assert (code, bool(out), err.count("\n")) in ((0, True, 0), (2, False, 1))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,271 @@
+"""The command: what it prints is what the library says."""
+
+import json
+import os
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamsim.cli import app, main
+from streamsim.devices import device_names, load_device
+from streamsim.files import (
+    KINDS,
+    dump_device,
+    parse_schedule,
+    read_schedule,
+    write_device,
+    write_schedule,
+    write_workload,
+)
+from streamsim.patterns import Workload, WorkloadKernel, build, depth_first, serial, serialized
+from streamsim.report import predict
+from streamsim.schedule import Copy, Kernel
+
+PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
+WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Standard output of a command that must succeed and say nothing on stderr."""
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    return out
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
+    return json.loads(run(capsys, *arguments, "--json"))
+
+
+def test_predict_says_what_the_library_says(capsys) -> None:
+    said = figures(capsys, *PIPELINE, "--chunks", "16", "--streams", "4", "--device", "h200")
+    p = predict(depth_first(WORKLOAD, 16, 4), load_device("h200"), serial(WORKLOAD))
+    inputs = said.pop("inputs")
+    expected = json.loads(json.dumps(p.to_json()))
+    del expected["inputs"]
+    assert said == expected
+    assert (inputs["h2d_bytes"], inputs["d2h_bytes"], inputs["chunks"], inputs["streams"]) == (1 << 26, 1 << 26, 16, 4)
+    assert inputs["workload"]["elements"] == 1 << 24
+    assert inputs["device"] == "h200"
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("--order breadth-first --streams 2", {"order": "breadth-first", "streams": 2}),
+        ("--order serial", {"order": "serial"}),
+        ("--buffers 2 --streams 3", {"buffers": 2, "streams": 3}),
+        ("--memory pageable", {"memory": "pageable"}),
+        ("--launch graph --streams 4", {"launch": "graph", "streams": 4}),
+    ],
+)
+def test_every_option_reaches_the_pattern(capsys, options: str, arguments: dict) -> None:
+    said = figures(capsys, *PIPELINE, "--chunks", "8", *options.split())
+    schedule = build(WORKLOAD, chunks=8, **arguments)
+    plain = serial(WORKLOAD, 1, arguments.get("memory", "pinned"))
+    p = predict(schedule, load_device("h200"), plain)
+    assert (said["makespan_s"], said["serial_s"]) == (p.makespan_s, p.serial_s)
+    assert {name: said["inputs"][name] for name in arguments} == arguments
+    wanted = run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", *options.split())
+    assert parse_schedule(wanted.encode()) == schedule
+
+
+def test_connections_replace_those_of_the_device(capsys) -> None:
+    options = ("--chunks", "16", "--streams", "4", "--order", "breadth-first")
+    one, eight = (figures(capsys, *PIPELINE, *options, "--connections", n)["makespan_s"] for n in ("1", "8"))
+    device = msgspec.structs.replace(load_device("h200"), connections=1)
+    assert one == predict(build(WORKLOAD, "breadth-first", 16, 4), device).makespan_s
+    assert one > eight
+
+
+@pytest.mark.parametrize(
+    ("options", "elements", "inputs", "outputs"),
+    [
+        ("--h2d 64MiB --d2h 32MiB", 1 << 23, (8,), (4,)),  # greatest common divisor 32 MiB, in elements of 4 bytes
+        ("--h2d 12KiB --h2d 8KiB", 1 << 10, (12, 8), ()),
+        ("--h2d 6 --d2h 9", 3, (2,), (3,)),  # 3 is no multiple of 4
+        ("--h2d 64MiB --elements 1Mi", 1 << 20, (64,), ()),
+        ("--kernel 1ms", 1 << 20, (), ()),
+        ("--kernel 1ms --elements 77", 77, (), ()),
+    ],
+)
+def test_elements_follow_from_the_sizes(capsys, options: str, elements: int, inputs: tuple, outputs: tuple) -> None:
+    workload = figures(capsys, "predict", *options.split())["inputs"]["workload"]
+    assert workload["elements"] == elements
+    schedule = parse_schedule(run(capsys, "schedule", *options.split()).encode())
+    sizes = {"h2d": [], "d2h": []}
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            sizes[op.direction].append(op.bytes // elements)
+    assert (tuple(sizes["h2d"]), tuple(sizes["d2h"])) == (inputs, outputs)
+
+
+def test_several_kernels(capsys) -> None:
+    out = run(capsys, "schedule", "--h2d", "4KiB", "--kernel", "1ms", "--kernel", "20us")
+    kernels = [op for op in parse_schedule(out.encode()).ops if isinstance(op, Kernel)]
+    assert [(k.name, k.duration_s) for k in kernels] == [("kernel 1", 1e-3), ("kernel 2", 20e-6)]
+
+
+def test_a_workload_file_is_the_same_as_its_sizes(capsys, tmp_path: Path) -> None:
+    write_workload(WORKLOAD, tmp_path / "w.toml")
+    both = [figures(capsys, *start, "--chunks", "4") for start in (("predict", str(tmp_path / "w.toml")), PIPELINE)]
+    assert both[0] == both[1]
+
+
+def test_simulate_is_predict_with_the_schedule_from_a_file(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    assert run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", "--streams", "2", "-o", str(path)) == ""
+    schedule = read_schedule(path)
+    said = figures(capsys, "simulate", str(path), "--device", "a100")
+    assert (
+        said["makespan_s"]
+        == figures(capsys, *PIPELINE, "--chunks", "8", "--streams", "2", "--device", "a100")["makespan_s"]
+    )
+    assert said["serial_s"] == predict(serialized(schedule), load_device("a100")).makespan_s
+    assert said["inputs"] == {"schedule": str(path), "device": "a100", "connections": None}
+
+
+def test_a_device_may_be_a_file(capsys, tmp_path: Path) -> None:
+    slower = msgspec.structs.replace(load_device("ideal"), name="mine", connections=2)
+    write_device(slower, tmp_path / "mine.toml")
+    mine, ideal = (figures(capsys, *PIPELINE, "--device", d) for d in (str(tmp_path / "mine.toml"), "ideal"))
+    assert mine["makespan_s"] == ideal["makespan_s"]
+    assert "on mine" in run(capsys, *PIPELINE, "--device", str(tmp_path / "mine.toml"))
+
+
+def test_the_table_and_the_gantt(capsys) -> None:
+    out = run(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
+    for words in ("serial", "predicted", "lower bound", "h2d busy", "napkin", "on h200"):
+        assert words in out
+    rows = [line.split() for line in out.splitlines() if re.match(r"(h2d|d2h|compute) +[.:0-9a-z]+$", line)]
+    assert [name for name, _ in rows] == ["h2d", "d2h", "compute"]
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+
+
+def test_csv(capsys) -> None:
+    out = run(capsys, *PIPELINE, "--format", "csv")
+    names, values = (line.split(",") for line in out.splitlines()[:2])
+    assert float(values[names.index("makespan_s")]) == figures(capsys, *PIPELINE)["makespan_s"]
+
+
+def test_plot_and_trace_from_one_command(capsys, tmp_path: Path) -> None:
+    plot, trace = tmp_path / "gantt.svg", tmp_path / "trace.json"
+    run(capsys, *PIPELINE, "--chunks", "4", "--plot", str(plot), "--trace", str(trace))
+    assert "<svg" in plot.read_text()
+    assert json.loads(trace.read_text())["traceEvents"]
+    assert sorted(tmp_path.iterdir()) == [plot, trace]
+
+
+def test_devices(capsys) -> None:
+    table = run(capsys, "devices")
+    listed = json.loads(run(capsys, "devices", "--json"))
+    assert [row["name"] for row in listed["devices"]] == device_names()
+    assert all(name in table for name in device_names())
+    assert len(run(capsys, "devices", "--format", "csv").splitlines()) == len(device_names()) + 1
+    assert run(capsys, "devices", "show", "h200") == dump_device(load_device("h200"))
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_what_show_prints_check_accepts(capsys, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(run(capsys, "devices", "show", name))
+    assert run(capsys, "devices", "check", str(path)).startswith(f"{path}: ok: {name}, ")
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_schema(capsys, kind: str) -> None:
+    value = json.loads(run(capsys, "schema", kind))
+    assert value["$ref"].rpartition("/")[2] == KINDS[kind].__name__
+
+
+def commands(group=app, prefix=()) -> list[tuple[str, ...]]:
+    found = [prefix]
+    for name, command in getattr(group, "commands", {}).items():
+        found += commands(command, (*prefix, name))
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_example_in_the_help_runs(capsys, tmp_path: Path, monkeypatch, words: tuple[str, ...]) -> None:
+    text = run(capsys, *words, "--help")
+    assert text.startswith(f"Usage: {' '.join(('streamsim', *words))}")
+    assert text == run(capsys, *words, "-h")
+    examples = [shlex.split(line) for line in text.splitlines() if line.startswith("    streamsim ")]
+    assert examples or words[:1] in (("devices",), ("schema",))
+    monkeypatch.chdir(tmp_path)
+    write_workload(WORKLOAD, tmp_path / "workload.toml")
+    write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / "schedule.json")
+    write_device(load_device("ideal"), tmp_path / "my-card.toml")
+    for example in examples:
+        run(capsys, *example[1:])
+
+
+def test_version(capsys) -> None:
+    assert run(capsys, "--version") == f"streamsim {version('streamsim')}\n"
+
+
+def completed(*arguments: str, **more) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **more)
+
+
+def test_as_a_module() -> None:
+    result = completed("-m", "streamsim", *PIPELINE, "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["speedup"] > 0
+
+
+def test_an_ascii_terminal_can_show_it(monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    result = completed("-m", "streamsim", *PIPELINE)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "compute" in result.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    pipeline = f"{sys.executable} -m streamsim schedule --h2d 64MiB --chunks 5000 | head -c 100 > {tmp_path / 'head'}"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", pipeline], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "head").stat().st_size == 100
+
+
+def test_a_reader_that_never_reads_is_no_error() -> None:
+    out, into = os.pipe()
+    os.close(out)
+    command = [sys.executable, "-m", "streamsim", *PIPELINE, "--json"]
+    result = subprocess.run(command, stdout=into, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(into)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_shell_completion(monkeypatch) -> None:
+    monkeypatch.setenv("_STREAMSIM_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "streamsim predict --device h2")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    result = completed("-m", "streamsim")
+    assert result.stdout == "plain,h200\n"
+
+
+def test_a_cold_start_costs_at_most_twice_its_libraries() -> None:
+    """Interleaved, and the best of several, so that a busy machine slows both alike."""
+    command = [*PIPELINE, "--chunks", "16", "--streams", "4", "--device", "h200"]
+    sides: dict[str, list[float]] = {"libraries": [], "command": []}
+    for _ in range(7):
+        for name, arguments in (
+            ("libraries", ("-c", "import simpy, numpy")),
+            ("command", ("-m", "streamsim", *command)),
+        ):
+            began = time.perf_counter()
+            assert completed(*arguments).returncode == 0
+            sides[name].append(time.perf_counter() - began)
+    best = min(sides["command"]) / min(sides["libraries"])
+    usual = statistics.median(sides["command"]) / statistics.median(sides["libraries"])
+    assert min(best, usual) <= 2

@@ -1,0 +1,149 @@
+"""Closed forms that the ideal device must give exactly. Times in ticks; one byte per tick."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import strategies as card
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsim.model import simulate
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, one_stream, prefetch, ring, serial
+
+if TYPE_CHECKING:
+    from streamsim.device import Device
+    from streamsim.schedule import Schedule
+
+IDEAL = card.make_device()
+ONE_COPY_ENGINE = card.make_device(copy_engines=1)
+STAGE = st.integers(1, 9)
+
+
+def chunked(h: int, k: int, d: int, chunks: int) -> Workload:
+    """A workload each of whose ``chunks`` chunks takes h, k and d ticks (a chunk is 10 elements)."""
+    kernel = WorkloadKernel(duration_s=10 * chunks * k * card.NS)
+    return Workload(elements=10 * chunks, inputs=(h,), outputs=(d,), kernels=(kernel,))
+
+
+def makespan(schedule: Schedule, device: Device = IDEAL) -> int:
+    """In units of 10 ticks: the stages of ``chunked`` are then h, k and d."""
+    ticks = round(simulate(schedule, device).makespan_s * 1e9)
+    assert ticks % 10 == 0
+    return ticks // 10
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 40), st.integers(1, 45))
+def test_depth_first_over_streams_on_two_copy_engines(h: int, k: int, d: int, chunks: int, streams: int) -> None:
+    # A chunk waits for the chunk N - S before it in its stream (whole chunks of s in J + 1 rounds), or the stages of
+    # successive chunks follow at the pace of the slowest one, m.
+    s, m = h + k + d, max(h, k, d)
+    rounds = (chunks - 1) // streams
+    expected = max(s + (chunks - 1) * m, (rounds + 1) * s + (chunks - 1 - rounds * streams) * m)
+    assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams)) == expected
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 20))
+def test_depth_first_on_one_copy_engine_in_issue_order_overlaps_nothing(
+    h: int, k: int, d: int, chunks: int, streams: int
+) -> None:
+    # H2D i + 1 stands behind D2H i on the engine, and D2H i waits for kernel i: N s whatever the streams.
+    device = card.make_device(copy_engines=1, connections=1)
+    assert makespan(depth_first(chunked(h, k, d, chunks), chunks, streams), device) == chunks * (h + k + d)
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 20))
+def test_breadth_first_with_a_stream_a_chunk_equals_depth_first_on_two_copy_engines(
+    h: int, k: int, d: int, chunks: int
+) -> None:
+    # A flow shop of identical jobs: the same order on every engine, whichever way it was issued.
+    workload = chunked(h, k, d, chunks)
+    for connections in (1, 32):
+        device = card.make_device(connections=connections)
+        expected = h + k + d + (chunks - 1) * max(h, k, d)
+        assert makespan(breadth_first(workload, chunks, chunks), device) == expected
+        assert makespan(depth_first(workload, chunks, chunks), device) == expected
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 20))
+def test_breadth_first_with_a_stream_a_chunk_on_one_copy_engine(h: int, k: int, d: int, chunks: int) -> None:
+    # All H2D first, N h; kernel j ends at h + k + (j - 1) max(h, k) for chunk j = 1..N; D2H j follows D2H j - 1.
+    end = chunks * h
+    for j in range(chunks):
+        end = max(end, h + k + j * max(h, k)) + d
+    workload = chunked(h, k, d, chunks)
+    assert makespan(breadth_first(workload, chunks, chunks), card.make_device(copy_engines=1, connections=1)) == end
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 20))
+def test_serial_and_one_stream_take_the_sum(h: int, k: int, d: int, chunks: int) -> None:
+    workload = chunked(h, k, d, chunks)
+    for copy_engines in (0, 1, 2):
+        device = card.make_device(copy_engines=copy_engines)
+        assert makespan(serial(workload, chunks), device) == chunks * (h + k + d)
+        assert makespan(one_stream(workload, chunks), device) == chunks * (h + k + d)
+        assert makespan(serial(workload), device) == chunks * (h + k + d)
+
+
+@settings(deadline=None)
+@given(STAGE, st.integers(1, 30))
+def test_equal_stages_gain_the_textbook_factor(stage: int, chunks: int) -> None:
+    # (N + 2) / (3 N) of the serial time; with N = 4 one half.
+    workload = chunked(stage, stage, stage, chunks)
+    overlapped, alone = makespan(depth_first(workload, chunks, chunks)), makespan(serial(workload))
+    assert overlapped * 3 * chunks == alone * (chunks + 2)
+    assert chunks != 4 or overlapped * 2 == alone
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, st.integers(1, 20), st.integers(2, 5))
+def test_prefetch_hides_the_shorter_of_copy_and_kernel(h: int, k: int, batches: int, buffers: int) -> None:
+    # No output. Copies one after another (N h) and the last kernel; or the first copy and kernels back to back (N k).
+    workload = Workload(10 * batches, (h,), (), (WorkloadKernel(duration_s=10 * batches * k * card.NS),))
+    assert makespan(prefetch(workload, batches, buffers)) == max(batches * h + k, h + batches * k)
+
+
+@settings(deadline=None)
+@given(STAGE, STAGE, STAGE, st.integers(1, 20), st.integers(1, 6))
+def test_a_ring_of_k_buffers_equals_k_streams(h: int, k: int, d: int, chunks: int, buffers: int) -> None:
+    # Chunk i waits for chunk i - K as a whole, as it does in one of K streams, however many streams there are.
+    workload = chunked(h, k, d, chunks)
+    expected = makespan(depth_first(workload, chunks, buffers))
+    assert makespan(ring(workload, chunks, buffers)) == expected
+    assert makespan(ring(workload, chunks, buffers, streams=7 * 11)) == expected
+
+
+# The schematic of NVIDIA's "How to Overlap Data Transfers in CUDA C/C++": 4 chunks of 3 equal stages, in chunk units.
+SCHEMATIC = {
+    # One copy engine, one kernel engine, one in-order queue each. V1: H2D1 D2H1 H2D2 ... leaves nothing to overlap.
+    # V2: H2D at 0..4, kernels at 1..5, D2H at 4..8.
+    "C1060": (card.make_device(copy_engines=1, connections=1), (12, 12, 8)),
+    # Two copy engines; kernels issued back to back signal only when the run of them has ended. V1: 4 + 2. V2: H2D 0..4,
+    # kernels 1..5, D2H only from 5 on: 9.
+    "C2050": (card.make_device(connections=1, kernel_signal="run"), (12, 6, 9)),
+    # Hyper-Q: the order no longer matters.
+    "K20c": (card.make_device(connections=32), (12, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMATIC)
+def test_the_blogs_schematic_in_chunk_units(name: str) -> None:
+    device, expected = SCHEMATIC[name]
+    workload = chunked(1, 1, 1, 4)
+    schedules = serial(workload), depth_first(workload, 4, 4), breadth_first(workload, 4, 4)
+    assert tuple(makespan(schedule, device) for schedule in schedules) == expected
+
+
+def test_published_in_order_arithmetic_of_sixteen_chunks_over_four_streams() -> None:
+    # Breadth-first, one queue per engine in issue order, 4 streams x 4 chunks, stages of 1: a stream's first kernel
+    # follows the stream's last H2D in its stream. H2D 0..16; kernels: stream 1's first at 13; then one a unit: 13..29;
+    # D2H: stream 1's first D2H follows its last kernel (chunk 12, the 13th kernel: 13 + 13 = 26), so 26..42.
+    device = card.make_device(connections=1)
+    assert makespan(breadth_first(chunked(1, 1, 1, 16), 16, 4), device) == 42
+    assert makespan(depth_first(chunked(1, 1, 1, 16), 16, 4), device) == 18

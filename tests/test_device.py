@@ -1,0 +1,171 @@
+"""Device profiles: what they refuse, that every number has a source, and the cost of kernels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import strategies as card
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsim.device import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.schedule import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVICE = card.make_device()
+COST = KernelCost("table", 7, (10, 20, 40), (5e-6, 7e-6, 17e-6))
+
+
+def change(path: str, value: object) -> Callable[[], object]:
+    """Makes the device with the number at ``path`` replaced."""
+
+    def make() -> object:
+        part, _, field = path.rpartition(".")
+        if not part:
+            return msgspec.structs.replace(DEVICE, **{field: value})
+        return msgspec.structs.replace(
+            DEVICE, **{part: msgspec.structs.replace(getattr(DEVICE, part), **{field: value})}
+        )
+
+    return make
+
+
+SECONDS = [
+    *(f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("latency_s")),
+    *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
+    *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
+    "compute.floor_s",
+]
+BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
+
+REFUSED: list[tuple[Callable[[], object], str, str]] = [
+    *(
+        (change(p, bad), p.rpartition(".")[2], repr(bad))
+        for p in SECONDS
+        for bad in (-1e-9, math.nan, math.inf, 1e6, "1us")
+    ),
+    *(
+        (change(p, bad), p.rpartition(".")[2], repr(bad))
+        for p in BANDWIDTHS
+        for bad in (0.0, -1e9, math.nan, math.inf, 25.0)
+    ),
+    (change("connections", 0), "connections", "0"),
+    (change("connections", 33), "connections", "33"),
+    (change("connections", 8.0), "connections", "8.0"),
+    (change("schema_version", 2), "schema_version", "2"),
+    (change("copy_engines.count", 3), "count", "3"),
+    (change("copy_engines.count", -1), "count", "-1"),
+    (change("copy_engines.arbitration", "fair"), "arbitration", "'fair'"),
+    (change("compute.arbitration", "fair"), "arbitration", "'fair'"),
+    (change("compute.kernel_signal", "none"), "kernel_signal", "'none'"),
+    (change("compute.concurrent_kernels", 0), "concurrent_kernels", "0"),
+    (change("compute.resident_threads", -1), "resident_threads", "-1"),
+    (change("host.pageable_immediate_bytes", -1), "pageable_immediate_bytes", "-1"),
+    (change("h2d.duplex_bandwidth_bytes_per_s", 2e9), "duplex_bandwidth_bytes_per_s", "2e+09"),
+    (change("sources", {**DEVICE.sources, "host.coffee_s": "assumed: hot"}), "sources.host.coffee_s", "'assumed: hot'"),
+    (change("sources", {**DEVICE.sources, "host": "guessed: at night"}), "sources.host", "'guessed: at night'"),
+    (change("sources", {**DEVICE.sources, "host": "measured:"}), "sources.host", "'measured:'"),
+    (change("sources", {k: v for k, v in DEVICE.sources.items() if k != "connections"}), "connections", "source"),
+    (change("sources", {k: v for k, v in DEVICE.sources.items() if k != "d2h"}), "d2h.", "source"),
+    (change("spread", {"host.coffee_s": 0.1}), "spread.host.coffee_s", "0.1"),
+    (change("spread", {"host.copy_s": -0.1}), "spread.host.copy_s", "-0.1"),
+    (lambda: KernelCost("k", 0, (10,), (1e-6,)), "elements", "(10,)"),
+    (lambda: KernelCost("k", 0, (10, 20), (1e-6,)), "elements", "(10, 20)"),
+    (lambda: KernelCost("k", 0, (20, 10), (1e-6, 2e-6)), "elements", "(20, 10)"),
+    (lambda: KernelCost("k", 0, (0, 10), (1e-6, 2e-6)), "elements", "(0, 10)"),
+    (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
+    (lambda: KernelCost("k", 0, (10, 20), (math.nan, 1e-6)), "duration_s", "nan"),
+]
+
+
+@pytest.mark.parametrize(("make", "field", "value"), REFUSED, ids=[f"{f}={v}" for _, f, v in REFUSED])
+def test_bad_profiles_are_refused_in_one_line_that_names_field_and_value(
+    make: Callable[[], object], field: str, value: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    message = str(caught.value)
+    assert message.startswith(field)
+    assert value in message
+    assert "\n" not in message
+
+
+@settings(deadline=None)
+@given(card.devices())
+def test_a_device_is_frozen_and_comes_back_from_json_as_it_was(device: Device) -> None:
+    assert copy.deepcopy(device) == device
+    for value in (device, device.h2d, device.compute, device.host, device.hand_over, device.copy_engines):
+        for field in value.__struct_fields__:
+            with pytest.raises(AttributeError):
+                setattr(value, field, None)
+    assert msgspec.json.decode(msgspec.json.encode(device), type=Device) == device
+
+
+def test_every_number_of_a_profile_is_known_by_name() -> None:
+    names = number_names(DEVICE)
+    assert {*SECONDS, *BANDWIDTHS} < names
+    assert names - {*SECONDS, *BANDWIDTHS} == {
+        "connections", "copy_engines.count", "compute.concurrent_kernels", "compute.resident_threads",
+        "host.pageable_immediate_bytes",
+    }  # fmt: skip
+    with_costs = card.make_device(kernels=(COST,))
+    assert number_names(with_costs) - names == {"compute.kernels"}
+
+
+def test_a_source_of_its_own_stands_beside_that_of_its_section() -> None:
+    sources = {**DEVICE.sources, "host.copy_s": "measured: by hand"}
+    assert msgspec.structs.replace(DEVICE, sources=sources, spread={"host.copy_s": 0.1}).sources == sources
+
+
+def test_kernel_costs_are_linear_between_the_points() -> None:
+    # Below the first point as there; half-way between 10 and 20: 6; between 20 and 40: 7 + 5 x 10 / 20; beyond: the
+    # last slope, 0.5 us an element.
+    found = [COST.at(n) * 1e6 for n in (1, 10, 15, 20, 25, 40, 41, 60)]
+    assert found == pytest.approx([5, 5, 6, 7, 9.5, 17, 17.5, 27])
+    assert COST.s_per_element == pytest.approx(0.5e-6)
+
+
+def test_kernel_time_and_share_of_the_card() -> None:
+    device = card.make_device(kernels=(COST,), floor=6000, resident_threads=1000)
+    # From the table: 10 elements need 10 x 0.5 = 5 of the floor's 6 us. 40: 17 us, all of it.
+    assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((6e-6, 5 / 6))
+    assert device.kernel_time(Kernel(1, "table", 40, 7)) == pytest.approx((17e-6, 1.0))
+    # Given: 250 of 1000 threads take four times as long on a quarter of the card (an eighth with fill 1/2).
+    assert device.kernel_time(Kernel(1, elements=250, duration_s=5e-6)) == pytest.approx((20e-6, 0.25))
+    assert device.kernel_time(Kernel(1, elements=250, duration_s=5e-6, fill=0.5)) == pytest.approx((20e-6, 0.125))
+    # Given, below the floor: 3 of 6 us.
+    assert device.kernel_time(Kernel(1, duration_s=3e-6)) == pytest.approx((6e-6, 0.5))
+    assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 1.0))
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_more_elements_never_take_less_time(few: int, more: int) -> None:
+    device = card.make_device(kernels=(COST,), floor=5)
+    few, more = sorted((few, more))
+    assert device.kernel_time(Kernel(1, "table", few, 7))[0] <= device.kernel_time(Kernel(1, "table", more, 7))[0]
+
+
+def test_a_kernel_without_a_cost_is_named() -> None:
+    device = card.make_device(kernels=(COST,))
+    for kernel in (Kernel(1, "other", 10, 7), Kernel(1, "table", 10, 8)):
+        with pytest.raises(InputError, match=rf"kernel '{kernel.name}' with parameter {kernel.parameter}.*table\(7\)"):
+            simulate(card.program(kernel), device)
+
+
+def test_copy_engines_of_every_count() -> None:
+    assert [CopyEngines(n, "issue-order").count for n in (0, 1, 2)] == [0, 1, 2]
+
+
+def test_a_cost_table_that_falls_is_refused() -> None:
+    """Its slope would give kernels of negative time and share."""
+    with pytest.raises(InputError, match="duration_s"):
+        KernelCost("k", 0, (10, 20), (2e-6, 1e-6))

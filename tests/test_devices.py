@@ -1,0 +1,134 @@
+"""The shipped profiles: complete, sourced, loadable by name and by path, and honest about what they claim."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from streamsim.device import SOURCE_KINDS, Device, number_names
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.files import dump_device, parse_device
+from streamsim.model import simulate
+from streamsim.patterns import Workload, WorkloadKernel, one_stream
+
+SHIPPED = ["a100", "c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "rtx3090", "rtx4090"]
+REAL = [name for name in SHIPPED if not name.startswith("ideal")]
+
+
+def test_the_shipped_names() -> None:
+    assert device_names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_profile_bears_the_name_of_its_file_and_sources_for_every_number(name: str) -> None:
+    device = load_device(name)
+    assert device.name == name
+    assert device.description
+    for number in number_names(device):
+        source = device.sources.get(number) or device.sources[number.rpartition(".")[0]]
+        kind, _, text = source.partition(":")
+        assert kind in SOURCE_KINDS
+        assert len(text.split()) >= 2, f"{number}: {source!r} does not say where or why"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_published_figure_names_a_place(name: str) -> None:
+    """An address, or the name of the document or program that printed it."""
+    for number, source in load_device(name).sources.items():
+        if source.startswith("published:"):
+            assert "http" in source or "output of" in source or "notes of" in source, f"{number}: {source!r}"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_profile_survives_writing_and_reading(name: str) -> None:
+    device = load_device(name)
+    assert parse_device(dump_device(device)) == device
+
+
+def test_a_profile_loads_from_a_path(tmp_path: Path) -> None:
+    mine = msgspec.structs.replace(load_device("h200"), name="mine")
+    path = tmp_path / "mine.toml"
+    path.write_text(dump_device(mine), encoding="utf-8")
+    assert load_device(path) == mine
+    assert load_device(str(path)) == mine
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("h20", "h200"), ("RTX3090", "rtx3090"), ("idael", "ideal")])
+def test_an_unknown_name_lists_the_names_and_suggests_the_nearest(typed: str, meant: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_device(typed)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert repr(typed) in message
+    assert message.endswith(f"did you mean {meant!r}?")
+    assert all(name in message for name in SHIPPED)
+
+
+@pytest.mark.parametrize("typed", ["", "zzzzzz", "no/such/card", "h200\n", "\0"])
+def test_a_name_like_no_other_is_one_line_and_no_suggestion(typed: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_device(typed)
+    assert "\n" not in str(caught.value)
+    assert "neither a shipped profile" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere/h200.toml", "."])
+def test_a_path_that_cannot_be_read_is_one_line(name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_device(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_shipped_name_wins_over_a_file_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ideal").write_text("not a profile")
+    monkeypatch.chdir(tmp_path)
+    assert load_device("ideal").name == "ideal"
+
+
+def test_the_profiles_are_packaged() -> None:
+    assert {f"{name}.toml" for name in SHIPPED} <= {file.name for file in files("streamsim.devices").iterdir()}
+
+
+@pytest.mark.parametrize("name", ["ideal", "ideal-one-copy-engine"])
+def test_the_ideal_devices_have_every_effect_off(name: str) -> None:
+    device = load_device(name)
+    assert device.connections == device.compute.concurrent_kernels == 1
+    for part in (device.hand_over, device.host):
+        assert set(msgspec.structs.astuple(part)) == {0}
+    for link in (device.h2d, device.d2h):
+        rates = {value for field, value in msgspec.structs.asdict(link).items() if field.endswith("bytes_per_s")}
+        assert len(rates) == 1
+        assert link.latency_s == link.pageable_latency_s == 0
+    assert device.compute.floor_s == device.compute.resident_threads == 0
+
+
+def test_the_ideal_device_gives_whole_nanoseconds_for_powers_of_two() -> None:
+    # 64 bytes a nanosecond: 64 MiB last 2^20 ns; N chunks in one stream last the serial sum
+    workload = Workload(64 << 20, (1,), (1,), (WorkloadKernel(duration_s=570_000e-9),))
+    for chunks in (1, 2, 8):
+        timeline = simulate(one_stream(workload, chunks), load_device("ideal"))
+        assert max(timeline.end) == (1 << 20) + 570_000 + (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "copy_engines", "connections", "concurrent_kernels", "signal"),
+    [("c1060", 1, 1, 1, "each"), ("c2050", 2, 1, 16, "run"), ("k20c", 2, 32, 32, "each"), ("h200", 2, 8, 128, "each")],
+)
+def test_what_the_generations_can_do(
+    name: str, copy_engines: int, connections: int, concurrent_kernels: int, signal: str
+) -> None:
+    device = load_device(name)
+    assert device.copy_engines.count == copy_engines
+    assert device.connections == connections
+    assert device.compute.concurrent_kernels == concurrent_kernels
+    assert device.compute.kernel_signal == signal
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_pageable_memory_is_no_faster_than_pinned(name: str) -> None:
+    device: Device = load_device(name)
+    for link in (device.h2d, device.d2h):
+        assert link.pageable_bandwidth_bytes_per_s <= link.bandwidth_bytes_per_s
+        assert link.pageable_latency_s >= link.latency_s

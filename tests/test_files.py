@@ -1,0 +1,544 @@
+"""Schedules, workloads and devices on disk: what is read is what was written, and a fault has a name."""
+
+import os
+import stat
+import tracemalloc
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import devices, make_device, schedules
+
+from streamsim import files
+from streamsim.device import Device
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.files import (
+    dump_device,
+    dump_schedule,
+    dump_workload,
+    parse_device,
+    parse_schedule,
+    parse_workload,
+    read_device,
+    read_schedule,
+    read_workload,
+    replacing,
+    write_bytes,
+    write_device,
+    write_schedule,
+    write_text,
+    write_workload,
+)
+from streamsim.patterns import Workload, WorkloadKernel, depth_first, ring
+from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+fractions = st.floats(1e-6, 1.0)
+times = st.floats(1e-9, 86_400.0)
+workloads = st.builds(
+    Workload,
+    elements=st.integers(1, 1 << 30),
+    inputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
+    outputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
+    kernels=st.lists(
+        st.builds(WorkloadKernel, texts, st.none() | times, st.integers(0, 9), fractions), min_size=1, max_size=3
+    ).map(tuple),
+    name=texts,
+)
+
+
+@st.composite
+def any_schedules(draw: st.DrawFn) -> Schedule:
+    """Random schedules, with any name and with times and fills of any digits."""
+    schedule = draw(schedules())
+    ops = tuple(
+        msgspec.structs.replace(op, duration_s=draw(times), fill=draw(fractions), name=draw(texts))
+        if isinstance(op, Kernel) and op.duration_s is not None
+        else op
+        for op in schedule.ops
+    )
+    return msgspec.structs.replace(schedule, ops=ops, name=draw(texts))
+
+
+@st.composite
+def any_devices(draw: st.DrawFn) -> Device:
+    """Random devices, with any texts and a bandwidth and a spread of any digits."""
+    device = draw(devices())
+    fastest = device.h2d.bandwidth_bytes_per_s
+    link = msgspec.structs.replace(device.h2d, duplex_bandwidth_bytes_per_s=draw(st.floats(1e6, fastest)))
+    spread = {"h2d.duplex_bandwidth_bytes_per_s": draw(st.floats(0, 1e9))}
+    sources = {**device.sources, "h2d": f"measured: x{draw(texts)}"}
+    return msgspec.structs.replace(
+        device, h2d=link, spread=spread, sources=sources, name=draw(texts), description=draw(texts)
+    )
+
+
+# What is read is what was written
+
+
+@given(any_schedules())
+def test_a_schedule_comes_back_exactly(schedule: Schedule) -> None:
+    assert parse_schedule(dump_schedule(schedule)) == schedule
+
+
+@given(workloads)
+def test_a_workload_comes_back_exactly(workload: Workload) -> None:
+    assert parse_workload(dump_workload(workload)) == workload
+
+
+@given(any_devices())
+def test_a_device_comes_back_exactly(device: Device) -> None:
+    assert parse_device(dump_device(device)) == device
+
+
+def test_through_files(tmp_path: Path) -> None:
+    workload = Workload(1000, inputs=(4, 8), kernels=(WorkloadKernel("saxpy", 1e-4 / 3),), name="w")
+    schedule = ring(workload, chunks=7, buffers=2, streams=3)
+    device = make_device(copy=2)
+    write_schedule(schedule, tmp_path / "s.json")
+    write_workload(workload, tmp_path / "w.toml")
+    write_device(device, tmp_path / "d.toml")
+    assert read_schedule(tmp_path / "s.json") == schedule
+    assert read_workload(str(tmp_path / "w.toml")) == workload
+    assert read_device(tmp_path / "d.toml") == device
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_shipped_device_comes_back_exactly(name: str) -> None:
+    assert parse_device(dump_device(load_device(name))) == load_device(name)
+
+
+def test_one_op_a_line() -> None:
+    schedule = depth_first(Workload(8), chunks=2, streams=2)
+    lines = dump_schedule(schedule).decode().splitlines()
+    assert len(lines) == len(schedule) + 2
+    assert lines[1].startswith('{"op":"copy","direction":"h2d","bytes":16,"stream":1,')
+
+
+def test_spaces_and_the_order_of_fields_do_not_matter() -> None:
+    text = b' {"streams" : ["blocking"],\n "ops":[ {"stream":1,"bytes":4,"op":"copy","direction":"d2h"} ] }\r\n'
+    assert parse_schedule(text) == Schedule((Copy("d2h", 4, 1),), ("blocking",))
+
+
+@pytest.mark.parametrize("kind", ["schedule", "workload", "device"])
+def test_the_schema_names_every_field(kind: str) -> None:
+    definitions = files.schema(kind)["$defs"]
+    for struct in (files.KINDS[kind], *[Copy, Kernel, Region, Buffer][: 4 * (kind == "schedule")]):
+        assert set(struct.__struct_fields__) <= set(definitions[struct.__name__]["properties"])
+
+
+# Quantities in TOML
+
+WORKLOAD = 'elements = "16Mi"\ninputs = ["4B", 8]\noutputs = []\n[[kernels]]\nduration_s = "0.57ms"\n'
+
+
+def test_quantities_in_a_workload() -> None:
+    assert parse_workload(WORKLOAD) == Workload(1 << 24, (4, 8), (), (WorkloadKernel(duration_s=0.57e-3),))
+
+
+def edited(device: Device, field: str, text: str) -> str:
+    """The TOML of ``device`` with the first ``field`` set to ``text``."""
+    lines = dump_device(device).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{field} = "))
+    return "\n".join([*lines[:at], f"{field} = {text}", *lines[at + 1 :]])
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "number"),
+    [
+        ("latency_s", '"2.7us"', "2.7e-6"),
+        ("bandwidth_bytes_per_s", '"55.3GB/s"', "55.3e9"),
+        ("pageable_immediate_bytes", '"64KiB"', "65536"),
+        ("resident_threads", '"264Ki"', "270336"),
+        ("connections", '"8"', "8"),
+    ],
+)
+def test_quantities_in_a_device(field: str, text: str, number: str) -> None:
+    assert parse_device(edited(make_device(), field, text)) == parse_device(edited(make_device(), field, number))
+
+
+def test_quantities_in_a_cost_table() -> None:
+    text = dump_device(make_device()).replace("[[compute", "[[x").replace("kernels = []", "")
+    costs = '\n[[compute.kernels]]\nname = "k"\nparameter = 1\nelements = ["1Ki", "1Mi"]\nduration_s = ["5us", "1ms"]\n'
+    (cost,) = parse_device(text + costs).compute.kernels
+    assert (cost.elements, cost.duration_s) == ((1024, 1 << 20), (5e-6, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "named"),
+    [
+        ("latency_s", '"2.7GB/s"', "h2d.latency_s = '2.7GB/s': expected a time"),
+        ("latency_s", '"2.7m"', "h2d.latency_s = '2.7m': expected a time"),
+        ("latency_s", '"-1us"', "h2d.latency_s = '-1us': expected a time"),
+        ("latency_s", "-1e-6", "h2d.latency_s = -1e-06: expected a number from 0 to"),
+        ("latency_s", "nan", "h2d.latency_s = nan: expected a number from 0 to"),
+        ("latency_s", "[]", "h2d.latency_s = []: expected float, got array"),
+        ("latency_s", "true", "h2d.latency_s = True: expected float, got bool"),
+        ("latency_s", "2020-01-01", "h2d.latency_s = datetime.date(2020, 1, 1): expected float, got date"),
+        ("bandwidth_bytes_per_s", '"55.3Gb/s"', "h2d.bandwidth_bytes_per_s = '55.3Gb/s': expected a bandwidth"),
+        ("bandwidth_bytes_per_s", '"5us"', "h2d.bandwidth_bytes_per_s = '5us': expected a bandwidth"),
+        ("bandwidth_bytes_per_s", "0", "h2d.bandwidth_bytes_per_s = 0"),
+        ("duplex_bandwidth_bytes_per_s", "1e12", "h2d.duplex_bandwidth_bytes_per_s = 1e+12: above"),
+        ("pageable_immediate_bytes", '"64us"', "host.pageable_immediate_bytes = '64us': expected a size"),
+        ("connections", "33", "connections = 33: expected a whole number from 1 to 32"),
+        ("connections", "8.5", "connections = 8.5: expected int"),
+        ("count", "3", "copy_engines.count = 3: expected a whole number from 0 to 2"),
+        ("kernel_signal", '"never"', "compute.kernel_signal = 'never': invalid"),
+        ("h2d", "1", "sources.h2d = 1: expected str, got int"),
+        ("h2d", '"guessed"', "sources.h2d = 'guessed': expected 'measured: ...'"),
+    ],
+)
+def test_a_fault_in_a_device_names_field_and_value(field: str, text: str, named: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_device(edited(make_device(), field, text), "my.toml")
+    assert str(caught.value).startswith(f"my.toml: {named}")
+
+
+def test_missing_and_unknown_fields_of_a_device() -> None:
+    text = dump_device(make_device())
+    with pytest.raises(InputError, match=r"^d: h2d\.latency_s: is missing$"):
+        parse_device(text.replace("latency_s", "latency", 1).replace("latency = 0.0\n", "", 1), "d")
+    with pytest.raises(InputError, match=r"^d: host\.colour = 'red': unknown field$"):
+        parse_device(text.replace("[host]", '[host]\ncolour = "red"'), "d")
+    with pytest.raises(InputError, match=r"^d: spread\.connections = 'x': expected float, got str$"):
+        parse_device(text.replace("[spread]", "") + '\n[spread]\nconnections = "x"\n', "d")
+    with pytest.raises(InputError, match=r"^d: compute\.concurrent_kernels: has no source"):
+        parse_device(text.replace('compute = "assumed: a device for tests"\n', ""), "d")
+
+
+# Faults in a schedule
+
+COPY = '{"op":"copy","direction":"h2d","bytes":8,"stream":1}'
+BUFFERS = '"buffers":[{"name":"h","bytes":16,"memory":"pinned"}]'
+
+
+def document(op: str = COPY, more: str = "") -> bytes:
+    return f'{{"streams":["blocking"],{more + "," if more else ""}"ops":[{COPY},{op}]}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        (document(COPY.replace("8", '"abc"')), "ops[1].bytes = 'abc': expected int, got str"),
+        (document(COPY.replace("8", "0")), "ops[1].bytes = 0: expected a whole number from 1 to"),
+        (document(COPY.replace("8", "-8")), "ops[1].bytes = -8: expected a whole number from 1 to"),
+        (document(COPY.replace("8", "8.5")), "ops[1].bytes = 8.5: expected int, got float"),
+        (document(COPY.replace("8", "1e999")), "ops[1].bytes = inf: number out of range"),
+        (document(COPY.replace("8", "9" * 40)), "ops[1].bytes = 999"),
+        (document(COPY.replace("8", "null")), "ops[1].bytes = None: expected int, got null"),
+        (document(COPY.replace("h2d", "up")), "ops[1].direction = 'up': invalid enum value"),
+        (document(COPY.replace("copy", "move")), "ops[1].op = 'move': invalid value"),
+        (document('{"stream":1}'), "ops[1].op: is missing"),
+        (document('{"op":"copy","direction":"h2d","stream":1}'), "ops[1].bytes: is missing"),
+        (document(COPY.replace("8", '8,"colour":"red"')), "ops[1].colour = 'red': unknown field"),
+        (document("7"), "ops[1] = 7: expected object, got int"),
+        (document(COPY.replace('"stream":1', '"stream":2')), "ops[1].stream = 2: unknown stream"),
+        (document(COPY.replace('"stream":1', '"stream":2147483647')), "ops[1].stream = 2147483647: unknown stream"),
+        (document('{"op":"record","event":0,"stream":1}'), "ops[1].event = 0: unknown event"),
+        (document('{"op":"kernel","stream":1,"duration_s":-1}'), "ops[1].duration_s = -1"),
+        (document('{"op":"kernel","stream":1,"duration_s":NaN}'), "cannot be read: JSON is malformed"),
+        (document('{"op":"kernel","stream":1}'), "ops[1].duration_s = None: a kernel needs"),
+        (
+            document(COPY.replace("8", '8,"host":{"buffer":"x","offset":0,"bytes":8}'), BUFFERS),
+            "ops[1].host.buffer = 'x': unknown buffer",
+        ),
+        (document(COPY.replace("8", '8,"host":{"buffer":"h","offset":12,"bytes":8}'), BUFFERS), "ops[1].host"),
+        (
+            document(more=f'{BUFFERS[:-1]},{{"name":"h","bytes":1,"memory":"device"}}]'),
+            "buffers[1].name = 'h': another buffer",
+        ),
+        (document(more='"schema_version":2'), "schema_version = 2: this streamsim reads 1"),
+        (document(COPY.replace("8", '8,"bytes":9')), "'bytes' stands twice in one object"),
+        (document(more='"streams":["blocking"]'), "'streams' stands twice in one object"),
+        (b'{"ops":[]}', "ops = []: an empty schedule"),
+        (b"[]", "the file = []: expected object, got array"),
+        (b"", "cannot be read: expecting value: line 1 column 1"),
+        (document()[:-3], "cannot be read: expecting ',' delimiter: line 1 column"),
+        (document() + b"x", "cannot be read: extra data"),
+        (b'{"ops":"\xff"}', "is not UTF-8 text (byte 8)"),
+        (b'{"ops":' + b"[" * 100_000, "is nested too deeply"),
+        (document(COPY.replace("8", "9" * 5000)), "cannot be read: exceeds the limit (4300 digits)"),
+    ],
+)
+def test_a_fault_in_a_schedule_names_field_and_value(data: bytes, named: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_schedule(data, "plan.json")
+    assert str(caught.value).startswith(f"plan.json: {named}")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) <= files.LONGEST_LINE + 20
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("elements = 0", "elements = 0: expected a whole number from 1"),
+        ('elements = "64MiB"', "elements = '64MiB': expected a count"),
+        ("elements = 5\nelements = 6", "cannot be read: cannot overwrite a value"),
+        ("elements = ", "cannot be read: invalid value"),
+        ("elements = 5\nchunks = 3", "chunks = 3: unknown field"),
+        ("elements = 5\ninputs = [4, -1]", "inputs[1] = -1: expected a whole number"),
+        ('elements = 5\ninputs = ["4us"]', "inputs[0] = '4us': expected a size"),
+        ("elements = 5\n[[kernels]]\nduration_s = 0", "kernels[0].duration_s = 0.0: expected a number from 1e-09"),
+        ("elements = 5\n[[kernels]]\nduration_s = inf", "kernels[0].duration_s = inf: expected a number"),
+        ("elements = 5\n[[kernels]]\nfill = 2.0", "kernels[0].fill = 2.0: expected a number from 1e-06 to 1"),
+        ("x = " + "[" * 100_000, "is nested too deeply"),
+        (".".join("a" * 3_000) + " = 1", "a = {"),
+        ("elements = " + "9" * 5000, "cannot be read: exceeds the limit"),
+    ],
+)
+def test_a_fault_in_a_workload_names_field_and_value(text: str, named: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_workload(text, "w.toml")
+    assert str(caught.value).startswith(f"w.toml: {named}")
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(InputError, match=r"^w\.toml: is not UTF-8 text \(byte 3\)$"):
+        parse_workload(b"abc\xff", "w.toml")
+
+
+# Files that cannot be read
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "x", "no such file"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (Path("/dev/null"), "is not a regular file"),
+        (Path("a\0b"), "embedded null byte"),
+    ):
+        for read in (read_schedule, read_workload, read_device):
+            with pytest.raises(InputError, match=reason) as caught:
+                read(path)
+            assert str(caught.value).isprintable()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(document())
+    path.chmod(0)
+    with pytest.raises(InputError, match="permission denied"):
+        read_schedule(path)
+
+
+def test_a_pipe_can_be_read() -> None:
+    out, into = os.pipe()
+    os.write(into, document())
+    os.close(into)
+    try:
+        assert read_schedule(f"/dev/fd/{out}") == parse_schedule(document())
+    finally:
+        os.close(out)
+
+
+def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    with path.open("wb") as file:
+        file.truncate(files.LARGEST_JSON_BYTES + 1)  # sparse: takes no room
+    tracemalloc.start()
+    with pytest.raises(InputError, match="is larger than 1073741824 bytes"):
+        read_schedule(path)
+    with pytest.raises(InputError, match="is larger than 1048576 bytes"):
+        read_device(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LARGEST_JSON_BYTES", 10)
+    out, into = os.pipe()
+    os.write(into, b" " * 11)
+    os.close(into)
+    with pytest.raises(InputError, match="is larger than 10 bytes"):
+        read_schedule(f"/dev/fd/{out}")
+    os.close(out)
+
+
+# Any bytes at all
+
+TOKENS = (
+    b"-1",
+    b"0",
+    b"1e999",
+    b"NaN",
+    b"null",
+    b"true",
+    b'""',
+    b"[]",
+    b"{}",
+    b"9" * 30,
+    b"9" * 5000,
+    b'"\xff"',
+    b'"64m"',
+)
+SCHEDULE_BYTES = dump_schedule(ring(Workload(64), chunks=4, buffers=3, streams=2))
+DEVICE_BYTES = dump_device(make_device()).encode()
+
+
+@st.composite
+def mutated(draw: st.DrawFn, original: bytes) -> bytes:
+    """``original`` with a few pieces cut out, doubled, or replaced by bytes that a reader may trip over."""
+    data = original
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        end = min(len(data), start + draw(st.sampled_from((0, 1, 2, 5, 40))))
+        piece = draw(st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS), st.just(data[start:end] * 2)))
+        data = data[:start] + piece + data[end:]
+    return data
+
+
+def value_or_one_line(parse, dump, data: bytes) -> None:
+    """A value that comes back exactly, or an InputError of one line."""
+    message, value = "file: ", None
+    try:
+        value = parse(data, "file")
+    except InputError as error:
+        message = str(error)
+    assert value is None or parse(dump(value)) == value
+    assert message.startswith("file: ")
+    assert message.isprintable()
+    assert len(message) < 600
+
+
+@settings(max_examples=400)
+@given(st.binary() | mutated(SCHEDULE_BYTES))
+def test_any_bytes_as_a_schedule(data: bytes) -> None:
+    value_or_one_line(parse_schedule, dump_schedule, data)
+
+
+@settings(max_examples=200)
+@given(st.binary() | mutated(DEVICE_BYTES))
+def test_any_bytes_as_a_device(data: bytes) -> None:
+    value_or_one_line(parse_device, dump_device, data)
+
+
+@settings(max_examples=300)
+@given(st.binary() | mutated(WORKLOAD.encode()))
+def test_any_bytes_as_a_workload(data: bytes) -> None:
+    value_or_one_line(parse_workload, dump_workload, data)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.sampled_from(("copy", "kernel", "h2d", "blocking")),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(("ops", "op", "streams", "bytes", "stream", "buffers", "host", "name")), inner
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(Schedule.__struct_fields__), json_values, min_size=1))
+def test_any_json_as_a_schedule(value: object) -> None:
+    value_or_one_line(parse_schedule, dump_schedule, msgspec.json.encode(value))
+
+
+# Writing
+
+
+def write_half(path: Path, error: BaseException) -> None:
+    with replacing(path) as file:
+        file.write(b"half")
+        file.flush()
+        raise error
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("before")
+    with pytest.raises(RuntimeError):
+        write_half(path, RuntimeError())
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(KeyboardInterrupt):
+        write_half(tmp_path / "new.json", KeyboardInterrupt())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    with pytest.raises(InputError, match="cannot write it: no space left"), replacing(path):
+        raise OSError(28, os.strerror(28))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path, reason in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "x", "no such file"),
+        (tmp_path / "file" / "x", "not a directory"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (Path("a\0b"), "embedded null byte"),
+        (Path("/proc/x"), "no such file|permission"),
+    ):
+        with pytest.raises(InputError, match=reason) as caught:
+            write_text("text", path)
+        assert str(caught.value).isprintable()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "loop"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_may_not_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("before")
+    path.chmod(0o400)
+    with pytest.raises(InputError, match="cannot write it"):
+        write_text("text", path)
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot write it"):
+        write_text("text", tmp_path / "new")
+    tmp_path.chmod(0o700)
+    assert path.read_text() == "before"
+
+
+def test_text_that_utf8_cannot_hold(tmp_path: Path) -> None:
+    schedule = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
+    for write in (lambda p: write_schedule(schedule, p), lambda p: write_text("\ud800", p)):
+        with pytest.raises(InputError, match="not text that UTF-8 can hold"):
+            write(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    write_text("after", link)
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    (tmp_path / "usual").write_bytes(b"")
+    write_bytes(b"x", tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    out, into = os.pipe()
+    write_bytes(b"through", f"/dev/fd/{into}")
+    assert os.read(out, 100) == b"through"
+    os.close(out)
+    os.close(into)
+    write_bytes(b"gone", "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert list(tmp_path.iterdir()) == []

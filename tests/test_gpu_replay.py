@@ -1,0 +1,212 @@
+"""On a real card: every pattern replays with its output verified, and wrong output is caught."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from streamsim.errors import InputError
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
+from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim_validate import kernels, profiler
+from streamsim_validate.gpu import Gpu, open_gpu
+from streamsim_validate.kernels import KernelSpec, register, sincos_reference
+from streamsim_validate.replay import Bench, Job, Replayer, measure, measure_clock_hz, prepare
+from streamsim_validate.suites import MI, PATTERNS, Case, sincos
+
+
+def _why_not() -> str:
+    """Why there is nothing to test on, or "" ."""
+    try:
+        with open_gpu():
+            return ""
+    except InputError as error:
+        return str(error)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WHY_NOT = _why_not()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Gpu]:
+    with open_gpu() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
+
+
+SINCOS = WorkloadKernel("sincos", parameter=20)
+WORKLOADS = {
+    "sincos": Workload(1_000_003, kernels=(SINCOS,)),
+    "vector add": Workload(300_001, (4, 4), (4,), (WorkloadKernel("vector_add"),)),
+    "quarter output": Workload(300_001, (16,), (4,), (SINCOS,)),
+    "no output": Workload(300_001, (4,), (), (SINCOS,)),
+    "odd bytes": Workload(300_001, (3, 5), (2, 7), (WorkloadKernel("copy"),)),
+    "sleep": Workload(300_001, kernels=(WorkloadKernel("sleep", parameter=2000),)),
+    "anonymous": Workload(300_001, kernels=(WorkloadKernel(duration_s=1e-4),)),
+    "several kernels": Workload(300_001, kernels=(SINCOS, WorkloadKernel("copy"), SINCOS)),
+}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_pattern_replays_with_its_output_verified(gpu: Gpu, name: str) -> None:
+    workload = WORKLOADS[name]
+    schedules = []
+    for memory in ("pinned", "pageable"):
+        schedules += [
+            serial(workload, 3, memory),
+            depth_first(workload, 7, 3, memory),
+            breadth_first(workload, 7, 3, memory),
+            ring(workload, 7, 2, memory=memory),
+            ring(workload, 7, 3, 2, memory=memory),
+            prefetch(workload, 5, memory=memory),
+        ]
+    schedules += [
+        depth_first(workload, 7, 3, launch="graph"),
+        ring(workload, 7, 3, 2, launch="graph"),
+        prefetch(workload, 5, launch="graph"),
+    ]
+    results = measure([Job(str(i), schedule) for i, schedule in enumerate(schedules)], gpu, repeats=3)
+    assert [(r.job.schedule.name, r.status, r.verified, len(r.samples)) for r in results] == [
+        (schedule.name, "ok", True, 3) for schedule in schedules
+    ]
+    assert all(s.device_s > 0 and 0 < s.issue_s <= s.wall_s for r in results for s in r.samples)
+
+
+@pytest.mark.parametrize("pattern", ["legacy", "legacy-kernels", "blocking-streams", "stages", "relay"])
+def test_the_suites_own_patterns_replay(gpu: Gpu, pattern: str) -> None:
+    second = {"stages": {"lanes": 2}, "legacy": {}}.get(pattern, {"streams": 3})
+    case = Case(pattern, {"chunks": 5, **second}, WORKLOADS["sincos"], "test")
+    assert pattern in PATTERNS
+    (result,) = measure([Job("x", case.schedule())], gpu, repeats=2)
+    assert (result.status, result.verified) == ("ok", True)
+
+
+def test_every_op_of_the_language_replays(gpu: Gpu) -> None:
+    """Blocking copies, also in the legacy stream, anonymous ones, an event not recorded, every synchronise."""
+    n = 1 << 16
+    host, device = Region("h", 0, n), Region("d", 0, n)
+    schedule = Schedule(
+        ops=(
+            WaitEvent(1, 1),
+            Copy("h2d", n, 1, host, device, blocking=True),
+            Kernel(2, duration_s=5e-5),
+            Copy("h2d", 4096, 2),
+            Copy("d2h", 4096, 2, blocking=True),
+            RecordEvent(0, 2),
+            Synchronize(event=0),
+            Synchronize(stream=2),
+            Copy("d2h", n, 0, Region("back", 0, n), device, blocking=True),
+            Synchronize(),
+        ),
+        streams=("non-blocking", "blocking"),
+        buffers=(Buffer("h", n, "pinned"), Buffer("back", n, "pageable"), Buffer("d", n, "device")),
+        events=2,
+    )
+    (result,) = measure([Job("x", schedule)], gpu, repeats=2)
+    assert (result.status, result.verified, len(result.samples)) == ("ok", True, 2)
+
+
+def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
+    source = """extern "C" __global__ void off_by_a_little(const Arrays a) {
+        long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < a.elements) ((float*)a.out[0])[i] = ((const float*)a.in[0])[i] + (i == 20000 ? 1e-3f : 0.0f);
+    }"""
+    register(KernelSpec("off_by_a_little", source, reference=sincos_reference, tolerance=lambda _: 1e-6))
+    workload = Workload(100_000, kernels=(WorkloadKernel("off_by_a_little"),))
+    jobs = [Job("wrong", depth_first(workload, 3, 2)), Job("right", depth_first(WORKLOADS["sincos"], 3, 2))]
+    wrong, right = measure(jobs, gpu, 2)
+    assert "float 20000 of 'h_out0'" in wrong.status
+    assert not wrong.samples
+    assert right.status == "ok"
+
+
+def test_a_race_is_caught(gpu: Gpu) -> None:
+    """A ring without its waits, on copies long enough to collide: chunk i + 2 overwrites chunk i's input."""
+    good = ring(sincos(8 * MI, 64), 8, 2, 4)
+    bad = msgspec.structs.replace(good, ops=tuple(op for op in good.ops if not isinstance(op, WaitEvent)))
+    ok, raced = measure([Job("good", good), Job("bad", bad)], gpu, 2)
+    assert ok.status == "ok"
+    assert "wrong output" in raced.status
+
+
+def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
+    register(KernelSpec("broken", 'extern "C" __global__ void broken(const Arrays a) { a.elements = 1 }'))
+    workload = Workload(1000, kernels=(WorkloadKernel("broken"),))
+    (result,) = measure([Job("x", depth_first(workload, 1, 1))], gpu, 2)
+    assert "kernel 'broken': the CUDA source does not compile" in result.status
+    assert "error" in result.status
+    assert "\n" not in result.status
+
+
+def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
+    """Without a NumPy reference the output is compared with the same ops one at a time on the card."""
+    import cupy
+
+    source = """extern "C" __global__ void twice(const Arrays a) {
+        long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < a.elements) ((float*)a.out[0])[i] = 2.0f * ((const float*)a.in[0])[i];
+    }"""
+    register(KernelSpec("twice", source))
+
+    def launch(_stream: object, reads: list[cupy.ndarray], writes: list[cupy.ndarray], *_: int) -> None:
+        cupy.sqrt(reads[0].view(cupy.float32), out=writes[0].view(cupy.float32))
+
+    register(KernelSpec("root", launch=launch))
+    for name in ("twice", "root"):
+        workload = Workload(200_000, kernels=(WorkloadKernel(name),))
+        (result,) = measure([Job(name, depth_first(workload, 4, 2))], gpu, 2)
+        assert (result.status, result.verified) == ("ok", True)
+
+
+def test_an_anonymous_kernel_takes_its_duration(gpu: Gpu) -> None:
+    schedule = depth_first(Workload(1000, (), (), (WorkloadKernel(duration_s=2e-3),)), 1, 1)
+    (result,) = measure([Job("x", schedule)], gpu, 7)
+    assert statistics.median(s.device_s for s in result.samples) == pytest.approx(2e-3, rel=0.03)
+    assert 2e8 < measure_clock_hz(Bench(gpu)) < 5e9
+
+
+def test_a_schedule_too_large_for_the_card_is_skipped_before_allocation(gpu: Gpu) -> None:
+    n = gpu.card.memory_bytes * 2
+    huge = Schedule((Copy("h2d", n, 1, None, Region("d", 0, n)),), ("non-blocking",), (Buffer("d", n, "device"),))
+    before = gpu.free_bytes()
+    (result,) = measure([Job("x", huge)], gpu, 1)
+    assert result.status.startswith("skipped: buffers: ")
+    assert "device memory" in result.status
+    assert gpu.free_bytes() == before
+
+
+def test_memory_is_given_back(gpu: Gpu) -> None:
+    jobs = [Job("x", depth_first(sincos(4 * MI, 1), 4, 2))]
+    measure(jobs, gpu, 1)
+    before = gpu.free_bytes()
+    for _ in range(3):
+        measure(jobs, gpu, 1)
+    assert before - gpu.free_bytes() < 4 << 20
+
+
+@pytest.mark.skipif(not profiler.is_available(), reason=profiler.INSTALL)
+@pytest.mark.parametrize("launch", ["live", "graph"])
+def test_the_measured_time_line_has_every_op_in_order(gpu: Gpu, launch: str) -> None:
+    schedule = depth_first(sincos(4 * MI, 32), 8, 4, launch=launch)  # type: ignore[arg-type]
+    bench = Bench(gpu)
+    prepare(bench, [schedule])
+    replayer = Replayer(schedule, bench)
+    timeline = profiler.profile(replayer, gpu)
+    bench.close()
+    on_card = [span for span in timeline if span.engine is not None]
+    assert [span.engine for span in on_card] == ["h2d", "compute", "d2h"] * 8
+    for h2d, kernel, d2h in zip(on_card[::3], on_card[1::3], on_card[2::3], strict=True):
+        if launch == "live":
+            assert h2d.start_s < h2d.end_s <= kernel.start_s < kernel.end_s <= d2h.start_s < d2h.end_s
+    assert 0 < timeline.makespan_s < 0.1

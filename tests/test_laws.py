@@ -1,0 +1,465 @@
+"""Laws of the model, on random schedules and random devices. tests/INVARIANTS.md states each in a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import oracle
+import strategies as card
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from streamsim.model import simulate
+from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
+from streamsim.timeline import Timeline, critical_path
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from streamsim.device import Device, LinkDirection
+
+TESTS = Path(__file__).parent
+COLUMNS = ("issued", "returned", "ready", "start", "end")
+
+
+def columns(timeline: Timeline) -> dict[str, list[int]]:
+    """The whole result as plain lists."""
+    return {name: list(getattr(timeline, name)) for name in ("engine", *COLUMNS)}
+
+
+def makespan(timeline: Timeline) -> int:
+    """In ticks."""
+    return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
+
+
+def works(schedule: Schedule) -> list[int]:
+    """Indices of the copies and kernels."""
+    return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]
+
+
+def most_ticks(need: oracle.Need) -> int:
+    """An upper bound on the ticks of an op that is alone on its engine: copies at their shared rate."""
+    return need.ticks + need.latency + (-(-need.bytes // need.shared) if need.shared else 0)
+
+
+def least_ticks(need: oracle.Need) -> int:
+    """The ticks of an op that has the card and the link to itself."""
+    return need.ticks + need.latency + (-(-need.bytes // need.alone) if need.alone else 0)
+
+
+# -- the model against independent oracles ----------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=300)
+@given(card.schedules(), card.devices())
+def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> None:
+    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    for name in COLUMNS:
+        assert list(getattr(found, name)) == getattr(expected, name), name
+
+
+@settings(deadline=None)
+@given(
+    card.schedules(most=40, streams=8), card.devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
+)
+def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, device: Device) -> None:
+    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+
+
+def recurrence(schedule: Schedule, device: Device) -> tuple[list[int], list[int]]:
+    """Start = max(engine free, stream free, events waited for), op by op: one queue per engine in issue order."""
+    free: dict[str, int] = {}
+    stream: dict[int, int] = {}
+    event: dict[int, int] = {}
+    start, end = [-1] * len(schedule.ops), [-1] * len(schedule.ops)
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, RecordEvent):
+            event[op.event] = stream.get(op.stream, 0)
+        elif isinstance(op, WaitEvent):
+            stream[op.stream] = max(stream.get(op.stream, 0), event.get(op.event, 0))
+        elif isinstance(op, Copy | Kernel):
+            engine = oracle.engine_name(op, device)
+            ticks = op.bytes if isinstance(op, Copy) else oracle.in_ticks(op.duration_s or 0)
+            start[i] = max(free.get(engine, 0), stream.get(op.stream, 0))
+            end[i] = stream[op.stream] = free[engine] = start[i] + ticks
+    return start, end
+
+
+@st.composite
+def asynchronous(draw: st.DrawFn) -> Schedule:
+    """Copies, kernels and events of arbitrary lengths over non-blocking streams; nothing holds the host."""
+    stream, event = st.integers(1, 5), st.integers(0, 3)
+    ticks = st.one_of(st.integers(1, 4), st.integers(1, 10**6))
+    op = st.one_of(
+        st.builds(card.h2d, stream, ticks),
+        st.builds(card.d2h, stream, ticks),
+        st.builds(card.kernel, stream, ticks),
+        st.builds(RecordEvent, event, stream),
+        st.builds(WaitEvent, event, stream),
+    )
+    return card.program(*draw(st.lists(op, min_size=1, max_size=60)), streams=5)
+
+
+@settings(deadline=None)
+@given(asynchronous(), st.sampled_from((0, 1, 2)))
+def test_single_queues_in_issue_order_follow_the_recurrence(schedule: Schedule, copy_engines: int) -> None:
+    device = card.make_device(copy_engines=copy_engines, connections=1)
+    timeline = simulate(schedule, device)
+    start, end = recurrence(schedule, device)
+    for i in works(schedule):
+        assert (timeline.start[i], timeline.end[i]) == (start[i], end[i])
+
+
+# -- everything runs, and within capacity ------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_every_op_runs_exactly_once(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    assert len(timeline) == len(schedule.ops) == len(list(timeline))
+    for i, op in enumerate(schedule.ops):
+        assert 0 <= timeline.issued[i] <= timeline.returned[i]
+        if oracle.is_work(op):
+            assert timeline.engine_names[timeline.engine[i]] == oracle.engine_name(op, device)
+            assert timeline.issued[i] <= timeline.ready[i] <= timeline.start[i] < timeline.end[i]
+        else:
+            assert timeline.engine[i] == -1
+            assert timeline.ready[i] == timeline.start[i] == timeline.end[i] >= timeline.returned[i]
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_no_engine_exceeds_its_capacity(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    for k, name in enumerate(timeline.engine_names):
+        mine = [i for i in works(schedule) if timeline.engine[i] == k]
+        most = device.compute.concurrent_kernels if name == "compute" else 1
+        for i in mine:
+            beside = [j for j in mine if timeline.start[j] <= timeline.start[i] < timeline.end[j]]
+            assert len(beside) <= most
+        # The card cannot do more work than it is busy for; a kernel may end up to one tick after its work is done.
+        needs = [oracle.need_of(schedule, device, schedule.ops[i]) for i in mine]
+        area = sum(need.ticks * need.share for need in needs)
+        busy = len({t for i in mine for t in range(timeline.start[i], timeline.end[i])})
+        assert area <= busy
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    for i in works(schedule):
+        need = oracle.need_of(schedule, device, schedule.ops[i])
+        assert timeline.end[i] - timeline.start[i] >= least_ticks(need)
+
+
+def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need]) -> list[Fraction]:
+    """Bytes that a copy moves in each tick of its span, read off the final time line."""
+    rates = []
+    for tick in range(timeline.start[copy] + needs[copy].latency, timeline.end[copy]):
+        others = (j for j in needs if j != copy and timeline.start[j] + needs[j].latency <= tick < timeline.end[j])
+        rates.append(needs[copy].shared if any(True for _ in others) else needs[copy].alone)
+    return rates
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices(copy_engines=2))
+def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    needs = {
+        i: oracle.need_of(schedule, device, schedule.ops[i])
+        for i in works(schedule)
+        if isinstance(schedule.ops[i], Copy)
+    }
+    for i, need in needs.items():
+        rates = rate_over(timeline, i, needs)
+        assert sum(rates[:-1]) < need.bytes <= sum(rates)  # all of them moved, in the last tick and not before
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_streams_events_and_the_legacy_stream_keep_cudas_order(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    order = oracle.cuda_order(schedule, device)
+    for i, op in enumerate(schedule.ops):
+        for j in order.works[i]:
+            gap = oracle.hand_over_ticks(schedule, device, j, i) if oracle.is_work(op) else 0
+            assert timeline.end[j] + gap <= timeline.start[i]
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    queues: dict[tuple[int, int], list[int]] = {}
+    for i in works(schedule):
+        stream = schedule.ops[i].stream or 0
+        queues.setdefault((timeline.engine[i], oracle.connection(stream, device.connections)), []).append(i)
+    for queue in queues.values():
+        starts = [timeline.start[i] for i in queue]
+        assert starts == sorted(starts)
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    order = oracle.cuda_order(schedule, device)
+    wake = oracle.in_ticks(device.host.wake_s)
+    now = oracle.launch_ticks(schedule, device)
+    for i, op in enumerate(schedule.ops):
+        assert timeline.issued[i] == now
+        now += oracle.call_ticks(schedule, device, op)
+        now = max([now, *(timeline.end[j] + wake for j in order.awaited[i])])
+        assert timeline.returned[i] == now
+    assert round(timeline.host_s * 1e9) == now
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule, device: Device) -> None:
+    """Holds because every arbitration rule is work conserving; an engine of one op at a time."""
+    timeline = simulate(schedule, device)
+    for k, name in enumerate(timeline.engine_names):
+        mine = [i for i in works(schedule) if timeline.engine[i] == k]
+        if name == "compute" and device.compute.concurrent_kernels > 1:
+            continue
+        for i in mine:
+            queue = oracle.connection(schedule.ops[i].stream or 0, device.connections)
+            ahead = [
+                timeline.start[j]
+                for j in mine
+                if j < i and oracle.connection(schedule.ops[j].stream or 0, device.connections) == queue
+            ]
+            could = max([timeline.ready[i], *ahead])
+            running = [(timeline.start[j], timeline.end[j]) for j in mine if j != i]
+            assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
+
+
+# -- determinism ------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_the_same_schedule_gives_the_same_time_line(schedule: Schedule, device: Device) -> None:
+    assert columns(simulate(schedule, device)) == columns(simulate(schedule, device))
+
+
+HASHED = """
+import json, sys
+import msgspec
+from streamsim.device import Device
+from streamsim.model import simulate
+from streamsim.schedule import Schedule
+result = []
+for schedule, device in json.load(sys.stdin):
+    t = simulate(msgspec.convert(schedule, Schedule), msgspec.convert(device, Device))
+    result.append([list(c) for c in (t.issued, t.returned, t.ready, t.start, t.end)])
+json.dump(result, sys.stdout)
+"""
+
+
+def test_the_time_line_does_not_depend_on_the_hash_seed() -> None:
+    cases: list[tuple[Schedule, Device]] = []
+
+    @settings(deadline=None, max_examples=40, database=None, derandomize=True)
+    @given(card.schedules(), card.devices())
+    def collect(schedule: Schedule, device: Device) -> None:
+        cases.append((schedule, device))
+
+    collect()
+    text = json.dumps(msgspec.to_builtins(cases))
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", HASHED],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    assert len(outputs) == 1
+    assert json.loads(outputs.pop()) == [
+        [list(getattr(t, name)) for name in COLUMNS] for t in (simulate(s, d) for s, d in cases)
+    ]
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def longest_chain(schedule: Schedule, device: Device) -> int:
+    """Of ops alone on their engines with hand-overs between them, by CUDA's order and the host's waits."""
+    order = oracle.cuda_order(schedule, device)
+    end: dict[int, int] = {}
+    host = 0
+    for i, op in enumerate(schedule.ops):
+        if oracle.is_work(op):
+            waits = (end[j] + oracle.hand_over_ticks(schedule, device, j, i) for j in order.works[i])
+            end[i] = max([host, *waits]) + least_ticks(oracle.need_of(schedule, device, op))
+        host = max([host, *(end[j] for j in order.awaited[i])])
+    return max(end.values(), default=0)
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    needs = {i: oracle.need_of(schedule, device, schedule.ops[i]) for i in works(schedule)}
+    busiest = max(timeline.busy_s.values()) if needs else 0.0
+    assert round(busiest * 1e9) <= makespan(timeline)
+    assert longest_chain(schedule, device) <= makespan(timeline)
+    for name in timeline.engine_names:  # the same without trusting the time line's own sums
+        if name != "compute" or device.compute.concurrent_kernels == 1:
+            mine = (need for i, need in needs.items() if oracle.engine_name(schedule.ops[i], device) == name)
+            assert sum(map(least_ticks, mine)) <= makespan(timeline)
+    gaps = [oracle.in_ticks(getattr(device.hand_over, f)) for f in card.HAND_OVERS if f != "event_s"]
+    host = device.host
+    overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
+    calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops) + oracle.launch_ticks(schedule, device)
+    assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
+
+
+@settings(deadline=None)
+@given(card.schedules(streams=1, launch="graph"), card.plain_devices())
+def test_one_stream_equals_the_serial_sum_plus_hand_overs(schedule: Schedule, device: Device) -> None:
+    """Nothing is ever shared and nothing overlaps, whatever the engines and rules. A graph: no call holds the host."""
+    mine = works(schedule)
+    expected = sum(least_ticks(oracle.need_of(schedule, device, schedule.ops[i])) for i in mine)
+    expected += sum(oracle.hand_over_ticks(schedule, device, a, b) for a, b in pairwise(mine))
+    assert makespan(simulate(schedule, device)) == expected
+
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+
+def scaled(device: Device, c: int) -> Device:
+    """Every latency c times as long; bandwidths as they are (the bytes are scaled instead)."""
+
+    def part(value: msgspec.Struct) -> msgspec.Struct:
+        times = {f: getattr(value, f) * c for f in value.__struct_fields__ if f.endswith("_s") and "_per_" not in f}
+        return msgspec.structs.replace(value, **times)
+
+    table = tuple(
+        msgspec.structs.replace(k, duration_s=tuple(s * c for s in k.duration_s)) for k in device.compute.kernels
+    )
+    parts = {name: part(getattr(device, name)) for name in ("h2d", "d2h", "compute", "hand_over", "host")}
+    parts["compute"] = msgspec.structs.replace(parts["compute"], kernels=table)
+    return msgspec.structs.replace(device, **parts)
+
+
+def stretched(schedule: Schedule, c: int) -> Schedule:
+    """Every kernel c times as long and every copy c times as large; no regions, which would grow too."""
+    ops: list[Op] = []
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            ops.append(msgspec.structs.replace(op, bytes=op.bytes * c, host=None, device=None))
+        elif isinstance(op, Kernel) and op.duration_s is not None:
+            ops.append(msgspec.structs.replace(op, duration_s=oracle.in_ticks(op.duration_s) * c * card.NS))
+        else:
+            ops.append(op)
+    return msgspec.structs.replace(schedule, ops=tuple(ops))
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices(concurrent_kernels=1), st.sampled_from((2, 3, 7, 1000)))
+def test_scaling_all_times_scales_every_time(schedule: Schedule, device: Device, c: int) -> None:
+    """Exact where no tick is rounded: rates of 1 and 1/2 byte per tick halve what is left at most once a copy.
+
+    With 2**copies ticks to the tick, every time on the coarse clock is a whole number of ticks on the fine one.
+    """
+    device = msgspec.structs.replace(device, h2d=halving(device.h2d), d2h=halving(device.d2h))
+    copies = sum(isinstance(op, Copy) for op in schedule.ops)
+    fine = 2**copies
+    base = columns(simulate(stretched(schedule, fine), scaled(device, fine)))
+    times = columns(simulate(stretched(schedule, fine * c), scaled(device, fine * c)))
+    for name in COLUMNS:
+        assert times[name] == [t * c for t in base[name]]
+
+
+def halving(direction: LinkDirection) -> LinkDirection:
+    """The same latencies; half the rate while the other direction is busy."""
+    return msgspec.structs.replace(
+        direction,
+        bandwidth_bytes_per_s=card.BYTE_PER_TICK,
+        duplex_bandwidth_bytes_per_s=card.BYTE_PER_TICK / 2,
+        pageable_bandwidth_bytes_per_s=card.BYTE_PER_TICK,
+    )
+
+
+# The kernel of stream 2 could start at once, but stands behind one that waits for a copy: the path leads over that one.
+BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5))
+
+# -- the critical path ------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(card.schedules(), card.devices())
+@example(BLOCKED_HEAD, card.make_device(connections=1, concurrent_kernels=4))
+def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedule: Schedule, device: Device) -> None:
+    timeline = simulate(schedule, device)
+    path = critical_path(timeline)
+    waits = oracle.dependences(schedule, device, oracle.cuda_order(schedule, device))
+    submit, wake = oracle.in_ticks(device.host.submit_s), oracle.in_ticks(device.host.wake_s)
+    if not works(schedule):
+        assert path == []
+        return
+    assert timeline.end[path[-1].op] == makespan(timeline)
+    arrived = [t + submit for t in issue_times_without_waiting(schedule, device)]
+    for a, b in zip((None, *path), path, strict=False):
+        start = timeline.start[b.op]
+        if a is None:  # nothing held the host on its way here
+            assert b.because in ("start", "host")
+            assert start == timeline.ready[b.op] == arrived[b.op]
+            continue
+        if b.because == "engine":  # it was ready, and started when the one before it ended (or, at its side, started)
+            assert timeline.ready[b.op] < start
+            assert timeline.engine[a.op] == timeline.engine[b.op]
+            assert start in (timeline.end[a.op], timeline.start[a.op])
+            continue
+        assert start == timeline.ready[b.op]
+        if b.because in ("stream", "event"):
+            assert timeline.end[a.op] + waits[b.op][a.op] == start
+            same = schedule.ops[a.op].stream == schedule.ops[b.op].stream
+            assert b.because == ("stream" if same else "event")
+        else:  # the host waited for the op before it, and then issued without a pause
+            held = next(i for i in reversed(range(b.op)) if timeline.returned[i] == timeline.end[a.op] + wake)
+            calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops[held + 1 : b.op + 1])
+            assert start == timeline.returned[held] + calls + submit
+
+
+def issue_times_without_waiting(schedule: Schedule, device: Device) -> list[int]:
+    """When each call would return if no call ever waited for the card."""
+    calls = (oracle.call_ticks(schedule, device, op) for op in schedule.ops)
+    return list(accumulate(calls, initial=oracle.launch_ticks(schedule, device)))[1:]
+
+
+# -- the list of laws -------------------------------------------------------------------------------------------------
+
+
+def test_every_invariant_names_a_test_that_exists() -> None:
+    named = re.findall(r"`(test_\w+)\.py::(test_\w+)`", (TESTS / "INVARIANTS.md").read_text())
+    assert named
+    for module, test in named:
+        assert re.search(rf"^def {test}\(", (TESTS / f"{module}.py").read_text(), re.MULTILINE), f"{module}::{test}"
+
+
+def test_every_law_is_listed_among_the_invariants() -> None:
+    listed = (TESTS / "INVARIANTS.md").read_text()
+    laws = re.findall(r"^def (test_\w+)\(", Path(__file__).read_text(), re.MULTILINE)
+    missing = [law for law in laws if law not in listed and not law.startswith("test_every_")]
+    assert not missing

@@ -1,0 +1,404 @@
+"""The patterns: every byte copied once, no two conflicting accesses unordered, and the right data in every output.
+
+The order is the oracle's (CUDA's rules, and the calls that hold the host), not the model's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any
+
+import oracle
+import pytest
+import strategies as card
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.patterns import (
+    Workload,
+    WorkloadKernel,
+    breadth_first,
+    build,
+    chunk_bounds,
+    depth_first,
+    one_stream,
+    prefetch,
+    ring,
+    serial,
+    serialized,
+)
+from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim.device import Device
+
+DEVICE = card.make_device()
+KERNEL = WorkloadKernel(duration_s=1e-6)
+Access = tuple[Region, bool]  # the bytes, and whether they are written
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
+    sizes = st.lists(st.integers(1, 8), max_size=3)
+    inputs, outputs = draw(sizes), draw(sizes)
+    least = 0 if inputs or outputs else 1
+    kernels = draw(st.lists(st.just(KERNEL), min_size=least, max_size=3))
+    return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
+
+
+@st.composite
+def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
+    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
+    workload = draw(workloads())
+    chunks = draw(st.integers(1, min(workload.elements, 12)))
+    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
+    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
+    more: dict[str, Any] = {"memory": memory, "launch": launch}
+    makers: tuple[Callable[[], Schedule], ...] = (
+        lambda: serial(workload, chunks, memory),
+        lambda: one_stream(workload, chunks, **more),
+        lambda: depth_first(workload, chunks, streams, **more),
+        lambda: breadth_first(workload, chunks, streams, **more),
+        lambda: ring(workload, chunks, buffers, **more),
+        lambda: ring(workload, chunks, buffers, streams, **more),
+        lambda: prefetch(workload, chunks, buffers, **more),
+    )
+    return workload, draw(st.sampled_from(makers))(), chunks
+
+
+def accesses(op: Op) -> list[Access]:
+    """The bytes that an op reads and writes."""
+    if isinstance(op, Kernel):
+        return [*((r, False) for r in op.reads), *((w, True) for w in op.writes)]
+    if isinstance(op, Copy):
+        assert op.host is not None
+        assert op.device is not None
+        return [(op.host, op.direction == "d2h"), (op.device, op.direction == "h2d")]
+    return []
+
+
+def overlap(a: Region, b: Region) -> bool:
+    """Whether two ranges share a byte."""
+    return a.buffer == b.buffer and a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+
+
+def happens_before(schedule: Schedule, device: Device = DEVICE) -> list[set[int]]:
+    """For each op the ops that have surely ended when it starts."""
+    order = oracle.cuda_order(schedule, device)
+    before: list[set[int]] = []
+    seen_by_host: set[int] = set()
+    for i in range(len(schedule)):
+        direct = order.works[i] | seen_by_host
+        before.append(direct.union(*(before[j] for j in direct)) if direct else set())
+        if order.awaited[i]:
+            seen_by_host = seen_by_host.union(order.awaited[i], *(before[j] for j in order.awaited[i] if j < i))
+    return before
+
+
+def races(schedule: Schedule) -> list[tuple[int, int]]:
+    """Pairs of ops that touch the same byte, one of them writing, in no order."""
+    before = happens_before(schedule)
+    touched = [(i, region, writes) for i, op in enumerate(schedule) for region, writes in accesses(op)]
+    return [
+        (i, j)
+        for (i, a, a_writes), (j, b, b_writes) in combinations(touched, 2)
+        if i != j and (a_writes or b_writes) and i not in before[j] and overlap(a, b)
+    ]
+
+
+def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
+    """Every (host buffer, byte) that the copies of one direction touch, once for each time."""
+    for op in schedule:
+        if isinstance(op, Copy) and op.direction == direction:
+            assert op.host is not None
+            for byte in range(op.host.offset, op.host.offset + op.host.bytes):
+                yield op.host.buffer, byte
+
+
+# -- laws of every pattern --------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(built())
+def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
+    workload, schedule, _ = made
+    for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
+        expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.elements)}
+        counted = Counter(copied(schedule, direction))
+        assert counted.keys() == expected
+        assert set(counted.values()) <= {1}
+
+
+@settings(deadline=None)
+@given(built())
+def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedule, int]) -> None:
+    assert races(made[1]) == []
+
+
+@settings(deadline=None)
+@given(built())
+def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
+    """Without races every order that CUDA allows gives what the issue order gives, so one symbolic run is enough.
+
+    Whatever the pattern, the kernels of a chunk are issued together and chunk after chunk.
+    """
+    workload, schedule, chunks = made
+    bounds = chunk_bounds(workload.elements, chunks)
+    on_card: dict[str, tuple[int, int, int]] = {}  # device bytes -> chunk first, count, kernels that have run on them
+    kernels_run: Counter[tuple[int, int]] = Counter()
+    for op in schedule:
+        if isinstance(op, Copy):
+            assert op.host is not None
+            assert op.device is not None
+            sizes = workload.inputs if op.direction == "h2d" else workload.outputs
+            n = sizes[int(op.host.buffer.removeprefix("h_in").removeprefix("h_out"))]
+            part = (op.host.offset // n, op.host.bytes // n)
+            assert part in bounds
+            if op.direction == "h2d":
+                on_card[f"{op.device.buffer}@{op.device.offset}"] = (*part, 0)
+            elif workload.kernels:
+                assert on_card[f"{op.device.buffer}@{op.device.offset}"] == (*part, len(workload.kernels))
+        elif isinstance(op, Kernel):
+            part = bounds[sum(kernels_run.values()) // len(workload.kernels)]
+            assert {on_card[f"{r.buffer}@{r.offset}"][:2] for r in op.reads} <= {part}
+            assert len(op.reads) == len(workload.inputs)
+            assert op.elements == part[1]
+            kernels_run[part] += 1
+            for w in op.writes:
+                on_card[f"{w.buffer}@{w.offset}"] = (*part, kernels_run[part])
+    assert set(kernels_run.values()) <= {len(workload.kernels)}
+    assert len(kernels_run) == (chunks if workload.kernels else 0)
+
+
+@settings(deadline=None)
+@given(built())
+def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Schedule, int]) -> None:
+    workload, schedule, chunks = made
+    kernels = [op for op in schedule if isinstance(op, Kernel)]
+    assert len(kernels) == chunks * len(workload.kernels)
+    assert sum(op.elements for op in kernels) == workload.elements * len(workload.kernels)
+    total = sum(op.duration_s or 0 for op in kernels)
+    assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
+
+
+@settings(deadline=None)
+@given(built(), card.devices())
+def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
+    made: tuple[Workload, Schedule, int], device: Device
+) -> None:
+    timeline = simulate(made[1], device)
+    assert made[1].ops[-1] == Synchronize()
+    on_card = [end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0]
+    assert timeline.returned[-1] >= max(on_card, default=0)
+
+
+@settings(deadline=None)
+@given(built())
+def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedule, int]) -> None:
+    recorded = set()
+    for op in made[1]:
+        if isinstance(op, RecordEvent):
+            assert op.event not in recorded
+            recorded.add(op.event)
+        elif isinstance(op, WaitEvent):
+            assert op.event in recorded
+
+
+def test_the_race_checker_sees_a_race() -> None:
+    """The blog post's sleep kernel: every stream copies into the same device buffer."""
+    region = Region(card.ON_CARD.name, 0, 8)
+    ops = (
+        card.h2d(1, 8, device=region, host=Region("pinned", 0, 8)),
+        card.h2d(2, 8, device=region, host=Region("pinned", 8, 8)),
+    )
+    assert races(card.program(*ops, buffers=card.BUFFERS)) == [(0, 1)]
+    ordered = (ops[0], RecordEvent(0, 1), WaitEvent(0, 2), ops[1])
+    assert races(card.program(*ordered, buffers=card.BUFFERS)) == []
+    by_host = (ops[0], Synchronize(stream=1), ops[1])
+    assert races(card.program(*by_host, buffers=card.BUFFERS)) == []
+
+
+def test_a_ring_without_its_waits_would_race() -> None:
+    """2 buffers over 3 streams: chunk 2 uses the buffer of chunk 0 in another stream."""
+    made = ring(Workload(6), 6, buffers=2, streams=3)
+    assert races(made) == []
+    bare = Schedule(tuple(op for op in made if not isinstance(op, WaitEvent)), made.streams, made.buffers, made.events)
+    assert races(bare)
+
+
+# -- chunks -----------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10**6), st.data())
+def test_chunks_cover_the_elements_and_the_last_is_the_smallest(elements: int, data: st.DataObject) -> None:
+    chunks = data.draw(st.integers(1, min(elements, 300)))
+    bounds = chunk_bounds(elements, chunks)
+    counts = [count for _, count in bounds]
+    assert len(bounds) == chunks
+    assert [first for first, _ in bounds] == [sum(counts[:i]) for i in range(chunks)]
+    assert sum(counts) == elements
+    assert min(counts) == counts[-1] >= 1
+    assert max(counts) == counts[0] == -(-elements // chunks)
+    if elements % chunks == 0:
+        assert len(set(counts)) == 1
+    elif -(-elements // chunks) * (chunks - 1) < elements:  # equal chunks of the rounded-up size leave one for the last
+        assert len(set(counts[:-1])) == 1
+    else:
+        assert max(counts) - min(counts) == 1
+
+
+def test_chunks_by_hand() -> None:
+    assert chunk_bounds(10, 4) == [(0, 3), (3, 3), (6, 3), (9, 1)]
+    assert chunk_bounds(7, 1) == [(0, 7)]
+    assert chunk_bounds(3, 3) == [(0, 1), (1, 1), (2, 1)]
+    assert chunk_bounds(10, 6) == [(0, 2), (2, 2), (4, 2), (6, 2), (8, 1), (9, 1)]  # 5 chunks of 2 would leave none
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "value"),
+    [
+        (lambda: chunk_bounds(4, 0), "chunks", "0"),
+        (lambda: chunk_bounds(4, 5), "chunks", "5"),
+        (lambda: chunk_bounds(4, -1), "chunks", "-1"),
+        (lambda: chunk_bounds(4, 2.0), "chunks", "2.0"),  # type: ignore[arg-type]
+        (lambda: depth_first(Workload(4), 2, 0), "streams", "0"),
+        (lambda: breadth_first(Workload(4), 2, -3), "streams", "-3"),
+        (lambda: ring(Workload(4), 2, 0), "buffers", "0"),
+        (lambda: ring(Workload(4), 2, 2, 0), "streams", "0"),
+        (lambda: prefetch(Workload(4), 2, 0), "buffers", "0"),
+        (lambda: serial(Workload(4), 9), "chunks", "9"),
+        (lambda: serial(Workload(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
+        (lambda: depth_first(Workload(4), 1, 1, launch="soon"), "launch", "'soon'"),  # type: ignore[arg-type]
+        (lambda: build(Workload(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
+        (lambda: build(Workload(4), "serial", launch="graph"), "launch", "'graph'"),
+        (lambda: build(Workload(4), "breadth-first", buffers=2), "buffers", "2"),
+        (lambda: Workload(0), "elements", "0"),
+        (lambda: Workload(4, (0,)), "inputs[0]", "0"),
+        (lambda: Workload(4, (), (4, -4)), "outputs[1]", "-4"),
+        (lambda: Workload(1 << 42, (4,)), "inputs[0] * elements", str(1 << 44)),
+        (lambda: Workload(4, (), (), ()), "inputs, outputs, kernels", "at least one"),
+        (lambda: WorkloadKernel(duration_s=0.0), "duration_s", "0.0"),
+        (lambda: WorkloadKernel(duration_s=float("nan")), "duration_s", "nan"),
+        (lambda: WorkloadKernel(duration_s=1e-3, fill=2.0), "fill", "2.0"),
+        (lambda: WorkloadKernel(duration_s=1e-3, parameter=-1), "parameter", "-1"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name_and_value(make: Callable[[], object], field: str, value: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    assert str(caught.value).startswith(field)
+    assert value in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# -- the shape of each pattern ----------------------------------------------------------------------------------------
+
+
+def shape(schedule: Schedule) -> str:
+    """Directions, kernels and streams in issue order: "h1 k1 d1"; ! where the call blocks."""
+    words = []
+    for op in schedule:
+        if isinstance(op, Copy):
+            words.append(f"{op.direction[0]}{op.stream}" + "!" * op.blocking)
+        elif isinstance(op, Kernel):
+            words.append(f"k{op.stream}")
+        elif isinstance(op, RecordEvent | WaitEvent):
+            words.append(f"{'r' if isinstance(op, RecordEvent) else 'w'}{op.event}:{op.stream}")
+    return " ".join(words)
+
+
+def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> None:
+    workload = Workload(3, inputs=(4, 4))
+    assert shape(depth_first(workload, 3, 2)) == "h1 h1 k1 d1 h2 h2 k2 d2 h1 h1 k1 d1"
+    assert shape(breadth_first(workload, 3, 2)) == "h1 h1 h2 h2 h1 h1 k1 k2 k1 d1 d2 d1"
+    assert shape(one_stream(workload, 2)) == "h1 h1 k1 d1 h1 h1 k1 d1"
+    assert shape(serial(workload)) == "h1! h1! k1 d1!"
+
+
+def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
+    # 2 buffers, 3 streams: chunk 2 (stream 3) after chunk 0 (stream 1), chunk 3 (stream 1) after chunk 1 (stream 2).
+    made = ring(Workload(4, (4,), ()), 4, buffers=2, streams=3)
+    assert shape(made) == "h1 k1 r0:1 h2 k2 r1:2 w0:3 h3 k3 w1:1 h1 k1"
+    # In one stream a buffer, the stream's own order is enough.
+    assert shape(ring(Workload(4, (4,), ()), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
+
+
+@settings(deadline=None)
+@given(workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
+def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
+    workload: Workload, buffers: int, streams: int, data: st.DataObject
+) -> None:
+    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    made = ring(workload, chunks, buffers, streams)
+    largest = max(count for _, count in chunk_bounds(workload.elements, chunks))
+    on_card = [b for b in made.buffers if b.memory == "device"]
+    sizes = workload.inputs + workload.outputs
+    assert Counter(b.bytes for b in on_card) == Counter(
+        {n * largest: sizes.count(n) * min(buffers, chunks) for n in sizes}
+    )
+    uses: dict[str, list[int]] = {}
+    for op in made:
+        if isinstance(op, Copy) and op.direction == "h2d":
+            assert op.host is not None
+            assert op.device is not None
+            uses.setdefault(op.device.buffer, []).append(op.host.offset)
+    assert all(
+        len(offsets) in (chunks // min(buffers, chunks), -(-chunks // min(buffers, chunks)))
+        for offsets in uses.values()
+    )
+
+
+def test_prefetch_copies_the_next_batch_beside_the_kernels_of_this_one() -> None:
+    # 10 bytes a batch; two kernels of 6 ticks each a batch, in 4 batches: copy 0 0..10, kernels 0 10..22, copy 1
+    # 10..20.
+    workload = Workload(40, (1,), (), (WorkloadKernel(duration_s=24e-9),) * 2)
+    made = prefetch(workload, 4)
+    timeline = simulate(made, DEVICE)
+    copies = [i for i, op in enumerate(made) if isinstance(op, Copy)]
+    kernels = [i for i, op in enumerate(made) if isinstance(op, Kernel)]
+    # Batch n's kernels 10 + 12 n ..; its copy when the slot is free (batch n - 2 done): 20 would be idle until 22, 34.
+    assert [timeline.start[i] for i in copies] == [0, 10, 22, 34]
+    assert [timeline.start[i] for i in kernels] == [10, 16, 22, 28, 34, 40, 46, 52]
+    # With one buffer there is nowhere to put the next batch: 10 + 12 for each.
+    assert round(simulate(prefetch(workload, 4, buffers=1), DEVICE).makespan_s * 1e9) == 4 * 22
+    # With three, copies follow each other: 20, then batch 3 when batch 0 is done.
+    three = prefetch(workload, 4, buffers=3)
+    assert [simulate(three, DEVICE).start[i] for i, op in enumerate(three) if isinstance(op, Copy)] == [0, 10, 20, 30]
+
+
+def test_build_gives_the_pattern_that_the_options_describe() -> None:
+    workload = Workload(12)
+    assert build(workload, "depth-first", 4, 2) == depth_first(workload, 4, 2)
+    assert build(workload, "breadth-first", 4, 2, launch="graph") == breadth_first(workload, 4, 2, launch="graph")
+    assert build(workload, "serial", 4) == serial(workload, 4)
+    assert build(workload, "depth-first", 4, 2, buffers=3) == ring(workload, 4, 3, 2)
+
+
+@settings(deadline=None)
+@given(built(), card.plain_devices())
+def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Schedule, int], device: Device) -> None:
+    _, schedule, _ = made
+    alone = serialized(schedule)
+    work = [op for op in schedule if isinstance(op, Copy | Kernel)]
+    assert [oracle.kind_of(op) for op in alone if oracle.is_work(op)] == [oracle.kind_of(op) for op in work]
+    timeline = simulate(alone, device)
+    spans = [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    assert timeline.overlap_s == 0
+
+
+@settings(deadline=None)
+@given(workloads(), st.data())
+def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
+    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))
+    assert one_each.ops == many.ops
+    assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end

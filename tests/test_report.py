@@ -1,0 +1,159 @@
+"""What a prediction says, worked by hand and as laws."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+from hypothesis import given
+from strategies import d2h, devices, h2d, kernel, make_device, program, schedules
+
+from streamsim.device import Device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.patterns import serialized
+from streamsim.report import ELSEWHERE, IDLE, PARTLY, STREAM_LETTERS, Prediction, gantt, predict, summary, to_csv
+from streamsim.schedule import Kernel, Schedule, Synchronize
+
+NS = 1e-9
+# Two chunks of 10 ticks a stage in two streams on a device without overheads:
+#   h2d      0..10 10..20
+#   compute        10..20 20..30
+#   d2h                   20..30 30..40
+TWO_CHUNKS = program(
+    h2d(1, 10), kernel(1, 10), d2h(1, 10), h2d(2, 10), kernel(2, 10), d2h(2, 10), streams=2, name="two [chunks]"
+)
+
+
+def two_chunks() -> Prediction:
+    return predict(TWO_CHUNKS, make_device())
+
+
+def test_figures_worked_by_hand() -> None:
+    p = two_chunks()
+    # Serial: six ops of 10. Two engines busy in 10..30. Each engine is busy for 20 of 40.
+    assert p.makespan_s == pytest.approx(40 * NS)
+    assert p.serial_s == pytest.approx(60 * NS)
+    assert p.speedup == pytest.approx(1.5)
+    assert p.overlap_s == pytest.approx(20 * NS)
+    assert {name: (use.busy_s, use.utilisation) for name, use in p.engines.items()} == {
+        name: (pytest.approx(20 * NS), pytest.approx(0.5)) for name in ("h2d", "d2h", "compute")
+    }
+    # The chain that sets it: both copies in, then kernel and copy out of the second chunk, or one of its
+    # equals; it has a copy in first and a copy out last, and waits for nothing else.
+    assert sum(p.critical_s.values()) == pytest.approx(40 * NS)
+    assert p.critical_s[ELSEWHERE] == pytest.approx(0)
+    assert p.critical_s["h2d"] >= 10 * NS
+
+
+def test_serial_may_be_another_schedule() -> None:
+    plain = program(h2d(1, 30), streams=1)
+    assert predict(TWO_CHUNKS, make_device(), plain).serial_s == pytest.approx(30 * NS)
+
+
+def test_time_on_no_engine_is_waiting() -> None:
+    # The host takes 5 ticks to issue the copy, the hand-over to the kernel 3: 5 + 10 + 3 + 10.
+    p = predict(program(h2d(1, 10), kernel(1, 10), streams=1), make_device(copy=5, h2d_to_kernel=3))
+    assert p.makespan_s == pytest.approx(28 * NS)
+    assert p.critical_s == {
+        "h2d": pytest.approx(10 * NS),
+        "d2h": 0,
+        "compute": pytest.approx(10 * NS),
+        ELSEWHERE: pytest.approx(8 * NS),
+    }
+
+
+def test_gantt_worked_by_hand() -> None:
+    # 20 columns for 40 ticks: two ticks a column, ten ticks are five columns.
+    rows = gantt(two_chunks().timeline, width=29).splitlines()
+    assert rows == [
+        "h2d      1111122222..........",
+        "d2h      ..........1111122222",
+        "compute  .....1111122222.....",
+        "         0              40 ns",
+    ]
+
+
+def test_gantt_shows_the_busiest_stream_and_what_is_busy_for_less_than_half() -> None:
+    # 100 ticks on 20 columns of 5: stream 1 until 3, stream 2 until 5 (column 0: 3 against 2 of stream 2's),
+    # then a kernel of stream 3 until 7 (2 of column 1's 5: less than half), and a copy back until 100.
+    ops = (kernel(1, 3), kernel(2, 2), kernel(3, 2), d2h(3, 93))
+    row = dict(line.split() for line in gantt(simulate(program(*ops), make_device()), width=29).splitlines()[:3])
+    assert row == {"h2d": IDLE * 20, "compute": "1" + PARTLY + IDLE * 18, "d2h": IDLE + "3" * 19}
+
+
+@given(schedules(), devices())
+def test_gantt_fits_and_shows_only_streams_that_are_there(schedule: Schedule, device: Device) -> None:
+    lines = gantt(simulate(schedule, device), width=60).splitlines()
+    assert all(len(line) <= 60 and line.isascii() for line in lines)
+    shown = {c for line in lines[:-1] for c in line.split()[1]} - {IDLE, PARTLY}
+    assert shown <= {STREAM_LETTERS[op.stream % 36] for op in schedule.ops if op.stream is not None}
+
+
+@given(schedules(), devices())
+def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
+    p = predict(schedule, device)
+    assert p.makespan_s == simulate(schedule, device).makespan_s
+    assert p.serial_s == simulate(serialized(schedule), device).makespan_s
+    assert p.makespan_s >= p.lower_bound_s - NS
+    assert sum(p.critical_s.values()) == pytest.approx(p.makespan_s)
+    assert all(value >= 0 for value in p.critical_s.values())
+    assert p.overlap_s <= p.makespan_s + NS
+    for name, use in p.engines.items():
+        assert 0 <= use.utilisation <= 1 + 1e-9
+        assert use.busy_s == pytest.approx(use.utilisation * p.makespan_s)
+        assert p.critical_s[name] <= use.busy_s + NS / 2
+
+
+@given(schedules(), devices())
+def test_the_json_object(schedule: Schedule, device: Device) -> None:
+    p = predict(schedule, device)
+    value = json.loads(json.dumps(p.to_json({"chunks": 4}), allow_nan=False))
+    assert value["schema_version"] == 1
+    assert value["inputs"] == {"chunks": 4}
+    for field in ("makespan_s", "serial_s", "speedup", "lower_bound_s", "overlap_s"):
+        assert value[field] == getattr(p, field)
+        assert math.isfinite(value[field])
+    assert isinstance(value["bound_by"], str)
+    assert {name: use["busy_s"] for name, use in value["engines"].items()} == simulate(schedule, device).busy_s
+    assert all(type(x) in (int, float) for x in value["formulas_s"].values())
+
+
+def test_nothing_to_do() -> None:
+    p = predict(Schedule((Synchronize(),)), make_device())
+    assert (p.makespan_s, p.speedup, p.over_bound, p.overlap_s) == (0, 1, 1, 0)
+    assert {use.utilisation for use in p.engines.values()} == {0}
+    json.dumps(p.to_json(), allow_nan=False)
+    assert gantt(p.timeline, 40).splitlines()[0].split() == ["h2d", IDLE * (40 - len("compute  "))]
+    assert summary(p).row_count > 0
+
+
+def test_the_table_names_every_figure() -> None:
+    from rich.console import Console
+
+    out = io.StringIO()
+    p = two_chunks()
+    Console(file=out, width=120).print(summary(p))
+    text = out.getvalue()
+    for words in ("two [chunks] on test", "serial", "60 ns", "predicted", "40 ns", "1.50x", "lower bound", p.bound_by):
+        assert words in text
+    for name in (*p.formulas, "h2d busy", "compute busy", "50.0%", "overlap"):
+        assert name in text
+
+
+def test_csv_holds_the_same_figures() -> None:
+    value = two_chunks().to_json()
+    (row,) = csv.DictReader(io.StringIO(to_csv([value])))
+    assert float(row["makespan_s"]) == value["makespan_s"]
+    assert float(row["engines.h2d.busy_s"]) == value["engines"]["h2d"]["busy_s"]
+    assert row["inputs.schedule"] == "two [chunks]"
+
+
+def test_csv_of_rows_with_different_columns() -> None:
+    assert to_csv([{"a": 1}, {"b": {"c": "x,y"}}]) == 'a,b.c\n1,\n,"x,y"\n'
+
+
+def test_a_kernel_without_a_cost_is_bad_input() -> None:
+    with pytest.raises(InputError, match="has no cost for it"):
+        predict(program(Kernel(1, "unknown", elements=5), streams=1), make_device())

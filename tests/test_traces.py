@@ -1,0 +1,415 @@
+"""One small exact trace for each effect, worked by hand in the comment above it.
+
+Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothing else costs anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import strategies as card
+from strategies import d2h, h2d, kernel, link, make_device, program
+
+from streamsim.device import Device, KernelCost
+from streamsim.model import simulate
+from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+IDEAL = make_device()
+
+
+def spans(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
+    """(start, end) of every copy and kernel."""
+    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    return [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
+
+
+def calls(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
+    """(issued, returned) of every host call."""
+    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    return list(zip(timeline.issued, timeline.returned, strict=True))
+
+
+# -- copies and the link ----------------------------------------------------------------------------------------------
+
+
+def test_a_copy_takes_its_latency_and_then_its_bytes() -> None:
+    # 3 + 10 / 2 = 8; 3 + 11 / 2 = 8.5, so it holds the engine for 9 ticks; each copy pays its own latency.
+    device = make_device(h2d=link(latency=3, rate=2))
+    assert spans(device, h2d(1, 10), h2d(1, 11)) == [(0, 8), (8, 17)]
+
+
+def test_duplex_slows_only_the_part_that_overlaps() -> None:
+    # The kernel holds D2H back until 4. H2D moves 4 bytes alone and 6 at 1/2: 4 + 12 = 16. D2H has moved 6 by then
+    # and moves its other 4 alone: 20.
+    device = make_device(h2d=link(shared=0.5), d2h=link(shared=0.5))
+    assert spans(device, h2d(1, 10), kernel(2, 4), d2h(2, 10)) == [(0, 16), (0, 4), (4, 20)]
+
+
+def test_a_copy_in_its_latency_does_not_slow_the_other_direction() -> None:
+    # D2H holds its engine from 0 but moves bytes from 4 on: the same arithmetic as above.
+    device = make_device(h2d=link(shared=0.5), d2h=link(latency=4, shared=0.5))
+    assert spans(device, h2d(1, 10), d2h(2, 10)) == [(0, 16), (0, 20)]
+
+
+def test_which_direction_loses_is_a_parameter_of_each() -> None:
+    # H2D keeps its rate: 8. D2H moves 8 / 4 = 2 bytes meanwhile, and 6 more alone: 14.
+    device = make_device(h2d=link(), d2h=link(shared=0.25))
+    assert spans(device, h2d(1, 8), d2h(2, 8)) == [(0, 8), (0, 14)]
+
+
+def test_one_copy_engine_per_direction() -> None:
+    # Same direction: one after the other, in two streams too. Other direction: at the same time.
+    assert spans(IDEAL, h2d(1, 10), h2d(2, 10), d2h(3, 10)) == [(0, 10), (10, 20), (0, 10)]
+
+
+def test_one_copy_engine_serves_both_directions_one_at_a_time() -> None:
+    assert spans(make_device(copy_engines=1), h2d(1, 10), d2h(2, 10), kernel(3, 5)) == [(0, 10), (10, 20), (0, 5)]
+
+
+def test_no_copy_engine_means_that_copies_and_kernels_exclude_each_other() -> None:
+    assert spans(make_device(copy_engines=0), h2d(1, 10), kernel(2, 5), d2h(3, 10)) == [(0, 10), (10, 15), (15, 25)]
+
+
+# -- the host ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_call_costs_the_host_time() -> None:
+    # Calls at 0, 3, 6, 11, 13, 14 (copies 3, kernel 5, record 2, wait 1, synchronise 4). The card hears of an op one
+    # tick after its call has returned: 3 + 1, 6 + 1, 11 + 1.
+    device = make_device(copy=3, kernel=5, record=2, wait=1, synchronize=4, submit=1)
+    ops = (h2d(1, 2), h2d(2, 2), kernel(3, 4), RecordEvent(0, 3), WaitEvent(0, 1), Synchronize(stream=1))
+    assert spans(device, *ops) == [(4, 6), (7, 9), (12, 16)]
+    assert calls(device, *ops) == [(0, 3), (3, 6), (6, 11), (11, 13), (13, 14), (14, 18)]
+
+
+def test_a_blocking_copy_holds_the_host_until_it_is_done() -> None:
+    # Call 0..1, copy 1..11, the host wakes 2 later: 13. The kernel's call 13..14.
+    device = make_device(copy=1, kernel=1, wake=2)
+    ops = (h2d(1, 10, blocking=True), kernel(2, 5))
+    assert calls(device, *ops) == [(0, 13), (13, 14)]
+    assert spans(device, *ops) == [(1, 11), (14, 19)]
+
+
+def pageable(direction: str, stream: int, n_bytes: int) -> Copy:
+    return Copy(direction, n_bytes, stream, Region(card.PAGEABLE.name, 0, n_bytes))  # type: ignore[arg-type]
+
+
+def test_pageable_copies_are_slower_and_hold_the_host() -> None:
+    # Call 0..1; 2 + 100 / 0.5 = 202 ticks: 1..203; the host wakes at 206. Pinned memory would return at 1.
+    slow = link(pageable_latency=2, pageable_rate=0.5)
+    device = make_device(h2d=slow, d2h=slow, copy=1, wake=3, immediate_bytes=64)
+    for direction in ("h2d", "d2h"):
+        ops = (pageable(direction, 1, 100), h2d(2, 4))
+        assert calls(device, *ops, buffers=card.BUFFERS) == [(0, 206), (206, 207)]
+        assert spans(device, *ops, buffers=card.BUFFERS)[0] == (1, 203)
+
+
+def test_a_small_pageable_copy_to_the_card_returns_at_once() -> None:
+    # 64 bytes at most: H2D returns after its call. 65 bytes hold the host (2 + 65 / 0.5 = 132), and D2H always does.
+    slow = link(pageable_latency=2, pageable_rate=0.5)
+    device = make_device(h2d=slow, d2h=slow, copy=1, immediate_bytes=64)
+    assert calls(device, pageable("h2d", 1, 64), buffers=card.BUFFERS) == [(0, 1)]
+    assert calls(device, pageable("h2d", 1, 65), buffers=card.BUFFERS) == [(0, 133)]
+    assert calls(device, pageable("d2h", 1, 8), buffers=card.BUFFERS) == [(0, 19)]
+
+
+def test_pageable_memory_overlaps_nothing() -> None:
+    # Two chunks in two streams: the host is held in every copy, so only the kernel of chunk 1 runs beside a copy.
+    # H2D 0..8, kernel 8..16 (issued at 8); the D2H call is held from 8 until its copy ends at 24; then chunk 2: 24..48.
+    ops = [op for s in (1, 2) for op in (pageable("h2d", s, 8), kernel(s, 8), pageable("d2h", s, 8))]
+    expected = [(0, 8), (8, 16), (16, 24), (24, 32), (32, 40), (40, 48)]
+    assert spans(IDEAL, *ops, buffers=card.BUFFERS) == expected
+
+
+def test_synchronising_an_event_a_stream_and_the_device() -> None:
+    # H2D 0..10, kernel 10..20. Event 0 (after the H2D): called at 0, cost 1, returns at 10 + 2. Stream 1: called at 12,
+    # returns at 20 + 2. D2H of stream 2: 22..27; stream 1 is idle: called at 22, returns at 23; device: at 27 + 2.
+    device = make_device(synchronize=1, wake=2)
+    ops = (
+        h2d(1, 10), RecordEvent(0, 1), kernel(1, 10), Synchronize(event=0), Synchronize(stream=1),
+        d2h(2, 5), Synchronize(stream=1), Synchronize(),
+    )  # fmt: skip
+    assert calls(device, *ops)[3:] == [(0, 12), (12, 22), (22, 22), (22, 23), (23, 29)]
+    assert spans(device, *ops) == [(0, 10), (10, 20), (22, 27)]
+
+
+def test_synchronising_an_event_never_recorded_returns_at_once() -> None:
+    assert calls(make_device(synchronize=1, wake=2), kernel(1, 9), Synchronize(event=0)) == [(0, 0), (0, 1)]
+
+
+def test_a_graph_is_paid_for_once() -> None:
+    # 10 + 3 ops x 2 = 16, and 1 until the card hears of it: 17. Calls inside the graph are free; the synchronise is
+    # not.
+    costs: dict[str, Any] = {"copy": 50, "kernel": 50, "record": 50, "wait": 50, "synchronize": 4, "submit": 1}
+    device = make_device(graph_launch=10, graph_node=2, **costs)
+    ops = (h2d(1, 4), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 4), d2h(2, 4), Synchronize())
+    assert spans(device, *ops, launch="graph") == [(17, 21), (21, 25), (25, 29)]
+    assert calls(device, *ops, launch="graph") == [(16, 16)] * 5 + [(16, 29)]
+
+
+# -- streams and events -----------------------------------------------------------------------------------------------
+
+
+def test_ops_of_a_stream_run_in_order_and_streams_are_independent() -> None:
+    # Stream 2's kernel is issued after stream 1's, which waits for its copy, and runs before it.
+    assert spans(IDEAL, h2d(1, 10), kernel(1, 5), kernel(2, 7), d2h(1, 3)) == [(0, 10), (10, 15), (0, 7), (15, 18)]
+
+
+def test_crossing_engines_costs_a_hand_over() -> None:
+    # 10 + 5 = 15, 19 + 1 = 20, 24 + 7 = 31; the copy of another stream depends on nothing and pays nothing.
+    device = make_device(h2d_to_kernel=5, kernel_to_kernel=1, kernel_to_d2h=7)
+    ops = (h2d(1, 10), kernel(1, 4), kernel(1, 4), d2h(1, 10), h2d(2, 1))
+    assert spans(device, *ops) == [(0, 10), (15, 19), (20, 24), (31, 41), (10, 11)]
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "second"),
+    [
+        ("h2d_to_kernel", h2d(1, 8), kernel(1, 8)),
+        ("kernel_to_d2h", kernel(1, 8), d2h(1, 8)),
+        ("d2h_to_h2d", d2h(1, 8), h2d(1, 8)),
+        ("h2d_to_d2h", h2d(1, 8), d2h(1, 8)),
+        ("kernel_to_h2d", kernel(1, 8), h2d(1, 8)),
+        ("d2h_to_kernel", d2h(1, 8), kernel(1, 8)),
+        ("kernel_to_kernel", kernel(1, 8), kernel(1, 8)),
+    ],
+)
+def test_every_pair_of_engines_has_its_own_hand_over(field: str, first: Op, second: Op) -> None:
+    # 8 + 6 = 14, and only for that pair.
+    one: dict[str, Any] = {field: 6}
+    assert spans(make_device(**one), first, second) == [(0, 8), (14, 22)]
+    others: dict[str, Any] = {f.removesuffix("_s"): 6 for f in card.HAND_OVERS if f != f"{field}_s"}
+    assert spans(make_device(**others), first, second) == [(0, 8), (8, 16)]
+
+
+def test_an_event_to_another_stream_costs_extra() -> None:
+    # Through the event: 10 + 5 + 2 = 17; within the stream: 10 + 5 = 15 (then the compute engine is free at 16).
+    device = make_device(h2d_to_kernel=5, event=2)
+    ops = (h2d(1, 10), RecordEvent(0, 1), kernel(1, 1), WaitEvent(0, 2), kernel(2, 1))
+    assert spans(device, *ops) == [(0, 10), (15, 16), (17, 18)]
+
+
+def test_a_wait_captures_the_latest_record_before_it() -> None:
+    # Event 0 stands for the kernel (5), then for the copy after it (5 + 7 = 12). Stream 2 waits in between and starts
+    # at 5; stream 3 waits after the second record and starts at 12; stream 4 waits before any record and starts at 0.
+    one_at_a_time = (
+        WaitEvent(0, 4), kernel(1, 5), RecordEvent(0, 1), WaitEvent(0, 2), h2d(1, 7), RecordEvent(0, 1),
+        WaitEvent(0, 3), d2h(4, 1), d2h(2, 1), d2h(3, 1),
+    )  # fmt: skip
+    assert spans(IDEAL, *one_at_a_time) == [(0, 5), (5, 12), (0, 1), (5, 6), (12, 13)]
+
+
+def test_waiting_on_an_event_never_recorded_does_nothing() -> None:
+    assert spans(IDEAL, kernel(1, 5), WaitEvent(0, 2), h2d(2, 3)) == [(0, 5), (0, 3)]
+
+
+def test_an_event_carries_what_its_stream_waited_for() -> None:
+    # Stream 2 does nothing but wait for stream 1 and record: stream 3 waits for the kernel all the same.
+    ops = (kernel(1, 5), RecordEvent(0, 1), WaitEvent(0, 2), RecordEvent(1, 2), WaitEvent(1, 3), h2d(3, 3))
+    assert spans(IDEAL, *ops) == [(0, 5), (5, 8)]
+
+
+def test_the_legacy_stream_and_ordinary_streams_wait_for_each_other() -> None:
+    # D2H of stream 0 waits for the kernel of stream 1 (10); H2D of stream 2, issued later, waits for stream 0 (14).
+    ops = (kernel(1, 10), d2h(0, 4), h2d(2, 3))
+    assert spans(IDEAL, *ops, kind="blocking") == [(0, 10), (10, 14), (14, 17)]
+
+
+def test_non_blocking_streams_are_exempt_from_the_legacy_stream() -> None:
+    assert spans(IDEAL, kernel(1, 10), d2h(0, 4), h2d(2, 3)) == [(0, 10), (0, 4), (0, 3)]
+
+
+def test_a_record_in_the_legacy_stream_synchronises_too() -> None:
+    assert spans(IDEAL, kernel(1, 10), RecordEvent(0, 0), h2d(2, 3), kind="blocking") == [(0, 10), (10, 13)]
+
+
+def test_synchronising_an_ordinary_stream_waits_for_the_legacy_op_before() -> None:
+    # "... the action is queued in the legacy stream, and then all blocking streams wait on the legacy stream."
+    assert calls(IDEAL, kernel(0, 10), Synchronize(stream=1), kind="blocking") == [(0, 0), (0, 10)]
+    assert calls(IDEAL, kernel(0, 10), Synchronize(stream=1)) == [(0, 0), (0, 0)]
+    assert calls(IDEAL, kernel(1, 10), Synchronize(stream=0), kind="blocking") == [(0, 0), (0, 10)]
+
+
+# -- hardware queues and arbitration ----------------------------------------------------------------------------------
+
+
+def test_a_blocked_head_blocks_what_is_behind_it_in_its_connection() -> None:
+    # The first H2D waits for its kernel until 20. One connection: the second stands behind it. Many: it goes at once.
+    ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5))
+    assert spans(make_device(connections=1), *ops) == [(0, 20), (20, 25), (25, 30)]
+    assert spans(make_device(connections=32), *ops) == [(0, 20), (20, 25), (0, 5)]
+
+
+def test_streams_take_the_connections_in_turn() -> None:
+    # Two connections: stream 3 shares stream 1's and is blocked, stream 2 is not.
+    ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))
+    assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (0, 5), (25, 30)]
+
+
+def test_a_connection_has_a_queue_for_each_engine() -> None:
+    # The blocked H2D does not block the D2H of the same connection.
+    assert spans(make_device(connections=1), kernel(1, 20), h2d(1, 5), d2h(2, 5)) == [(0, 20), (20, 25), (0, 5)]
+
+
+# The engine is busy with the first copy until 10. Meanwhile stream 1's copy becomes ready at 8, stream 2's at 0.
+CONTEST = (h2d(4, 10), kernel(1, 8), h2d(1, 5), h2d(2, 5))
+
+
+def test_issue_order_takes_the_ready_head_issued_first() -> None:
+    assert spans(make_device(copy_rule="issue-order"), *CONTEST) == [(0, 10), (0, 8), (10, 15), (15, 20)]
+
+
+def test_issue_order_does_not_wait_for_a_head_that_is_not_ready() -> None:
+    # At 10 stream 1's copy is not ready (20): the engine takes what is.
+    assert spans(IDEAL, h2d(4, 10), kernel(1, 20), h2d(1, 5), h2d(2, 5)) == [(0, 10), (0, 20), (20, 25), (10, 15)]
+
+
+def test_ready_order_takes_the_head_that_became_ready_first() -> None:
+    device = make_device(copy_rule="ready-order")
+    assert spans(device, *CONTEST) == [(0, 10), (0, 8), (15, 20), (10, 15)]
+    # Ready at the same tick, 8: issue order decides.
+    tie = (h2d(4, 10), kernel(1, 8), RecordEvent(0, 1), WaitEvent(0, 2), h2d(2, 5), h2d(1, 5))
+    assert spans(device, *tie) == [(0, 10), (0, 8), (10, 15), (15, 20)]
+
+
+def test_same_queue_first_drains_what_had_reached_the_queue_when_its_turn_began() -> None:
+    # 32 copies of 40 ticks, round-robin over 4 streams, one tick a call. Copy 0 starts at 1, when its queue holds
+    # nothing else, so that queue's turn is over at 41. By then all are issued: all eight of stream 2, all eight of 3,
+    # all eight of 4, then the seven left of stream 1; each 40 after the one before.
+    device = make_device(copy_rule="same-queue-first", copy=1)
+    timeline = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32))), device)
+    order = [0, *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4), *range(4, 32, 4)]
+    assert [timeline.start[i] for i in order] == [1 + 40 * n for n in range(32)]
+
+
+def test_same_queue_first_turns_away_from_a_blocked_queue_and_from_late_arrivals() -> None:
+    # Stream 1's turn begins at 0 with two copies, the second of which waits for a kernel until 12: at 5 it is blocked,
+    # so stream 2 has its turn: 5..10, 10..15. At 15 the turn passes on round the queues, to stream 1.
+    device = make_device(copy_rule="same-queue-first")
+    ops = (h2d(1, 5), kernel(3, 12), RecordEvent(0, 3), WaitEvent(0, 1), h2d(1, 5), h2d(2, 5), h2d(2, 5))
+    assert spans(device, *ops) == [(0, 5), (0, 12), (15, 20), (5, 10), (10, 15)]
+    # Call n returns at n + 1 ticks: stream 1's turn begins at 1; its second copy arrives at 2, too late, and stream 2's
+    # (at 3) goes before it: 1..6, 6..11, 11..16.
+    late = make_device(copy_rule="same-queue-first", copy=1)
+    assert spans(late, h2d(1, 5), h2d(1, 5), h2d(2, 5)) == [(1, 6), (11, 16), (6, 11)]
+
+
+def test_arbitration_of_kernels_has_its_own_rule() -> None:
+    # Stream 1's kernel becomes ready at 8, stream 2's is ready at 0; the engine is busy until 10.
+    ops = (kernel(4, 10), h2d(1, 8), kernel(1, 5), kernel(2, 5))
+    assert spans(make_device(), *ops) == [(0, 10), (0, 8), (10, 15), (15, 20)]
+    assert spans(make_device(kernel_rule="ready-order"), *ops) == [(0, 10), (0, 8), (15, 20), (10, 15)]
+
+
+@pytest.mark.parametrize("ops", [
+    (h2d(1, 10), kernel(3, 10), kernel(1, 5), kernel(2, 5)),
+    (kernel(3, 10), h2d(1, 10), kernel(1, 5), kernel(2, 5)),
+])  # fmt: skip
+def test_everything_that_ends_at_a_tick_is_seen_before_an_engine_chooses(ops: tuple[Op, ...]) -> None:
+    # At 10 the engine becomes free and stream 1's kernel becomes ready, whichever is noticed first: issue order takes
+    # it, though stream 2's kernel has been ready since 0.
+    assert spans(IDEAL, *ops) == [(0, 10), (0, 10), (10, 15), (15, 20)]
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_kernel_is_shorter_than_the_floor() -> None:
+    assert spans(make_device(floor=5), kernel(1, 2), kernel(1, 9)) == [(0, 5), (5, 14)]
+
+
+def test_small_kernels_run_side_by_side_while_there_is_room() -> None:
+    # Halves of the card: two at a time; the third when there is room again. At most one: one after another.
+    ops = [kernel(s, 10, fill=0.5) for s in (1, 2, 3)]
+    assert spans(make_device(concurrent_kernels=16), *ops) == [(0, 10), (0, 10), (10, 20)]
+    assert spans(make_device(concurrent_kernels=1), *ops) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:
+    ops = [kernel(s, 10, fill=0.1) for s in (1, 2, 3)]
+    assert spans(make_device(concurrent_kernels=2), *ops) == [(0, 10), (0, 10), (10, 20)]
+
+
+def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
+    # The first fills 3/4 until 10. The second, 10 ticks at 1/2 of the card (5 in all), gets 1/4: 2.5 done by 10, and
+    # the rest at 1/2: 5 more.
+    device = make_device(concurrent_kernels=16)
+    assert spans(device, kernel(1, 10, fill=0.75), kernel(2, 10, fill=0.5)) == [(0, 10), (0, 15)]
+    # The second could fill the card: 1/2 for 10 ticks, the other 5 alone.
+    assert spans(device, kernel(1, 10, fill=0.5), kernel(2, 10)) == [(0, 10), (0, 15)]
+    # A kernel that fills the card leaves nothing.
+    assert spans(device, kernel(1, 10), kernel(2, 10, fill=0.5)) == [(0, 10), (10, 20)]
+
+
+def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
+    # 25 of 100 resident threads: a share of 5 ticks takes 5 x 100 / 25 = 20 on a quarter of the card, four at a time.
+    device = make_device(resident_threads=100, concurrent_kernels=16)
+    ops = [kernel(s, 5, elements=25) for s in (1, 2, 3, 4, 5)]
+    assert spans(device, *ops, streams=5) == [(0, 20)] * 4 + [(20, 40)]
+    assert spans(device, kernel(1, 5, elements=100), kernel(2, 5, elements=200)) == [(0, 5), (5, 10)]
+
+
+def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:
+    # Kernels 0..10 and 10..20 issued back to back. Each signals: D2H of stream 1 at 10. As a run: at 20.
+    ops = (kernel(1, 10), kernel(2, 10), d2h(1, 5), d2h(2, 5))
+    assert spans(make_device(connections=1), *ops) == [(0, 10), (10, 20), (10, 15), (20, 25)]
+    run = make_device(connections=1, kernel_signal="run")
+    assert spans(run, *ops) == [(0, 10), (10, 20), (20, 25), (25, 30)]
+    # A copy issued in between ends the run.
+    assert spans(run, kernel(1, 10), d2h(1, 5), kernel(2, 10), d2h(2, 5)) == [(0, 10), (10, 15), (10, 20), (20, 25)]
+
+
+def test_a_run_has_ended_when_all_its_kernels_have() -> None:
+    # The kernel issued last ends first (4): no copy may start before the other one has ended (10).
+    device = make_device(connections=1, kernel_signal="run", concurrent_kernels=16)
+    ops = (kernel(1, 10, fill=0.5), kernel(2, 4, fill=0.5), d2h(1, 5), d2h(2, 5))
+    assert spans(device, *ops) == [(0, 10), (0, 4), (10, 15), (15, 20)]
+
+
+def test_a_named_kernel_takes_its_time_from_the_profile() -> None:
+    # 4 elements: as the first point, 5. 8 + 4 = 12 elements: half-way from 5 to 7. 32 + 16: 11 + 16 x (4 / 16).
+    cost = KernelCost("table", 7, (8, 16, 32), (5e-9, 7e-9, 11e-9))
+    device = make_device(kernels=(cost,))
+    ops = [Kernel(1, "table", n, 7) for n in (4, 8, 12, 16, 24, 32, 48)]
+    ends = [5, 5, 6, 7, 9, 11, 15]
+    assert [e - s for s, e in spans(device, *ops)] == ends
+
+
+def test_a_named_kernel_keeps_busy_what_its_elements_need() -> None:
+    # The slope is 1/4 tick an element: 10 elements need 2.5 of the 5 ticks, half of the card, so two run side by side.
+    cost = KernelCost("table", 7, (10, 20, 40), (5e-9, 5e-9, 10e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16)
+    assert spans(device, *(Kernel(s, "table", 10, 7) for s in (1, 2, 3))) == [(0, 5), (0, 5), (5, 10)]
+
+
+# -- a whole pipeline -------------------------------------------------------------------------------------------------
+
+
+def test_two_chunks_with_everything_on() -> None:
+    # Calls: copies 1, kernels 2 ticks: H2D1 0..1, K1 1..3, D2H1 3..4, H2D2 4..5, K2 5..7, D2H2 7..8; submit 1. H2D1:
+    # ready 2, latency 1, 8 bytes: 2..11 (alone). H2D2: ready 6, engine free at 11: flows from 12. K1: 11 + 3 = 14..20.
+    # D2H1: 20 + 2 = 22, flows from 23. H2D2 alone until 20: 11..20. K2: 20 + 3 = 23..29. D2H1 alone: 22..31. D2H2:
+    # ready 31, 31..40. With a copy of 16 bytes in stream 3 issued last (call 8..9, ready 10, engine free at 20): flows
+    # from 21; D2H1 flows from 23: by then 2 bytes alone; then 1/2 a tick each. D2H1's 8 bytes: 16 ticks, 39. H2D3 has
+    # moved 2 + 8 = 10 by 39. D2H2 starts at 39 and flows from 40: H2D3 moves 1 more alone, and its last 5 at 1/2: 50.
+    # D2H2 has moved 5 by 50, and 3 more alone: 53.
+    duplex = link(latency=1, shared=0.5)
+    device = make_device(h2d=duplex, d2h=duplex, copy=1, kernel=2, submit=1, h2d_to_kernel=3, kernel_to_d2h=2)
+    chunk = [op for s in (1, 2) for op in (h2d(s, 8), kernel(s, 6), d2h(s, 8))]
+    assert spans(device, *chunk) == [(2, 11), (14, 20), (22, 31), (11, 20), (23, 29), (31, 40)]
+    assert spans(device, *chunk, h2d(3, 16)) == [(2, 11), (14, 20), (22, 39), (11, 20), (23, 29), (39, 53), (20, 50)]
+
+
+def test_stream_and_queue_of_the_legacy_stream() -> None:
+    # The legacy stream uses the first connection: with two, its copy stands behind stream 1's blocked one, not stream
+    # 2's.
+    ops = (kernel(1, 20), h2d(1, 5), h2d(0, 5))
+    assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (25, 30)]
+    assert spans(make_device(connections=2), kernel(2, 20), h2d(2, 5), h2d(0, 5)) == [(0, 20), (20, 25), (0, 5)]
+
+
+def test_a_schedule_is_not_changed_by_its_simulation() -> None:
+    schedule = program(h2d(1, 4), kernel(1, 4))
+    assert simulate(schedule, IDEAL).schedule is schedule
+    assert schedule == Schedule((h2d(1, 4), kernel(1, 4)), ("non-blocking",) * 4)

@@ -1,0 +1,224 @@
+"""Runs: a plan measured on an emulated card, interrupted, resumed, finished; and the process that does it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from fake_cuda import fake_gpu
+
+from streamsim.devices import load_device
+from streamsim.errors import InputError
+from streamsim.files import write_schedule
+from streamsim.patterns import depth_first, ring
+from streamsim_validate import campaign
+from streamsim_validate.campaign import Plan, check_writable, measure_plan, planned, raise_for, run
+from streamsim_validate.gpu import NoGpuError
+from streamsim_validate.record import Entry, RunBegins, finish, journal_path, read_journal, read_record
+from streamsim_validate.suites import sincos
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
+
+
+def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
+    return Plan(str(tmp_path / "r.json.gz"), schedules=SCHEDULES, repeats=repeats)
+
+
+def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: load_device("ideal"))
+    record = finish(journal_path(plan.output), plan.output)
+    assert read_record(plan.output) == record
+    (session,) = record.runs
+    assert (session.connections, session.repeats) == (8, 3)
+    assert session.profile("before") == session.profile("after") == load_device("ideal")
+    assert {entry.build() for entry in session.entries} == set(SCHEDULES)
+    assert all(len(entry.wall_s) == len(entry.device_s) == len(entry.issue_s) == 3 for entry in session.entries)
+    assert all(entry.verified and entry.status == "ok" for entry in session.entries)
+
+
+def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    gpu, cuda = fake_gpu()
+
+    def press_ctrl_c(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        left -= name == "eventElapsedTime"
+        if left == 0:
+            left = -1
+            raise KeyboardInterrupt
+
+    left = 2 * len(SCHEDULES) + 7  # two warm-up runs each, then in the third round
+    cuda.fail_at = press_ctrl_c
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, None)
+    first = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, Entry)]
+    assert sum(len(entry.wall_s) for entry in first) == 6
+
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    record = finish(journal_path(plan.output), plan.output)
+    entries = [entry for _, entry in record.measured()]
+    assert sorted(entry.key for entry in entries) == sorted(item.key for item in planned(plan, 8))
+    assert {len(entry.wall_s) for entry in entries} == {3}
+
+
+def test_nothing_is_measured_twice(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    gpu, cuda = fake_gpu()
+    measure_plan(plan, 8, gpu, None)
+    assert journal_path(plan.output).read_bytes() == before
+    assert cuda.log == []
+
+
+def test_each_number_of_connections_is_a_run_of_its_own(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, repeats=1)
+    for connections in (8, 1):
+        measure_plan(plan, connections, fake_gpu()[0], None)
+    lines = read_journal(journal_path(plan.output))
+    assert [line.connections for line in lines if isinstance(line, RunBegins)] == [8, 1]
+
+
+def test_the_plan_travels_as_json(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], SCHEDULES[0]))
+    assert len({item.key for item in planned(plan, 8)}) == 2
+
+
+def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "streamsim_validate.campaign", "8"]
+    return subprocess.run(
+        command, input=msgspec.json.encode(plan), env=os.environ | environment, capture_output=True, check=False
+    )
+
+
+def without_gpu(tmp_path: Path) -> dict[str, str]:
+    """An environment in which CuPy cannot be imported."""
+    package = tmp_path / "site" / "cupy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('no cupy in this test', name='cupy')")
+    return {"PYTHONPATH": str(package.parent)}
+
+
+def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: Path) -> None:
+    done = worker(a_plan(tmp_path), without_gpu(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.decode().splitlines() == [
+        "streamsim-validate: error: CuPy is not installed: pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the driver)"
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
+
+
+def test_a_run_without_cupy_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(NoGpuError):
+        run(a_plan(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_process_passes_its_complaint_on() -> None:
+    raise_for(0, "")
+    with pytest.raises(NoGpuError, match="no card"):
+        raise_for(3, "a warning\nstreamsim-validate: error: no card\n")
+    with pytest.raises(InputError, match="too large"):
+        raise_for(2, "streamsim-validate: error: too large\nException ignored in: a dying module\n")
+    with pytest.raises(KeyboardInterrupt):
+        raise_for(130, "")
+    with pytest.raises(InputError, match=r"died \(exit code -9\): out of memory; the same command goes on"):
+        raise_for(-9, "out of memory\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("no/r.json.gz", "there is no folder"), (".", "is a folder"), ("locked/r.json.gz", "no permission")],
+)
+def test_where_nothing_can_be_written_is_found_out_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
+) -> None:
+    (tmp_path / "locked").mkdir()
+    may = os.access  # a superuser may write anywhere, so permission is refused here by hand
+    monkeypatch.setattr(os, "access", lambda where, mode: "locked" not in str(where) and may(where, mode))
+    with pytest.raises(InputError, match=message):
+        check_writable(tmp_path / path)
+
+
+def test_an_unknown_suite_is_one_line_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(InputError, match="suite = 'fast'"):
+        run(Plan(str(tmp_path / "r.json.gz"), suite="fast"))
+
+
+# The command
+
+
+def command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "streamsim_validate.cli", *arguments]
+    return subprocess.run(line, env=os.environ | (environment or {}), capture_output=True, text=True, check=False)
+
+
+def test_the_command_without_cupy_ends_with_3_and_one_line(tmp_path: Path) -> None:
+    done = command("run", "-o", str(tmp_path / "r.json.gz"), environment=without_gpu(tmp_path))
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("streamsim-validate: error: CuPy is not installed: pip install")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--suite", "fast"], "'fast' is not one of 'quick', 'standard'"),
+        (["run", "none.json"], "none.json: cannot read it"),
+        (["run", "--connections", "33"], "33 is not in the range 1<=x<=32"),
+        (["run", "-o", "no/such/r.json.gz"], "there is no folder 'no/such'"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], message: str) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
+    """The real command and its measuring processes, on an emulated card that each process finds in place of CuPy's."""
+    (tmp_path / "sitecustomize.py").write_text(EMULATE)
+    write_schedule(SCHEDULES[0], tmp_path / "s.json")
+    (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
+    paths = os.pathsep.join([str(tmp_path), os.path.dirname(__file__)])
+    arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
+    line = [sys.executable, "-m", "streamsim_validate.cli", "run", "s.json", "--kernels", "mine.cu", *arguments]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "r.json.gz: 2 schedules measured on Emulated"
+    record = read_record(tmp_path / "r.json.gz")
+    assert [(session.connections, entry.build()) for session, entry in record.measured()] == [
+        (8, SCHEDULES[0]),
+        (1, SCHEDULES[0]),
+    ]
+    assert not journal_path(tmp_path / "r.json.gz").exists()
+
+
+EMULATE = """
+import contextlib, sys, types
+sys.modules["cupy"] = types.ModuleType("cupy")
+import fake_cuda
+from streamsim_validate import gpu
+gpu.open_gpu = contextlib.contextmanager(lambda device=0: iter([fake_cuda.fake_gpu()[0]]))
+"""

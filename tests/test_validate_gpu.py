@@ -1,0 +1,112 @@
+"""The card's checks, where no card is needed: the lock, the errors, the versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamsim.errors import InputError
+from streamsim_validate.gpu import (
+    CONNECTIONS_VARIABLE,
+    NoGpuError,
+    connections,
+    device_lock,
+    first_error_line,
+    import_cupy,
+    version_text,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLD = """
+import sys, time
+from streamsim_validate.gpu import device_lock
+with device_lock("0000:01:00.0"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+def hold() -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_validator_is_refused_and_the_lock_dies_with_its_holder() -> None:
+    with hold() as process:
+        refusal = r"another streamsim-validate is measuring on the GPU 0000:01:00\.0"
+        with pytest.raises(InputError, match=refusal), device_lock("0000:01:00.0"):
+            pass
+        with device_lock("0000:02:00.0"):
+            pass  # another card is free
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            with device_lock("0000:01:00.0"):
+                return
+        except InputError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_the_lock_is_given_back() -> None:
+    for _ in range(2):
+        with device_lock("x"):
+            pass
+
+
+def test_a_temporary_folder_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    refusal = r"cannot make the lock file \(No such file or directory\); set TMPDIR"
+    with pytest.raises(InputError, match=refusal), device_lock("x"):
+        pass
+
+
+def test_no_cupy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(NoGpuError, match=r"CuPy.*pip install 'streamsim\[cuda13\]'") as caught:
+        import_cupy()
+    assert caught.value.exit_code == 3
+    assert isinstance(caught.value, InputError)
+
+
+def test_importing_the_validator_loads_no_cupy() -> None:
+    code = (
+        "import sys, streamsim_validate.campaign, streamsim_validate.profiler;"
+        "sys.exit(any(name.split('.')[0] in ('cupy', 'cupti') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_compilers_first_error_is_the_message() -> None:
+    log = 'kern.cu(3): warning: declared but never referenced\n\nkern.cu(7): error: expected a ";"\n  int x\n       ^\n'
+    assert first_error_line(log) == 'kern.cu(7): error: expected a ";"'
+    assert first_error_line("\n nothing said \n") == "nothing said"
+    assert first_error_line("") == "no reason given"
+
+
+@pytest.mark.parametrize(("number", "text"), [(13020, "13.2"), (12000, "12.0"), (11080, "11.8")])
+def test_cuda_versions(number: int, text: str) -> None:
+    assert version_text(number) == text
+
+
+@pytest.mark.parametrize(("value", "found"), [("", 8), ("1", 1), ("32", 32), ("99", 32), ("0", 1), ("many", 8)])
+def test_connections_as_the_driver_reads_them(monkeypatch: pytest.MonkeyPatch, value: str, found: int) -> None:
+    monkeypatch.setenv(CONNECTIONS_VARIABLE, value)
+    assert connections() == found

@@ -1,0 +1,334 @@
+"""The kernels' references and launch arithmetic, and the reference execution of schedules."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.errors import InputError
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring
+from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim_validate import kernels
+from streamsim_validate.kernels import (
+    PERIOD,
+    SPIN,
+    Argument,
+    Arrays,
+    KernelSpec,
+    apply_reference,
+    blocks_of,
+    elements_of,
+    find_kernel,
+    known_kernels,
+    register,
+    widths_of,
+)
+from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, check_fits, data, union
+from streamsim_validate.reference import Output, WrongOutputError, outputs, run_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
+
+
+def as_bytes(*values: float) -> np.ndarray:
+    return np.array(values, np.float32).view(np.uint8)
+
+
+def apply(name: str, reads: list[np.ndarray], widths: list[int], elements: int, parameter: int = 0) -> list[np.ndarray]:
+    writes = [np.zeros(width * elements, np.uint8) for width in widths]
+    apply_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, writes, elements, parameter)
+    return writes
+
+
+def test_known_kernels() -> None:
+    assert known_kernels() == ["copy", "sincos", "sleep", "vector_add"]
+
+
+def test_vector_add_adds() -> None:
+    (out,) = apply("vector_add", [as_bytes(1, 2), as_bytes(10, 20)], [4], 2)
+    assert out.view(np.float32).tolist() == [11, 22]
+
+
+@pytest.mark.parametrize(("x", "iterations"), [(0.25, 0), (0.25, 1), (0.9, 3), (0.5, 50)])
+def test_sincos_iterates(x: float, iterations: int) -> None:
+    (out,) = apply("sincos", [as_bytes(x)], [4], 1, iterations)
+    want = float(np.float32(x))
+    for _ in range(iterations):
+        want = math.sin(want) * math.cos(want)
+    assert float(out.view(np.float32)[0]) == np.float32(want)
+
+
+def test_a_quarter_output_is_the_sum_of_four_floats() -> None:
+    (out,) = apply("sincos", [as_bytes(0.5, 0.25, 0.125, 0, 1, 2, 3, 4)], [4], 2)
+    assert out.view(np.float32).tolist() == [0.875, 10.0]
+
+
+def test_pass_through_cuts_and_repeats() -> None:
+    """Elements of 3 bytes into outputs of 2 and 5; there is one input, so both outputs take it."""
+    (short, long) = apply("copy", [np.arange(6, dtype=np.uint8)], [2, 5], 2)
+    assert short.tolist() == [0, 1, 3, 4]
+    assert long.tolist() == [0, 1, 2, 0, 1, 3, 4, 5, 3, 4]
+
+
+def test_float32_iteration_stays_within_the_tolerance() -> None:
+    """An independent single-precision iteration, as the card does it, over many starts."""
+    start = np.random.default_rng(0).random(20_000, np.float32) * np.float32(4)
+    for iterations in (1, 2, 10, 40, 176):
+        x = start.copy()
+        for _ in range(iterations):
+            x = np.sin(x) * np.cos(x)
+        (want,) = apply("sincos", [start.view(np.uint8)], [4], len(start), iterations)
+        worst = float(np.abs(x - want.view(np.float32)).max())
+        assert 0 < worst < kernels.sincos_tolerance(iterations)
+
+
+@pytest.mark.parametrize("width", [4, 8, 16])
+def test_one_period_repeated_is_the_whole(width: int) -> None:
+    """The shortcut for data that repeats gives what the kernel gives element by element."""
+    elements = 3 * PERIOD + 17
+    source = data("x", elements * width)
+    (short_cut,) = apply("sincos", [source], [4], elements, 2)
+    whole = find_kernel(Kernel(1, "sincos", 4)).reference
+    assert whole is not None
+    (direct,) = whole([source.reshape(elements, width)], [4], elements, 2)
+    assert np.array_equal(short_cut, direct.reshape(-1))
+
+
+def test_data_that_does_not_repeat_takes_no_shortcut() -> None:
+    elements = 2 * PERIOD + 5
+    source = data("x", elements * 4).copy()
+    source.view(np.float32)[PERIOD + 3] = 0.75
+    (out,) = apply("vector_add", [source], [4], elements)
+    assert np.array_equal(out, source)
+
+
+def test_host_data_depends_on_the_name_alone() -> None:
+    assert np.array_equal(data("a", 1000), data("a", 4000)[:1000])
+    assert not np.array_equal(data("a", 1000), data("b", 1000))
+    floats = data("a", 4 * PERIOD).view(np.float32)
+    assert floats.min() >= 0
+    assert floats.max() < 1
+    assert len(np.unique(floats)) > PERIOD * 0.99
+
+
+@given(st.integers(1, 10**6), st.floats(0.01, 1))
+def test_a_launch_covers_every_element_and_no_more_than_one_block_over(elements: int, fill: float) -> None:
+    kernel = Kernel(1, "sincos", elements, fill=fill)
+    assert elements <= 256 * blocks_of(find_kernel(kernel), kernel, 8192) < elements + 256
+
+
+def test_the_argument_is_laid_out_as_in_the_source() -> None:
+    """Four 8-byte numbers, then four pointers and four widths for each side; a launch takes a pointer to a pointer."""
+    argument = Argument(7, 9, [(0x1000, 4)], [(0x2000, 8), (0x3000, 16)])
+    assert ctypes.sizeof(Arrays) == 8 * (4 + 4 * 4)
+    inner = ctypes.c_void_p.from_address(argument.address).value
+    assert inner is not None
+    words = list((ctypes.c_longlong * 20).from_address(inner))
+    assert words == [7, 9, 1, 2, 0x1000, 0, 0, 0, 4, 0, 0, 0, 0x2000, 0x3000, 0, 0, 8, 16, 0, 0]
+
+
+def test_elements_come_from_the_kernel_or_from_its_largest_region() -> None:
+    assert elements_of(Kernel(1, "sincos", 10)) == 10
+    regions = (Region("a", 0, 40), Region("b", 0, 80))
+    assert elements_of(Kernel(1, "sincos", duration_s=1.0, reads=regions)) == 20
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            Kernel(1, "copy", 8, reads=(Region("a", 0, 20),)),
+            "reads 20 bytes at 0 of 'a', expected a multiple of 1 bytes",
+        ),
+        (
+            Kernel(1, "sincos", 8, writes=(Region("a", 0, 24),)),
+            "writes 24 bytes at 0 of 'a', expected a multiple of 4 bytes",
+        ),
+        (Kernel(1, "sincos", 8, reads=(Region("a", 2, 32),)), "reads 32 bytes at 2 of 'a'"),
+        (Kernel(1, "copy", 1, reads=(Region("a", 0, 1),) * 5), "reads has 5 regions, more than 4"),
+    ],
+)
+def test_regions_that_do_not_divide_into_elements_are_refused(kernel: Kernel, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        widths_of(find_kernel(kernel), kernel)
+
+
+def test_an_unknown_kernel_spins_for_its_duration_or_is_refused() -> None:
+    assert find_kernel(Kernel(1, "forward", duration_s=1e-3)) is SPIN
+    with pytest.raises(
+        InputError, match=r"kernel 'forward': neither a known kernel \(copy, sincos, sleep, vector_add\)"
+    ):
+        find_kernel(Kernel(1, "forward", 10))
+
+
+def test_a_registered_kernel_can_be_named() -> None:
+    register(KernelSpec("mine", launch=lambda *_: None))
+    assert find_kernel(Kernel(1, "mine", 10)).name == "mine"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"source": "x", "launch": lambda *_: None}])
+def test_a_kernel_is_source_or_a_launch(arguments: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="CUDA source or a Python launch"):
+        KernelSpec("mine", **arguments)  # type: ignore[arg-type]
+
+
+# Whole schedules
+
+
+def test_a_schedule_worked_by_hand() -> None:
+    """8 bytes up, the second 4 of them copied down: h is data, back holds its second half and the host's poison."""
+    schedule = Schedule(
+        (
+            Copy("h2d", 8, 1, Region("h", 0, 8), Region("d", 0, 8)),
+            Copy("d2h", 4, 1, Region("back", 2, 4), Region("d", 4, 4)),
+        ),
+        ("non-blocking",),
+        (Buffer("h", 8, "pinned"), Buffer("back", 8, "pinned"), Buffer("d", 8, "device")),
+    )
+    (found,) = run_reference(schedule).outputs.items()
+    key, output = found
+    poison = [HOST_POISON] * 2
+    assert key == Key("pinned", "back")
+    assert output.want.tolist() == [*poison, *data("h", 8)[4:].tolist(), *poison]
+    assert output.tolerance == 0
+
+
+def test_what_an_anonymous_kernel_does_not_write_is_the_devices_poison() -> None:
+    kernel = Kernel(1, duration_s=1e-6, elements=2, writes=(Region("d", 0, 8),))
+    schedule = Schedule(
+        (kernel, Copy("d2h", 8, 1, Region("h", 0, 8), Region("d", 0, 8))),
+        ("non-blocking",),
+        (Buffer("h", 8, "pinned"), Buffer("d", 8, "device")),
+    )
+    assert run_reference(schedule).outputs[Key("pinned", "h")].want.tolist() == [DEVICE_POISON] * 8
+    assert DEVICE_POISON != HOST_POISON
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 5, 11])
+def test_chunks_order_and_buffers_do_not_change_the_output(chunks: int) -> None:
+    workload = Workload(1001, (4, 8), (4,), (WorkloadKernel("sincos", parameter=3), WorkloadKernel("vector_add")))
+    want = run_reference(depth_first(workload, 1, 1)).outputs[Key("pinned", "h_out0")]
+    for schedule in (breadth_first(workload, chunks, 3), ring(workload, chunks, 2), prefetch(workload, chunks)):
+        got = run_reference(schedule).outputs[Key("pinned", "h_out0")]
+        assert np.array_equal(got.want, want.want)
+        assert got.tolerance == want.tolerance
+
+
+def test_the_tolerance_follows_the_data() -> None:
+    """Twice sincos in a row may be off twice as far; a ring's slot that is filled anew starts anew."""
+    once, twice = (
+        run_reference(ring(Workload(100, kernels=(WorkloadKernel("sincos", parameter=4),) * n), 10, 2))
+        .outputs[Key("pinned", "h_out0")]
+        .tolerance
+        for n in (1, 2)
+    )
+    assert once == kernels.sincos_tolerance(4)
+    assert twice == once  # both kernels of a chunk read the input and write the output
+    in_place = run_reference(
+        ring(Workload(100, outputs=(), kernels=(WorkloadKernel("sincos", parameter=4),) * 2), 10, 2)
+    )
+    assert {output.tolerance for output in in_place.outputs.values()} == {2 * once}
+
+
+def test_without_copies_back_the_device_is_checked() -> None:
+    assert outputs(depth_first(Workload(100, outputs=()), 2, 1)) == [Key("device", "d_in0")]
+    assert outputs(depth_first(Workload(100), 2, 1)) == [Key("pinned", "h_out0")]
+
+
+def test_output_is_compared_byte_for_byte_or_within_the_tolerance() -> None:
+    want = as_bytes(1, 2, 3)
+    Output(want, 0.0).check("x", want.copy())
+    with pytest.raises(WrongOutputError, match=r"byte 4 of 'x' is 0x01, expected 0x00 \(1 of 12 bytes differ\)"):
+        Output(want, 0.0).check("x", as_bytes(1, np.nextafter(np.float32(2), np.float32(3)), 3))
+    loose = Output(want, 0.1)
+    close = as_bytes(1.05, 2, 2.95)
+    loose.check("x", close)
+    loose.check("x", close.copy())
+    with pytest.raises(WrongOutputError, match=r"float 0 of 'x' is 1.25, expected 1 within 1.0e-01 \(1 of 3 differ\)"):
+        loose.check("x", as_bytes(1.25, 2, 3))
+    with pytest.raises(WrongOutputError, match="float 2 of 'x' is nan"):
+        loose.check("x", as_bytes(1, 2, np.nan))
+
+
+def test_buffers_needed() -> None:
+    """Anonymous copies share scratch of the largest one's size, for each direction and side."""
+    ops = (Copy("h2d", 10, 1), Copy("h2d", 30, 1), Copy("d2h", 20, 1, Region("h", 0, 20)))
+    need = buffers_of(Schedule(ops, ("non-blocking",), (Buffer("h", 100, "pageable"),)))
+    assert need == {
+        Key("pageable", "h"): 100,
+        Key("pinned", "(scratch in)"): 30,
+        Key("device", "(scratch in, device)"): 30,
+        Key("device", "(scratch out, device)"): 20,
+    }
+    assert union([need, {Key("pageable", "h"): 150}])[Key("pageable", "h")] == 150
+
+
+def test_memory_that_does_not_fit_is_refused_by_side() -> None:
+    need = {Key("device", "d"): 10 << 20, Key("pinned", "h"): 20 << 20}
+    check_fits(need, 74 << 20, 20 << 20)  # 64 MiB of the device's are kept spare
+    with pytest.raises(InputError, match="10 MiB of device memory are needed and 9 MiB are free"):
+        check_fits(need, 73 << 20, 20 << 20)
+    with pytest.raises(InputError, match="20 MiB of host memory are needed and 19 MiB are free"):
+        check_fits(need, 74 << 20, 19 << 20)
+
+
+def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> None:
+    seen: list[int] = []
+
+    def reference(
+        inputs: Sequence[np.ndarray], widths: Sequence[int], elements: int, parameter: int
+    ) -> list[np.ndarray]:
+        seen.append(elements)
+        return kernels.sincos_reference(inputs, widths, elements, parameter)
+
+    register(KernelSpec("seen", "", "x", reference=reference))
+    run_reference(depth_first(Workload(4 * 10**6, kernels=(WorkloadKernel("seen", parameter=1),)), 4, 2))
+    assert seen == [PERIOD] * 4
+
+
+def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:
+    path = tmp_path / "mine.cu"
+    path.write_text(
+        'extern "C" __global__ void one(const Arrays a) {}\n__global__ void not_me() {}\n'
+        'extern "C" __global__ void __launch_bounds__(256) two(const Arrays a) {}\n'
+    )
+    assert kernels.load_kernels(str(path)) == ["one", "two"]
+    assert find_kernel(Kernel(1, "two", 4)).source == path.read_text()
+
+
+def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from streamsim_validate.kernels import KernelSpec, register\n"
+        "register(KernelSpec('forward', launch=lambda stream, reads, writes, elements, parameter: None))\n"
+    )
+    assert kernels.load_kernels(str(path)) == ["forward"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.cu", "int main() {}", "has no kernel"),
+        ("x.py", "pass", "has no kernel"),
+        ("x.py", "1 / 0", "cannot be run: ZeroDivisionError: division by zero"),
+        ("x.txt", "", r"expected a \.cu file"),
+    ],
+)
+def test_a_file_without_kernels_is_one_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        kernels.load_kernels(str(tmp_path / name))
+    with pytest.raises(InputError, match="cannot"):
+        kernels.load_kernels(str(tmp_path / "missing.cu"))

@@ -1,0 +1,268 @@
+"""Records and journals: what is written is read, and what is damaged is one clear line."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from fake_cuda import CARD
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsim.devices import load_device
+from streamsim.errors import InputError
+from streamsim.patterns import depth_first
+from streamsim_validate.record import (
+    Entry,
+    Header,
+    Journal,
+    Line,
+    Machine,
+    Record,
+    Run,
+    RunBegins,
+    RunEnds,
+    check_card,
+    finish,
+    fold,
+    journal_path,
+    median_and_spread,
+    read_journal,
+    read_record,
+    this_machine,
+    to_times,
+    write_record,
+)
+from streamsim_validate.suites import Case, digest, sincos, suite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
+HEADER = Header(CARD, MACHINE, "quick", "0.1")
+BEGINS = RunBegins(8, "2026-01-01T00:00:00+00:00", 0, 3)
+SCHEDULE = depth_first(sincos(100, 2), 2, 2)
+
+
+def entry(key: str = "x", n: int = 3, status: str = "ok") -> Entry:
+    times = tuple(1e-3 + i * 1e-9 for i in range(n))
+    return Entry(key, digest(SCHEDULE), status, True, None, SCHEDULE, times, times, times)
+
+
+def a_record() -> Record:
+    cases = suite("quick")
+    profile = msgspec.json.decode(msgspec.json.encode(load_device("ideal")))
+    entries = tuple(
+        Entry(case.key, digest(case.schedule()), "ok", True, case, None, (1e-3,), to_times([2e-3]), (3e-4,))
+        for case in cases
+    )
+    run = Run(8, "then", 0, 1, "now", profile, None, (*entries, entry()))
+    return Record(CARD, MACHINE, "quick", (run,), "0.1")
+
+
+WHOLE = a_record()
+PACKED = gzip.compress(msgspec.json.encode(WHOLE), 9, mtime=0)
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    write_record(WHOLE, tmp_path / "r.json.gz")
+    found = read_record(tmp_path / "r.json.gz")
+    assert found == WHOLE
+    assert (tmp_path / "r.json.gz").read_bytes() == PACKED  # the same record, the same bytes
+    assert found.runs[0].profile() == load_device("ideal")
+    assert found.runs[0].profile("after") is None
+    for _, one in found.measured():
+        assert digest(one.build()) == one.digest
+
+
+def test_a_suites_record_is_compact() -> None:
+    """Schedules of a suite are stored as pattern and arguments: some hundred bytes each, not one line an op."""
+    assert len(PACKED) < 300 * len(WHOLE.runs[0].entries)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_damaged_record_is_one_clear_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Cut anywhere, or with bytes changed in the file or in what it unpacks to."""
+    path = tmp_path_factory.mktemp("damage") / "r.json.gz"
+    how = data.draw(st.sampled_from(["cut", "packed", "plain"]))
+    damaged = bytearray(PACKED if how != "plain" else msgspec.json.encode(WHOLE))
+    if how == "cut":
+        damaged = damaged[: data.draw(st.integers(0, len(damaged) - 1))]
+    else:
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(gzip.compress(damaged, 1) if how == "plain" else bytes(damaged))
+    complaint = _complaint(path)
+    assert complaint or how != "cut"  # with a digit changed it is still a record
+    assert not complaint or complaint.startswith(str(path))
+    assert "\n" not in complaint
+    assert len(complaint) <= 520
+
+
+def _complaint(path: Path) -> str:
+    try:
+        read_record(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_a_truncated_record_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "r.json.gz"
+    path.write_bytes(PACKED[:-20])
+    with pytest.raises(InputError, match=r"r\.json\.gz: is truncated; copy it again, or resume its journal"):
+        read_record(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is truncated"),
+        (b"hello", "is not a record"),
+        (gzip.compress(b"[1, 2]"), "is not a record"),
+        (gzip.compress(b'{"schema_version": 2}'), "schema_version = 2: this streamsim-validate reads 1"),
+        (gzip.compress(b'{"schema_version": 1}'), "missing required field"),
+    ],
+)
+def test_what_is_no_record_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "r.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_record(path)
+
+
+def test_a_missing_record_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.json\.gz: cannot read it: No such file or directory"):
+        read_record(tmp_path / "none.json.gz")
+
+
+def test_a_pattern_that_changed_since_is_noticed() -> None:
+    case = Case("depth-first", {"chunks": 2, "streams": 1}, sincos(100, 1), "grid")
+    measured = Entry(case.key, digest(case.schedule()), case=case)
+    assert measured.build() == case.schedule()
+    other = msgspec.structs.replace(measured, case=msgspec.structs.replace(case, arguments={"chunks": 3, "streams": 1}))
+    with pytest.raises(InputError, match="builds another schedule now"):
+        other.build()
+
+
+def test_a_profile_of_another_form_is_one_line_and_the_samples_stay() -> None:
+    run = msgspec.structs.replace(WHOLE.runs[0], before={"name": "old"})
+    with pytest.raises(InputError, match=r"the record's profile before the run: .*calibrate again"):
+        run.profile()
+    assert run.entries
+
+
+def test_a_profile_of_another_card_is_refused() -> None:
+    ideal = load_device("ideal")
+    check_card(WHOLE, ideal)
+    check_card(WHOLE, msgspec.structs.replace(ideal, description="calibrated on Emulated, then"))
+    with pytest.raises(InputError, match=r"another card's profile .* the record is of Emulated"):
+        check_card(WHOLE, msgspec.structs.replace(ideal, description="calibrated on NVIDIA A100, then"))
+
+
+def test_median_and_spread() -> None:
+    """Of 1, 2, 3, 4, 100 the quartiles are 2 and 4."""
+    assert median_and_spread((100.0, 1.0, 2.0, 3.0, 4.0)) == (3.0, 1.0)
+    assert median_and_spread((5.0,)) == (5.0, 0.0)
+
+
+def test_the_machine_has_no_name_in_the_record() -> None:
+    import platform
+
+    assert platform.node() not in msgspec.json.encode(this_machine()).decode() or len(platform.node()) < 4
+
+
+# Journals
+
+
+def journal(path: Path, lines: list[Line]) -> Path:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def test_every_line_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "x.journal"
+    with Journal(path, HEADER) as open_journal:
+        for line in (BEGINS, entry("a"), RunEnds("later")):
+            open_journal.append(line)
+            assert read_journal(path)[-1] == line
+    assert fold(read_journal(path)) == Record(
+        CARD, MACHINE, "quick", (Run(8, BEGINS.started, 0, 3, "later", entries=(entry("a"),)),), "0.1"
+    )
+
+
+def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
+    path.write_bytes(path.read_bytes() + b'{"line":"entry","key":"b","dig')
+    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a"]
+    with Journal(path, HEADER) as open_journal:
+        assert open_journal.complete(8, 3) == {"a"}
+        open_journal.append(entry("b"))
+    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a", "b"]
+
+
+def test_what_is_complete_is_not_measured_again(tmp_path: Path) -> None:
+    lines = [
+        HEADER, BEGINS, entry("whole"), entry("part", 2), entry("none", 0, "interrupted"),
+        entry("failed", 0, "failed: x"), entry("large", 0, "skipped: x"), entry("deadly", 0, "lost: x"),
+    ]  # fmt: skip
+    path = journal(tmp_path / "x.journal", lines)
+    with Journal(path, HEADER) as open_journal:
+        assert open_journal.complete(8, 3) == {"whole", "large", "deadly"}
+        assert open_journal.complete(1, 3) == set()
+
+
+def test_a_schedule_measured_again_keeps_its_fuller_entry() -> None:
+    lines: list[Line] = [HEADER, BEGINS, entry("a", 1), entry("b"), BEGINS, entry("a", 3)]
+    found = fold(lines)
+    assert [[(one.key, len(one.wall_s)) for one in run.entries] for run in found.runs] == [[("b", 3)], [("a", 3)]]
+    assert [one.key for _, one in found.measured()] == ["b", "a"]
+
+
+def test_runs_with_different_connections_stay_apart() -> None:
+    other = msgspec.structs.replace(BEGINS, connections=1)
+    found = fold([HEADER, BEGINS, entry("a"), other, entry("a", 1)])
+    assert [(run.connections, len(run.entries[0].wall_s)) for run in found.runs] == [(8, 3), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (msgspec.structs.replace(HEADER, suite="standard"), "its suite is 'quick' and this one 'standard'"),
+        (
+            msgspec.structs.replace(HEADER, card=msgspec.structs.replace(CARD, name="Another")),
+            "its card is 'Emulated' and this one 'Another'",
+        ),
+    ],
+)
+def test_a_journal_of_something_else_is_not_resumed(tmp_path: Path, header: Header, message: str) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS])
+    with pytest.raises(InputError, match=message):
+        Journal(path, header)
+    assert read_journal(path) == [HEADER, BEGINS]
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
+    path.write_bytes(path.read_bytes().replace(b'"line":"begin"', b'"line":"bogus"'))
+    with pytest.raises(InputError, match=r"x\.journal: line 2 is damaged"):
+        read_journal(path)
+
+
+def test_finishing_turns_the_journal_into_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "r.json.gz"
+    path = journal(journal_path(record), [HEADER, BEGINS, entry("a"), RunEnds("later")])
+    assert read_record(path).runs[0].entries == (entry("a"),)  # an unfinished one can be read too
+    found = finish(path, record)
+    assert read_record(record) == found
+    assert not path.exists()
+
+
+def test_a_record_that_cannot_be_written_leaves_its_journal(tmp_path: Path) -> None:
+    path = journal(journal_path(tmp_path / "r.json.gz"), [HEADER, BEGINS, entry("a")])
+    with pytest.raises(InputError, match="cannot write it"):
+        finish(path, tmp_path / "no such folder" / "r.json.gz")
+    assert path.exists()

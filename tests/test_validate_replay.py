@@ -1,0 +1,511 @@
+"""The replayer on an emulated card that runs asynchronous work in a random order: calls, timing, verification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from fake_cuda import LEGACY, FakeCuda, FakeError, Launch, fake_gpu
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsim.errors import InputError
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
+from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim_validate import kernels
+from streamsim_validate.kernels import KernelSpec, pass_through_reference, register
+from streamsim_validate.replay import (
+    Bench,
+    Job,
+    LostGpuError,
+    Measured,
+    Replayer,
+    Sample,
+    closed,
+    groups,
+    measure,
+    prepare,
+    with_timing_events,
+)
+from streamsim_validate.suites import blocking_streams, legacy, legacy_kernels, relay, sincos, stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SMALL = sincos(1003, 3)
+N = 64
+HOST, DEVICE = Region("h", 0, N), Region("d", 16, N)
+BUFFERS = (Buffer("h", N, "pinned"), Buffer("p", N, "pageable"), Buffer("d", 2 * N, "device"))
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_REGISTRY", dict(kernels._REGISTRY))
+
+
+def logged(schedule: Schedule) -> list[tuple[str, ...]]:
+    """The calls of one replay of the program as it stands, with streams, events and buffers by name."""
+    gpu, cuda = fake_gpu()
+    bench = Bench(gpu)
+    prepare(bench, [schedule])
+    replayer = Replayer(schedule, bench)
+    names: dict[int, str] = {LEGACY: "s0"}
+    names |= {address: f"s{i}" for i, address in enumerate(gpu.streams(schedule.streams)) if i}
+    names |= {address: f"e{i}" for i, address in enumerate(gpu.events(schedule.events + 8))}
+    names |= dict(zip(gpu.timing_events(), ("start", "stop"), strict=True))
+    for key in (key for key in bench.arena._blocks):
+        address = bench.arena[key].address
+        names |= {address: key.name, address + 16: f"{key.name}+16"}
+    cuda.log.clear()
+    replayer.replay()
+    calls = list(cuda.log)
+    cuda.log.clear()
+    replayer.run()
+    return [
+        tuple(names.get(part, str(part)) for part in call if part != 0)
+        for call in (*calls, ("--",), *cuda.log[len(calls) :])
+    ]
+
+
+def one(op: Op, events: int = 1) -> list[tuple[str, ...]]:
+    """The calls of one op, without the closing synchronisation."""
+    schedule = Schedule((op,), ("non-blocking", "blocking"), BUFFERS, events)
+    calls = logged(schedule)
+    calls = calls[: calls.index(("--",))]
+    assert calls[-1] == ("deviceSynchronize",)
+    return calls[:-1]
+
+
+@pytest.mark.parametrize(
+    ("op", "calls"),
+    [
+        (Copy("h2d", N, 1, HOST, DEVICE), [("memcpyAsync", "d+16", "h", "64", "1", "s1")]),
+        (Copy("d2h", N, 2, HOST, DEVICE), [("memcpyAsync", "h", "d+16", "64", "2", "s2")]),
+        (Copy("h2d", N, 0, HOST, DEVICE), [("memcpyAsync", "d+16", "h", "64", "1", "s0")]),
+        (Copy("h2d", N, 1, Region("p", 0, N), DEVICE), [("memcpyAsync", "d+16", "p", "64", "1", "s1")]),
+        (
+            Copy("h2d", N, 1, HOST, DEVICE, blocking=True),
+            [("memcpyAsync", "d+16", "h", "64", "1", "s1"), ("streamSynchronize", "s1")],
+        ),
+        (Copy("d2h", N, 0, HOST, DEVICE, blocking=True), [("memcpy", "h", "d+16", "64", "2")]),
+        (Copy("h2d", 8, 1), [("memcpyAsync", "(scratch in, device)", "(scratch in)", "8", "1", "s1")]),
+        (Copy("d2h", 8, 1), [("memcpyAsync", "(scratch out)", "(scratch out, device)", "8", "2", "s1")]),
+        (RecordEvent(0, 2), [("eventRecord", "e0", "s2")]),
+        (WaitEvent(0, 1), [("streamWaitEvent", "s1", "e0")]),
+        (Synchronize(stream=2), [("streamSynchronize", "s2")]),
+        (Synchronize(event=0), [("eventSynchronize", "e0")]),
+        (Synchronize(), []),  # it is the closing one
+    ],
+)
+def test_each_op_is_the_cuda_call_it_stands_for(op: Op, calls: list[tuple[str, ...]]) -> None:
+    assert one(op) == calls
+
+
+@pytest.mark.parametrize(
+    ("kernel", "threads"),
+    [
+        # one thread for each element, in blocks of 256
+        (Kernel(1, "sincos", 1000, 2), [("streamsim_sincos", 1024)]),
+        (Kernel(1, "sleep", 257, 50), [("streamsim_sleep", 512)]),
+        # elements from the largest region: 64 bytes are 16 floats
+        (Kernel(1, "copy", duration_s=1e-3, reads=(DEVICE,), writes=(DEVICE,)), [("streamsim_copy", 256)]),
+        # an anonymous kernel is one wave of its share of the card: 4 multiprocessors x 2048 threads
+        (Kernel(1, duration_s=1e-3), [("streamsim_spin", 8192)]),
+        (Kernel(1, duration_s=1e-3, fill=0.25), [("streamsim_spin", 2048)]),
+        (Kernel(1, duration_s=1e-3, elements=300), [("streamsim_spin", 512)]),
+    ],
+)
+def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[str, int]]) -> None:
+    gpu, cuda = fake_gpu()
+    bench = Bench(gpu)
+    bench._clock_hz = 1e9
+    schedule = Schedule((kernel,), ("non-blocking",), BUFFERS)
+    prepare(bench, [schedule])
+    Replayer(schedule, bench).replay()
+    assert cuda.threads_launched == threads
+
+
+def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:
+    """The plain run is the program; in the timed one the other stream waits for the start, and its end is joined."""
+    schedule = Schedule(
+        (
+            Copy("h2d", N, 1, HOST, DEVICE),
+            RecordEvent(0, 1),
+            WaitEvent(0, 2),
+            Copy("d2h", N, 2, HOST, DEVICE),
+            Synchronize(stream=2),
+        ),
+        ("non-blocking", "non-blocking"),
+        BUFFERS,
+        1,
+    )
+    program = [
+        ("memcpyAsync", "d+16", "h", "64", "1", "s1"),
+        ("eventRecord", "e0", "s1"),
+        ("streamWaitEvent", "s2", "e0"),
+        ("memcpyAsync", "h", "d+16", "64", "2", "s2"),
+    ]
+    closing = [("streamSynchronize", "s2"), ("deviceSynchronize",)]
+    timed = [
+        ("eventRecord", "start", "s1"),
+        ("streamWaitEvent", "s2", "start"),
+        *program,
+        ("eventRecord", "e3", "s2"),
+        ("streamWaitEvent", "s1", "e3"),
+        ("eventRecord", "stop", "s1"),
+        *closing,
+        ("eventElapsedTime", "start", "stop"),
+    ]
+    assert logged(schedule) == [*program, *closing, ("--",), *timed]
+
+
+def test_a_graph_is_launched_once_between_two_timing_events() -> None:
+    calls = logged(depth_first(SMALL, 3, 2, launch="graph"))
+    names = [call[0] for call in calls]
+    assert names == [
+        "graphLaunch", "deviceSynchronize", "--",
+        "eventRecord", "graphLaunch", "eventRecord", "deviceSynchronize", "eventElapsedTime",
+    ]  # fmt: skip
+    assert [calls[3][1], calls[5][1]] == ["start", "stop"]
+
+
+def test_timing_events_leave_the_program_as_it_is() -> None:
+    schedule = ring(SMALL, 7, 3, 2)
+    timed = with_timing_events(schedule)
+    added = {schedule.events, schedule.events + 1, schedule.events + 2}
+    own = tuple(op for op in timed.ops if not (isinstance(op, RecordEvent | WaitEvent) and op.event in added))
+    assert own == schedule.ops
+    assert timed.events == schedule.events + 3  # start, stop, the end of the second stream
+    assert with_timing_events(depth_first(SMALL, 3, 1)).events == 2
+
+
+def test_a_schedule_is_closed_once() -> None:
+    schedule = Schedule((Copy("h2d", 8, 1),), ("non-blocking",))
+    assert closed(schedule).ops == (Copy("h2d", 8, 1), Synchronize())
+    assert closed(closed(schedule)) == closed(schedule)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Schedule:
+    """Any pattern of any small workload."""
+    kernel = draw(
+        st.sampled_from(
+            [
+                WorkloadKernel("sincos", parameter=3),
+                WorkloadKernel("vector_add"),
+                WorkloadKernel("copy"),
+                WorkloadKernel("sleep", parameter=10),
+                WorkloadKernel(duration_s=1e-5),
+            ]
+        )
+    )
+    widths = st.sampled_from([4, 8, 16])
+    workload = Workload(
+        draw(st.integers(30, 400)),
+        tuple(draw(st.lists(widths, min_size=1, max_size=3))),
+        tuple(draw(st.lists(widths, max_size=3))),
+        (kernel,) * draw(st.integers(1, 2)),
+    )
+    chunks, streams, buffers = (draw(st.integers(1, most)) for most in (9, 5, 4))
+    memory = draw(st.sampled_from(["pinned", "pageable"]))
+    launch = draw(st.sampled_from(["live", "graph"])) if memory == "pinned" else "live"
+    builders: list[Callable[[], Schedule]] = [
+        lambda: serial(workload, chunks, memory),
+        lambda: depth_first(workload, chunks, streams, memory, launch),
+        lambda: breadth_first(workload, chunks, streams, memory, launch),
+        lambda: ring(workload, chunks, buffers, streams, memory, launch),
+        lambda: prefetch(workload, chunks, buffers, memory, launch),
+        lambda: legacy(workload, chunks),
+        lambda: legacy_kernels(workload, chunks, streams),
+        lambda: blocking_streams(workload, chunks, streams),
+        lambda: stages(workload, chunks, streams),
+        lambda: relay(workload, chunks, streams),
+    ]
+    return builders[draw(st.integers(0, len(builders) - 1))]()
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.integers(0, 1 << 30))
+def test_every_pattern_gives_the_reference_output_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
+    gpu, cuda = fake_gpu(seed)
+    (result,) = measure([Job("x", schedule)], gpu, 1)
+    assert (result.status, result.verified, len(result.samples)) == ("ok", True, 1)
+    assert cuda.device_bytes == 0  # everything is given back
+
+
+def _statuses(schedule: Schedule, seeds: int = 12) -> list[str]:
+    return [measure([Job("x", schedule)], fake_gpu(seed)[0], 1)[0].status for seed in range(seeds)]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [ring(SMALL, 8, 3, 2), prefetch(SMALL, 6, 2), stages(SMALL, 6, 2), ring(SMALL, 8, 3, 2, launch="graph")],
+)
+def test_a_race_is_caught(schedule: Schedule) -> None:
+    """Without its waits the pattern computes something else in some order that CUDA allows."""
+    racing = msgspec.structs.replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, WaitEvent)))
+    assert set(_statuses(schedule)) == {"ok"}
+    assert any("wrong output" in status for status in _statuses(racing))
+
+
+def test_a_copy_that_never_ran_is_caught() -> None:
+    """The destination is poisoned, so what an earlier run left there does not pass for output."""
+    gpu, cuda = fake_gpu()
+    bench = Bench(gpu)
+    schedule = depth_first(SMALL, 3, 1)
+    prepare(bench, [schedule])
+    replayer = Replayer(schedule, bench)
+    assert replayer.verify()
+    lost = replayer._plain.issue.pop()  # the last D2H copy
+    assert lost[0].__name__ == "logged"
+    with pytest.raises(InputError, match=r"wrong output: float 670 of 'h_out0' is .* \(333 of 1003 differ\)"):
+        replayer.verify()  # chunks of 335, 335 and 333 elements: the last begins at 670
+    assert cuda.log
+
+
+def wrong_kernel(source_line: str) -> KernelSpec:
+    source = f'extern "C" __global__ void wrong(const Arrays a) {{ {source_line} }}'
+    return KernelSpec("wrong", source, reference=pass_through_reference)
+
+
+def test_a_kernel_with_wrong_output_fails_alone() -> None:
+    register(wrong_kernel("off by one in one byte"))
+
+    def emulated(launch: Launch) -> None:
+        for read, write in zip(launch.reads, launch.writes, strict=True):
+            write[:] = read
+            write[5, 1] ^= 1
+
+    gpu, _ = fake_gpu(kernels={"wrong": emulated})
+    jobs = [
+        Job("wrong", depth_first(Workload(100, kernels=(WorkloadKernel("wrong"),)), 1, 1)),
+        Job("right", depth_first(SMALL, 2, 2)),
+    ]
+    wrong, right = measure(jobs, gpu, 2)
+    assert wrong.status.startswith("failed: depth-first N=1 S=1: wrong output: byte 21 of 'h_out0' is 0x")
+    assert wrong.samples == []
+    assert (right.status, len(right.samples)) == ("ok", 2)
+
+
+def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
+    """Correct when first verified, wrong from the fourth launch on: the second verification sees it."""
+    register(wrong_kernel("drifts"))
+    launches = []
+
+    def emulated(launch: Launch) -> None:
+        launches.append(launch)
+        launch.writes[0][:] = launch.reads[0] if len(launches) < 4 else 7
+
+    gpu, _ = fake_gpu(kernels={"wrong": emulated})
+    (result,) = measure([Job("x", depth_first(Workload(100, kernels=(WorkloadKernel("wrong"),)), 1, 1))], gpu, 3)
+    assert "wrong output" in result.status
+    assert result.samples == []
+
+
+def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> None:
+    register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}'))
+
+    def emulated(launch: Launch) -> None:
+        launch.writes[0][:] = launch.reads[0] ^ 0x55
+
+    schedule = ring(Workload(300, kernels=(WorkloadKernel("mine"),)), 6, 3, 2)
+    racing = msgspec.structs.replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, WaitEvent)))
+    for program, expected in ((schedule, {"ok"}), (racing, {"ok", "failed"})):
+        found = set()
+        for seed in range(12):
+            gpu, _ = fake_gpu(seed, kernels={"mine": emulated})
+            found.add(measure([Job("x", program)], gpu, 1)[0].status.partition(":")[0])
+        assert found == expected
+
+
+def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -> None:
+    """In a capture CUDA would refuse it; the language says that it does nothing."""
+    for launch in ("live", "graph"):
+        schedule = Schedule(
+            (WaitEvent(0, 1), Copy("h2d", N, 1, HOST, DEVICE), RecordEvent(0, 1), Synchronize()),
+            ("non-blocking",), BUFFERS, 1, launch,
+        )  # fmt: skip
+        assert measure([Job("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
+
+
+def test_anonymous_copies_are_timed_but_have_no_output_to_verify() -> None:
+    (result,) = measure([Job("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
+    assert (result.status, result.verified, len(result.samples)) == ("ok", False, 2)
+
+
+def test_the_samples_are_of_the_program() -> None:
+    (result,) = measure([Job("x", depth_first(SMALL, 4, 2))], fake_gpu()[0], 5)
+    assert len(result.samples) == 5
+    for sample in result.samples:
+        assert 0 < sample.issue_s <= sample.wall_s
+        assert 0 < sample.device_s < 1
+
+
+# Groups, order, interruption
+
+
+def _jobs(n: int) -> list[Job]:
+    return [Job(str(i), depth_first(SMALL, 1 + i, 2), "same") for i in range(n)]
+
+
+def _order(seed: int) -> list[str]:
+    seen: list[str] = []
+    measure(_jobs(5), fake_gpu()[0], 4, seed, on_sample=lambda job, _: seen.append(job.key))
+    return seen
+
+
+def test_repeats_are_interleaved_in_an_order_shuffled_by_the_seed() -> None:
+    order = _order(1)
+    rounds = [order[i : i + 5] for i in range(0, 20, 5)]
+    assert all(sorted(a_round) == list("01234") for a_round in rounds)
+    assert len({tuple(a_round) for a_round in rounds}) > 1
+    assert order == _order(1)
+    assert order != _order(2)
+
+
+def test_results_come_as_they_settle_and_are_returned_in_order() -> None:
+    settled: list[Measured] = []
+    results = measure(_jobs(3), fake_gpu()[0], 2, on_result=settled.append)
+    assert [result.job.key for result in results] == ["0", "1", "2"]
+    assert sorted(result.job.key for result in settled) == ["0", "1", "2"]
+
+
+def test_two_jobs_cannot_have_one_key() -> None:
+    with pytest.raises(InputError, match="same key"):
+        measure([Job("x", SMALL_COPY), Job("x", SMALL_COPY)], fake_gpu()[0], 1)
+
+
+SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
+
+
+def test_ctrl_c_settles_what_was_measured() -> None:
+    settled: list[Measured] = []
+
+    def interrupt(_job: Job, _sample: Sample) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+
+    left = 7
+    with pytest.raises(KeyboardInterrupt):
+        measure(_jobs(5), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt)
+    assert sorted(result.job.key for result in settled) == list("01234")
+    assert {result.status for result in settled} == {"ok"}
+    assert sum(len(result.samples) for result in settled) == 7
+    assert sorted(len(result.samples) for result in settled) == [1, 1, 1, 2, 2]
+
+
+def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
+    settled: list[Measured] = []
+
+    def interrupt(_job: Job, _sample: Sample) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(_jobs(3), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt)
+    assert sorted(result.status for result in settled) == ["interrupted", "interrupted", "ok"]
+
+
+def test_a_lost_context_loses_nothing_measured_before() -> None:
+    gpu, cuda = fake_gpu()
+    settled: list[Measured] = []
+    dead = False
+
+    def fail(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal dead
+        dead = dead or (name == "memcpyAsync" and len(samples) == 6)
+        if dead:
+            raise FakeError("an illegal memory access was encountered")
+
+    samples: list[Sample] = []
+    cuda.fail_at = fail
+    with pytest.raises(LostGpuError, match="context is lost"):
+        measure(_jobs(3), gpu, 4, on_result=settled.append, on_sample=lambda _, sample: samples.append(sample))
+    assert sorted(result.status.partition(":")[0] for result in settled) == ["lost", "ok", "ok"]
+    assert sum(len(result.samples) for result in settled) == 4
+
+
+def test_a_cuda_error_in_one_schedule_is_one_line_and_the_others_go_on() -> None:
+    gpu, cuda = fake_gpu()
+
+    def fail(name: str, arguments: tuple[object, ...]) -> None:
+        if name == "memcpyAsync" and arguments[2] == N:
+            raise FakeError("invalid argument")
+
+    cuda.fail_at = fail
+    bad, good = measure([Job("bad", SMALL_COPY), Job("good", depth_first(SMALL, 2, 2))], gpu, 2)
+    assert bad.status == "failed: the schedule: CUDA refuses it (invalid argument)"
+    assert good.status == "ok"
+
+
+def test_too_many_streams_is_one_line() -> None:
+    gpu, cuda = fake_gpu()
+    cuda.most_streams = 4
+    many, few = measure([Job("many", depth_first(SMALL, 9, 9)), Job("few", depth_first(SMALL, 2, 2))], gpu, 1)
+    assert "streams = 9: the driver gave 4 and no more" in many.status
+    assert few.status == "ok"
+
+
+def test_memory_is_checked_before_it_is_allocated() -> None:
+    gpu, cuda = fake_gpu()
+    cuda.most_device_bytes = 100 << 20  # 64 MiB of it are kept spare
+    large = depth_first(Workload(5 << 20), 2, 2)  # 20 MiB each way
+    cuda.log.clear()
+    big, small = measure([Job("big", large), Job("small", depth_first(SMALL, 2, 2))], gpu, 1)
+    assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")
+    assert small.status == "ok"
+    assert max(call[1] for call in cuda.log if call[0] == "malloc") < 1 << 20
+
+
+def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
+    gpu, cuda = fake_gpu()
+    cuda.most_device_bytes = (64 << 20) + 100_000
+
+    def job(key: str, buffer: str) -> Job:
+        device = Region(buffer, 0, 60_000)
+        copy = Copy("h2d", 60_000, 1, None, device)
+        return Job(key, Schedule((copy,), ("non-blocking",), (Buffer(buffer, 60_000, "device"),)))
+
+    jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
+    assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
+    assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
+
+
+def test_buffers_are_kept_from_one_schedule_to_the_next() -> None:
+    gpu, cuda = fake_gpu()
+    measure([Job(str(chunks), depth_first(SMALL, chunks, 2)) for chunks in range(1, 9)], gpu, 1)
+    assert sum(call[0] == "malloc" for call in cuda.log) == 2
+    assert sum(call[0] == "hostAlloc" for call in cuda.log) == 2
+
+
+def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
+    gpu, cuda = fake_gpu()
+    wide, narrow = gpu.streams(("non-blocking",) * 5), gpu.streams(("non-blocking",) * 3)
+    assert wide[:4] == narrow
+    mixed = gpu.streams(("blocking", "non-blocking"))
+    assert mixed[2] == wide[1]
+    assert mixed[1] not in wide
+    gpu.close()
+    assert isinstance(cuda, FakeCuda)
+
+
+def test_schedules_of_one_reference_key_share_one_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamsim_validate import replay
+
+    computed = []
+    original = replay.run_reference
+    monkeypatch.setattr(replay, "run_reference", lambda schedule: computed.append(schedule) or original(schedule))
+    measure(_jobs(6), fake_gpu()[0], 1)
+    assert len(computed) == 1
+
+
+def test_schedules_that_share_a_reference_are_each_compared_with_their_own_output() -> None:
+    """The pinned program is right; the pageable one of the same workload forgets to copy its last chunk back."""
+    right = depth_first(SMALL, 3, 1)
+    pageable = depth_first(SMALL, 3, 1, "pageable")
+    forgetful = msgspec.structs.replace(pageable, ops=(*pageable.ops[:-2], pageable.ops[-1]))
+    jobs = [Job("right", right, "same"), Job("pageable", pageable, "same"), Job("forgetful", forgetful, "same")]
+    statuses = [result.status.partition(":")[0] for result in measure(jobs, fake_gpu()[0], 1)]
+    assert statuses == ["ok", "ok", "failed"]

@@ -1,0 +1,141 @@
+"""Laws of the suites."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsim.errors import InputError
+from streamsim.schedule import Copy, Kernel, RecordEvent, WaitEvent
+from streamsim_validate.kernels import PERIOD, find_kernel, widths_of
+from streamsim_validate.memory import buffers_of
+from streamsim_validate.suites import (
+    CONNECTIONS,
+    KI,
+    MI,
+    Case,
+    digest,
+    legacy_kernels,
+    relay,
+    sincos,
+    stages,
+    suite,
+    suite_connections,
+)
+
+STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
+USUAL = STANDARD[8]
+SCHEDULES = {case.key: case.schedule() for cases in STANDARD.values() for case in cases}
+
+
+def test_standard_has_at_least_400_different_schedules() -> None:
+    assert len({digest(SCHEDULES[case.key]) for case in USUAL}) == len(USUAL) >= 400
+    assert len({case.key for case in USUAL}) == len(USUAL)
+
+
+def test_standard_covers_what_it_should() -> None:
+    elements = {case.workload.elements for case in USUAL}
+    assert (min(elements), max(elements)) == (256 * KI, 64 * MI)
+    assert any(case.workload.elements % int(case.arguments["chunks"]) for case in USUAL)
+    chunks = {int(case.arguments["chunks"]) for case in USUAL}
+    assert (min(chunks), max(chunks)) == (1, 128)
+    streams = {len(schedule.streams) for schedule in SCHEDULES.values()}
+    assert {1, 2, 4, 8, 16, 32} <= streams
+    assert max(streams) == 32
+    assert {"depth-first", "breadth-first", "ring", "prefetch", "serial", "legacy"} <= {case.pattern for case in USUAL}
+    assert {2, 3, 4} <= {case.arguments["buffers"] for case in USUAL if case.pattern == "ring"}
+    assert any(len(case.workload.kernels) > 1 for case in USUAL if case.pattern == "prefetch")
+    assert {kernel.name for case in USUAL for kernel in case.workload.kernels} == {
+        "sincos",
+        "vector_add",
+        "copy",
+        "sleep",
+    }
+    assert {"pageable", "blocking", "legacy", "graph", "events", "quarter output", "no output", "vector add"} <= {
+        case.effect for case in USUAL
+    }
+    assert any(case.workload.inputs == (16,) and case.workload.outputs == (4,) for case in USUAL)
+    assert any(case.workload.outputs == () for case in USUAL)
+
+
+def test_connections_are_probed_with_more_streams_than_queues() -> None:
+    assert suite_connections("standard") == (8, 1, 32)
+    assert suite_connections("quick") == (8,)
+    for connections in (1, 32):
+        cases = STANDARD[connections]
+        assert len(cases) >= 50
+        assert any(len(SCHEDULES[case.key].streams) > 8 for case in cases)
+        assert {case.pattern for case in cases} >= {"depth-first", "breadth-first", "ring", "prefetch"}
+
+
+def test_kernels_take_their_time_from_the_profile() -> None:
+    ops = [op for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Kernel)]
+    assert all(op.duration_s is None and op.elements for op in ops)
+
+
+def test_every_kernel_can_be_replayed() -> None:
+    kernels = {op for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Kernel)}
+    for kernel in kernels:
+        widths_of(find_kernel(kernel), kernel)
+
+
+def test_no_chunk_begins_where_the_host_data_repeats() -> None:
+    """Else two chunks exchanged would look alike."""
+    offsets = {
+        op.host.offset for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Copy) and op.host
+    }
+    assert not [offset for offset in offsets if offset and offset % (4 * PERIOD) == 0]
+
+
+def test_it_fits_a_small_card() -> None:
+    for schedule in SCHEDULES.values():
+        need = buffers_of(schedule)
+        assert sum(size for key, size in need.items() if key.memory == "device") <= 512 * MI
+        assert sum(size for key, size in need.items() if key.memory != "device") <= 512 * MI
+
+
+def test_quick_touches_every_effect_with_few_schedules() -> None:
+    quick = suite("quick")
+    assert 25 <= len(quick) <= 45
+    assert {case.effect for case in quick} >= {case.effect for case in USUAL} - {"size"}
+    assert all(case.workload.elements <= 16 * MI for case in quick)
+
+
+def test_an_unknown_suite_is_one_line() -> None:
+    with pytest.raises(InputError, match="suite = 'fast': expected one of quick, standard"):
+        suite("fast")
+
+
+def test_a_case_of_an_unknown_pattern_or_argument_is_one_line() -> None:
+    with pytest.raises(InputError, match="pattern = 'zigzag': expected one of serial, "):
+        Case("zigzag", {}, sincos(8, 1), "x").schedule()
+    with pytest.raises(InputError, match="arguments = "):
+        Case("serial", {"streams": 2}, sincos(8, 1), "x").schedule()
+
+
+def test_stages_worked_by_hand() -> None:
+    """Two chunks, one lane: copies in on stream 1, kernels on 2, copies out on 3; events 0, 2 arrive, 1, 3 leave."""
+    ops = stages(sincos(8, 1), 2, 1).ops[:-1]
+    found = [(type(op).__name__, op.stream, getattr(op, "event", None)) for op in ops]
+    chunk = [
+        ("Copy", 1),
+        ("RecordEvent", 1),
+        ("WaitEvent", 2),
+        ("Kernel", 2),
+        ("RecordEvent", 2),
+        ("WaitEvent", 3),
+        ("Copy", 3),
+    ]
+    assert [entry[:2] for entry in found] == chunk * 2
+    assert [event for _, _, event in found if event is not None] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_relay_makes_each_kernel_wait_for_the_one_before() -> None:
+    ops = relay(sincos(9, 1), 3, 3).ops
+    assert [(op.event, op.stream) for op in ops if isinstance(op, WaitEvent)] == [(0, 2), (1, 3)]
+    assert [(op.event, op.stream) for op in ops if isinstance(op, RecordEvent)] == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_legacy_kernels_stand_between_blocking_streams() -> None:
+    schedule = legacy_kernels(sincos(8, 1), 2, 2)
+    assert set(schedule.streams) == {"blocking"}
+    assert [op.stream for op in schedule.ops[:-1]] == [1, 0, 1, 2, 0, 2]

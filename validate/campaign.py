@@ -1,0 +1,235 @@
+"""A run of a suite or of schedules: one process for each number of connections, a journal, a record.
+
+``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
+is measured by a process of its own. The processes run one after another and append to one journal.
+"""
+
+import importlib
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamsim.device import Device
+from streamsim.errors import InputError
+from streamsim.schedule import Schedule
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
+from streamsim_validate.gpu import connections as default_connections
+from streamsim_validate.kernels import load_kernels
+from streamsim_validate.record import (
+    Entry,
+    Header,
+    Journal,
+    Record,
+    RunBegins,
+    RunEnds,
+    finish,
+    header,
+    journal_path,
+    now,
+    to_times,
+)
+from streamsim_validate.replay import Job, Measured, Sample, measure
+from streamsim_validate.suites import Case, digest, suite, suite_connections, workload_key
+
+REPEATS = 11
+COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
+STDERR = 2  # the process's progress goes there
+NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
+
+Calibrate = Callable[[Gpu], Device]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to measure and where to put it. ``schedules`` stand in place of a suite's cases when given.
+
+    ``kernels``: files of kernels of one's own (:func:`streamsim_validate.kernels.load_kernels`), because every
+    measuring process has to learn them.
+    """
+
+    output: str
+    suite: str = "quick"
+    schedules: tuple[Schedule, ...] = ()
+    kernels: tuple[str, ...] = ()
+    connections: tuple[int, ...] = ()
+    repeats: int = REPEATS
+    seed: int = 0
+    device: int = 0
+    calibrate: bool = True
+
+    @property
+    def title(self) -> str:
+        """What the record says was measured."""
+        return "schedules" if self.schedules else self.suite
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A schedule to measure and where it comes from."""
+
+    key: str
+    schedule: Schedule
+    case: Case | None = None
+
+    @property
+    def job(self) -> Job:
+        """For :func:`measure`."""
+        return Job(self.key, self.schedule, None if self.case is None else workload_key(self.case.workload))
+
+
+def planned(plan: Plan, connections: int) -> list[Planned]:
+    """Everything that a process with so many connections measures. Raises InputError on an unknown suite."""
+    if plan.schedules:
+        keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
+        return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
+    return [Planned(case.key, case.schedule(), case) for case in suite(plan.suite, connections)]
+
+
+def run(plan: Plan) -> Record:
+    """Measure the plan, or go on where its journal stopped, and write its record.
+
+    Raises NoGpuError, InputError, and KeyboardInterrupt after Ctrl-C; what was measured is in the journal
+    then, and the same call goes on from there.
+    """
+    check_writable(Path(plan.output))
+    import_cupy()  # in vain there is no need to start a process
+    usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
+    for connections in plan.connections or usual:
+        planned(plan, connections)  # complain here, in one line
+        _start(plan, connections)
+    return finish(journal_path(plan.output), plan.output)
+
+
+def check_writable(path: Path) -> None:
+    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{path}: cannot write it: no permission; choose another output")
+
+
+def _start(plan: Plan, connections: int) -> None:
+    """Measure in a process of its own, which prints its own complaint."""
+    environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
+    command = [sys.executable, "-m", "streamsim_validate.campaign", str(connections)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
+        try:
+            _, complaint = process.communicate(msgspec.json.encode(plan))
+        except KeyboardInterrupt:  # the terminal has told the process too: let it settle what it has
+            process.wait()
+            raise
+    raise_for(process.returncode, complaint.decode(errors="replace"))
+
+
+def raise_for(code: int, complaint: str) -> None:
+    """Raise what the process that ended with ``code`` would have raised here."""
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    lines = [line.removeprefix(COMPLAINT) for line in complaint.splitlines() if line.startswith(COMPLAINT)]
+    message = lines[-1] if lines else _last_words(code, complaint)
+    if code == NO_GPU:
+        raise NoGpuError(message)
+    if code:
+        raise InputError(message)
+
+
+def _last_words(code: int, complaint: str) -> str:
+    lines = [line for line in complaint.splitlines() if line.strip()]
+    reason = f": {lines[-1]}" if lines else ""
+    return f"the measuring process died (exit code {code}){reason}; the same command goes on from its journal"
+
+
+def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | None) -> None:
+    """Measure on an open card what is not in the journal yet, and append it there."""
+    with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
+        done = journal.complete(connections, plan.repeats)
+        left = {item.key: item for item in planned(plan, connections) if item.key not in done}
+        if not left:
+            return
+        journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, _profile(calibrate, gpu)))
+        progress = _Progress(len(left) * plan.repeats)
+        measure(
+            [item.job for item in left.values()],
+            gpu,
+            plan.repeats,
+            plan.seed,
+            on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
+            on_sample=progress.sample,
+        )
+        journal.append(RunEnds(now(), _profile(calibrate, gpu)))
+
+
+def _profile(calibrate: Calibrate | None, gpu: Gpu) -> dict[str, Any] | None:
+    if calibrate is None:
+        return None
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibrate(gpu)))
+    return plain
+
+
+def entry(item: Planned, measured: Measured) -> Entry:
+    """A settled job as an entry of the record."""
+    samples = measured.samples
+    return Entry(
+        key=item.key,
+        digest=digest(item.schedule),
+        status=measured.status,
+        verified=measured.verified,
+        case=item.case,
+        schedule=None if item.case else item.schedule,
+        device_s=to_times(sample.device_s for sample in samples),
+        wall_s=to_times(sample.wall_s for sample in samples),
+        issue_s=to_times(sample.issue_s for sample in samples),
+    )
+
+
+class _Progress:
+    """A line on the terminal that says how far the measuring is."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._shown = sys.stdout.isatty()
+
+    def sample(self, _job: Job, _sample: Sample) -> None:
+        self._done += 1
+        if self._shown and (self._done % 64 == 0 or self._done == self._total):
+            end = "\n" if self._done == self._total else ""
+            print(f"\rmeasured {self._done} of {self._total} samples", end=end, flush=True)
+
+
+def _calibration() -> Calibrate | None:
+    if importlib.util.find_spec("streamsim_validate.calibrate") is None:
+        return None
+    found: Calibrate = importlib.import_module("streamsim_validate.calibrate").calibrate
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the measuring process: the plan on stdin, the number of connections as argument."""
+    try:
+        plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+        for path in plan.kernels:
+            load_kernels(path)
+        with open_gpu(plan.device) as gpu:
+            measure_plan(plan, int(arguments[0]), gpu, _calibration() if plan.calibrate else None)
+    except InputError as error:
+        print(f"{COMPLAINT}{error}", file=sys.stderr)
+        return getattr(error, "exit_code", BAD_INPUT)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+
+
+__all__ = ["Header", "Plan", "check_writable", "measure_plan", "planned", "run"]

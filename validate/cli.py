@@ -1,0 +1,103 @@
+"""The ``streamsim-validate`` command: parse, call, print.
+
+Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input (one line on stderr), 3 no CuPy or no usable GPU,
+130 interrupted.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from streamsim.errors import InputError
+from streamsim.files import one_line, read_schedule
+from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, run
+from streamsim_validate.record import Record, journal_path, median_and_spread
+from streamsim_validate.suites import SUITES
+
+OK = 0
+US_PER_S = 1e6
+MOST_CONNECTIONS = 32
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
+    try:
+        code = app.main(arguments, prog_name="streamsim-validate", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else OK
+    except click.ClickException as error:
+        return _complain(" ".join(error.format_message().split()), BAD_INPUT)
+    except InputError as error:
+        return _complain(str(error), getattr(error, "exit_code", BAD_INPUT))
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted; the same command goes on from where it stopped", INTERRUPTED)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"{COMPLAINT}{one_line(message)}", file=sys.stderr)
+    return code
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
+@click.version_option(package_name="streamsim", message="streamsim-validate %(version)s")
+def app() -> None:
+    """Measure schedules on a real GPU and see how well they were predicted.
+
+    Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input, 3 no usable GPU.
+    """
+
+
+@app.command("run")
+@click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--suite", type=click.Choice(tuple(SUITES)), help="Measure a suite. Default without schedules: quick.")
+@click.option("--output", "-o", type=click.Path(), default="record.json.gz", show_default=True, help="The record.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the repeats.")
+@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1, MOST_CONNECTIONS),
+    multiple=True,
+    help="Hardware queues, a process for each number. Repeatable. Default: what the suite asks for.",
+)
+@click.option(
+    "--kernels", type=click.Path(), multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable."
+)
+@click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
+def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, **options: object) -> None:
+    """Measure a suite, or schedules from files, and write a record.
+
+    Interrupted, the same command goes on from where it stopped.
+
+    \b
+    Examples:
+      streamsim-validate run --suite quick -o quick.json.gz
+      streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
+    """  # noqa: D301 - click wants the backspace itself
+    if schedules and suite:
+        raise InputError("--suite: give a suite or schedule files, not both")
+    found = tuple(read_schedule(path) for path in schedules)
+    plan = Plan(suite=suite or "quick", schedules=found, calibrate=not no_calibrate, **options)  # type: ignore[arg-type]
+    if journal_path(plan.output).exists():
+        click.echo(f"going on from {journal_path(plan.output)}", err=True)
+    _summarise(run(plan), plan.output)
+
+
+def _summarise(record: Record, path: str) -> None:
+    for session, entry in record.measured():
+        device, spread = median_and_spread(entry.device_s)
+        wall, _ = median_and_spread(entry.wall_s)
+        times = f"{device * US_PER_S:10.1f} us +- {spread * US_PER_S:5.1f}  wall {wall * US_PER_S:10.1f} us"
+        click.echo(f"{times}  connections={session.connections}  {entry.key}")
+    for session, entry in record.skipped():
+        click.echo(f"not measured  connections={session.connections}  {entry.key}: {entry.status}")
+    click.echo(f"{path}: {sum(1 for _ in record.measured())} schedules measured on {record.card.name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

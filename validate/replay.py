@@ -1,0 +1,732 @@
+"""Replay schedules on a real card: the same calls as a CUDA program, timed, with the output verified.
+
+Every sample replays a schedule twice. Once as it stands: ``wall_s`` from the host's first call until its
+last call has returned, ``issue_s`` until the last call before the closing synchronisation has returned
+(time in which a call was held is part of it: the host cannot tell waiting from working). And once with
+timing events around it, :func:`with_timing_events`: ``device_s`` from the start event to the stop event.
+The events and waits of that choreography cost time too, so a prediction of ``device_s`` simulates that
+same instrumented schedule. The hot loop only calls functions on arguments prepared before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim_validate.kernels import (
+    BUILT_IN_SOURCE,
+    PRELUDE,
+    SPIN,
+    THREADS_PER_BLOCK,
+    Argument,
+    KernelSpec,
+    blocks_of,
+    elements_of,
+    find_kernel,
+    widths_of,
+)
+from streamsim_validate.memory import (
+    HOST_POISON,
+    SCRATCH_DEVICE,
+    SCRATCH_HOST,
+    Arena,
+    Key,
+    buffers_of,
+    check_fits,
+    data,
+    free_host_bytes,
+    union,
+)
+from streamsim_validate.reference import (
+    Expected,
+    Output,
+    WrongOutputError,
+    has_reference,
+    host_buffers,
+    outputs,
+    run_reference,
+)
+
+if TYPE_CHECKING:
+    from streamsim_validate.gpu import Gpu
+
+NS = 1e-9
+WARM_UP_RUNS = 2
+GROUP_SIZE = 64  # schedules whose repeats are interleaved
+CACHED_REFERENCE_BYTES = 2 << 30
+CLOCK_PROBE_CYCLES = 4_000_000  # about 2 ms: long against the launch, short against a change of clock
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Sample(NamedTuple):
+    """One repeat, in seconds: between the timing events, of the whole program, of issuing it."""
+
+    device_s: float
+    wall_s: float
+    issue_s: float
+
+
+class LostGpuError(InputError):
+    """The card's context is dead (a kernel touched memory that is not its own, say): nothing more can be measured."""
+
+
+def closed(schedule: Schedule) -> Schedule:
+    """The schedule with the host waiting for the whole device at its end, so that its time has an end."""
+    if schedule.ops[-1] == Synchronize():
+        return schedule
+    return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
+
+
+def _closing(schedule: Schedule) -> int:
+    """Index of the first of the synchronisations that end the schedule."""
+    first = len(schedule.ops)
+    while first and isinstance(schedule.ops[first - 1], Synchronize):
+        first -= 1
+    return first
+
+
+def used_streams(schedule: Schedule) -> list[int]:
+    """The streams that ops run in, by first use."""
+    return list(dict.fromkeys(op.stream for op in schedule.ops if not isinstance(op, Synchronize)))
+
+
+def with_timing_events(schedule: Schedule) -> Schedule:
+    """The schedule as a timed program issues it, closed.
+
+    Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for
+    it. Before the closing synchronisation the first stream waits for an event recorded at the end of every
+    other, and event ``schedule.events + 1`` is recorded in it. The device's time lies between the two.
+    A graph is timed from outside, by an event before and one after its launch: it comes back closed, no more.
+    """
+    schedule = closed(schedule)
+    streams = used_streams(schedule)
+    if schedule.launch == "graph" or not streams:
+        return schedule
+    first, *others = streams
+    start, stop = schedule.events, schedule.events + 1
+    before: list[Op] = [RecordEvent(start, first), *(WaitEvent(start, stream) for stream in others)]
+    after: list[Op] = []
+    for event, stream in enumerate(others, stop + 1):
+        after += (RecordEvent(event, stream), WaitEvent(event, first))
+    cut = _closing(schedule)
+    return msgspec.structs.replace(
+        schedule,
+        ops=(*before, *schedule.ops[:cut], *after, RecordEvent(stop, first), *schedule.ops[cut:]),
+        events=stop + 1 + len(others),
+    )
+
+
+@dataclass
+class Bench:
+    """What the replayers of one card share: memory, compiled kernels, references, the clock rate."""
+
+    gpu: Gpu
+    arena: Arena = field(init=False)
+    _functions: dict[KernelSpec, int] = field(default_factory=dict)
+    _references: OrderedDict[tuple[str, tuple[Key, ...]], Expected] = field(default_factory=OrderedDict)
+    _clock_hz: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.arena = Arena(self.gpu)
+
+    def function(self, spec: KernelSpec) -> int:
+        """Address of a kernel's compiled function; raises InputError when it does not compile."""
+        if spec not in self._functions:
+            assert spec.source is not None, "a Python launch is not compiled"
+            names = (spec.function,)
+            try:
+                self._functions[spec] = self.gpu.cuda.compile_module(source_of(spec), names)[spec.function]
+            except InputError as error:
+                raise InputError(f"kernel {spec.name!r}: {error}") from error
+        return self._functions[spec]
+
+    @property
+    def clock_hz(self) -> float:
+        """Cycles per second that a spinning kernel counts, measured once."""
+        if not self._clock_hz:
+            self._clock_hz = measure_clock_hz(self)
+        return self._clock_hz
+
+    def expected(self, schedule: Schedule, key: str | None) -> Expected:
+        """The outputs of a schedule, shared by schedules of one ``key`` (a workload, say) with the same host outputs.
+
+        What is left on the device differs from pattern to pattern, so it is never shared.
+        """
+        found = tuple(outputs(schedule))
+        if key is None or any(output.memory == "device" for output in found):
+            return run_reference(schedule)
+        place = (key, found)
+        if place not in self._references:
+            self._references[place] = run_reference(schedule)
+        self._references.move_to_end(place)
+        while len(self._references) > 1 and sum(e.bytes for e in self._references.values()) > CACHED_REFERENCE_BYTES:
+            self._references.popitem(last=False)
+        return self._references[place]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.arena.clear()
+        self._references.clear()
+
+
+def source_of(spec: KernelSpec) -> str:
+    """The CUDA source to compile: a user's own gets the declaration of ``Arrays`` in front."""
+    assert spec.source is not None
+    return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
+
+
+def measure_clock_hz(bench: Bench) -> float:
+    """Cycles per second: the difference of two spins, so that the launch drops out."""
+    cuda = bench.gpu.cuda
+    stream = bench.gpu.streams(("non-blocking",))[1]
+    start, stop = bench.gpu.timing_events()
+    function = bench.function(SPIN)
+
+    def spin_s(cycles: int) -> float:
+        argument = Argument(0, cycles, (), ())
+        cuda.eventRecord(start, stream)
+        cuda.launchKernel(function, 1, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+        cuda.eventRecord(stop, stream)
+        cuda.streamSynchronize(stream)
+        return float(cuda.eventElapsedTime(start, stop)) * 1e-3
+
+    spin_s(CLOCK_PROBE_CYCLES)  # wakes the card up
+    longer = sorted(spin_s(2 * CLOCK_PROBE_CYCLES) - spin_s(CLOCK_PROBE_CYCLES) for _ in range(5))
+    return CLOCK_PROBE_CYCLES / max(longer[2], 1e-9)
+
+
+class Calls(NamedTuple):
+    """A program ready to run: the calls that issue it, and those that wait for its end."""
+
+    issue: list[Call]
+    closing: list[Call]
+
+
+class _Compiler:
+    """Turns ops into calls. ``keep`` holds what the calls point to."""
+
+    def __init__(self, bench: Bench, schedule: Schedule, timing: dict[int, int] | None = None) -> None:
+        """``timing``: addresses for the events that carry times."""
+        self._bench = bench
+        self._cuda = bench.gpu.cuda
+        self._streams = bench.gpu.streams(schedule.streams)
+        self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
+        self._events = bench.gpu.events(schedule.events)
+        for event, address in (timing or {}).items():
+            self._events[event] = address
+        self.keep: list[object] = []
+
+    def calls(self, ops: Iterable[Op]) -> list[Call]:
+        return [call for op in ops for call in self._op(op)]
+
+    def _op(self, op: Op) -> list[Call]:
+        cuda = self._cuda
+        if isinstance(op, Copy):
+            return self._copy(op)
+        if isinstance(op, Kernel):
+            return [self._kernel(op)]
+        if isinstance(op, RecordEvent):
+            return [(cuda.eventRecord, (self._events[op.event], self._streams[op.stream]))]
+        if isinstance(op, WaitEvent):
+            return [(cuda.streamWaitEvent, (self._streams[op.stream], self._events[op.event]))]
+        if op.stream is not None:
+            return [(cuda.streamSynchronize, (self._streams[op.stream],))]
+        if op.event is not None:
+            return [(cuda.eventSynchronize, (self._events[op.event],))]
+        return [(cuda.deviceSynchronize, ())]
+
+    def _address(self, buffer: str, offset: int) -> int:
+        return self._bench.arena[Key(self._memory[buffer], buffer)].address + offset
+
+    def _copy(self, copy: Copy) -> list[Call]:
+        cuda, arena = self._cuda, self._bench.arena
+        if copy.host is None:
+            host = arena[Key("pinned", SCRATCH_HOST[copy.direction])].address
+        else:
+            host = self._address(copy.host.buffer, copy.host.offset)
+        if copy.device is None:
+            device = arena[Key("device", SCRATCH_DEVICE[copy.direction])].address
+        else:
+            device = self._address(copy.device.buffer, copy.device.offset)
+        arguments: tuple[int, ...] = (device, host, copy.bytes, cuda.memcpyHostToDevice)
+        if copy.direction == "d2h":
+            arguments = (host, device, copy.bytes, cuda.memcpyDeviceToHost)
+        if copy.blocking and copy.stream == LEGACY_STREAM:
+            return [(cuda.memcpy, arguments)]
+        stream = self._streams[copy.stream]
+        wait: list[Call] = [(cuda.streamSynchronize, (stream,))] if copy.blocking else []
+        return [(cuda.memcpyAsync, (*arguments, stream)), *wait]
+
+    def _kernel(self, kernel: Kernel) -> Call:
+        spec = find_kernel(kernel)
+        elements, (in_widths, out_widths) = elements_of(kernel), widths_of(spec, kernel)
+        stream = self._streams[kernel.stream]
+        if spec.launch is not None:
+            return self._python_launch(spec, kernel, elements)
+        parameter = kernel.parameter
+        if spec is SPIN:
+            assert kernel.duration_s is not None, "find_kernel checks"
+            parameter = round(kernel.duration_s * self._bench.clock_hz)
+        argument = Argument(
+            elements if kernel.reads or kernel.writes or spec is not SPIN else 0,
+            parameter,
+            [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.reads, in_widths, strict=True)],
+            [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.writes, out_widths, strict=True)],
+        )
+        self.keep.append(argument)
+        blocks = blocks_of(spec, kernel, self._bench.gpu.threads)
+        launch = (self._bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+        return self._cuda.launchKernel, launch
+
+    def _python_launch(self, spec: KernelSpec, kernel: Kernel, elements: int) -> Call:
+        assert spec.launch is not None
+        import cupy
+
+        def array(address: int, n_bytes: int) -> Any:
+            memory = cupy.cuda.UnownedMemory(address, n_bytes, None)
+            return cupy.ndarray(n_bytes, cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+        reads, writes = (
+            [array(self._address(region.buffer, region.offset), region.bytes) for region in regions]
+            for regions in (kernel.reads, kernel.writes)
+        )
+        stream = cupy.cuda.Stream.from_external(_ForeignStream(self._streams[kernel.stream]))
+        self.keep.append((reads, writes, stream))
+        return _launch_on, (spec.launch, stream, reads, writes, elements, kernel.parameter)
+
+
+class _ForeignStream:
+    """A stream's address in the form in which CUDA libraries for Python hand streams to each other."""
+
+    def __init__(self, address: int) -> None:
+        self._address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._address
+
+
+def _launch_on(launch: Callable[..., None], stream: Any, *arguments: Any) -> None:
+    with stream:
+        launch(stream, *arguments)
+
+
+def capture(cuda: Any, schedule: Schedule, compiler: _Compiler, streams: list[int], fork: list[int]) -> int:
+    """Capture the schedule's work as a graph and return the graph's address.
+
+    Capture begins in the first stream used; an event recorded there draws the other streams in, and the
+    first waits for their ends. ``fork``: an event for each stream used. A wait for an event that was not
+    recorded before is a no-op in the language and an error in a capture, so it is left out.
+    """
+    first, *others = used_streams(schedule)
+    origin = streams[first]
+    work = compiler.calls(_capturable(schedule.ops))  # before: compiling and loading cannot be captured
+    cuda.streamBeginCapture(origin, cuda.streamCaptureModeThreadLocal)
+    try:
+        cuda.eventRecord(fork[0], origin)
+        for stream in others:
+            cuda.streamWaitEvent(streams[stream], fork[0])
+        for call, arguments in work:
+            call(*arguments)
+        for event, stream in zip(fork[1:], others, strict=True):
+            cuda.eventRecord(event, streams[stream])
+            cuda.streamWaitEvent(origin, event)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            cuda.graphDestroy(cuda.streamEndCapture(origin))
+        raise
+    return int(cuda.streamEndCapture(origin))
+
+
+def _capturable(ops: Iterable[Op]) -> Iterator[Op]:
+    recorded: set[int] = set()
+    for op in ops:
+        if isinstance(op, RecordEvent):
+            recorded.add(op.event)
+        if not isinstance(op, Synchronize) and not (isinstance(op, WaitEvent) and op.event not in recorded):
+            yield op
+
+
+class Replayer:
+    """A schedule made ready on a card: ``verify()`` its output, ``run()`` it for a sample.
+
+    Its buffers must be in ``bench.arena`` (see :func:`prepare`), and it must be made again when they move.
+    Raises InputError when the card cannot run it.
+    """
+
+    def __init__(self, schedule: Schedule, bench: Bench, reference_key: str | None = None) -> None:
+        self.schedule = closed(schedule)
+        self._bench = bench
+        self._cuda = bench.gpu.cuda
+        self._reference_key = reference_key
+        self._expected: Expected | None = None
+        self._timing = bench.gpu.timing_events()
+        self._keep: list[object] = []
+        self._graphs: list[int] = []
+        with self._named_errors():
+            if self.schedule.launch == "graph":
+                self._plain, self._timed = self._graph_calls()
+            else:
+                self._plain = self._live_calls(self.schedule, {})
+                timed = with_timing_events(self.schedule)
+                numbers = (self.schedule.events, self.schedule.events + 1) if timed is not self.schedule else ()
+                self._timed = self._live_calls(timed, dict(zip(numbers, self._timing, strict=False)))
+
+    def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> Calls:
+        compiler = _Compiler(self._bench, schedule, timing)
+        self._keep.append(compiler.keep)
+        cut = _closing(schedule)
+        return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
+
+    def _graph_calls(self) -> tuple[Calls, Calls]:
+        """The graph's launch, and the same between the timing events."""
+        schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
+        compiler = _Compiler(self._bench, schedule)
+        self._keep.append(compiler.keep)
+        closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[_closing(schedule) :]]
+        streams, used = gpu.streams(schedule.streams), used_streams(schedule)
+        if not used:
+            return Calls([], list(closing)), Calls([], list(closing))
+        fork = gpu.events(schedule.events + len(used))[schedule.events :]
+        graph = capture(cuda, schedule, compiler, streams, fork)
+        executable = cuda.graphInstantiate(graph)
+        cuda.graphDestroy(graph)
+        self._graphs.append(executable)
+        cuda.graphUpload(executable, streams[used[0]])
+        cuda.deviceSynchronize()
+        launch: Call = (cuda.graphLaunch, (executable, streams[used[0]]))
+        start, stop = ((cuda.eventRecord, (event, streams[used[0]])) for event in self._timing)
+        return Calls([launch], list(closing)), Calls([start, launch, stop], list(closing))
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """CUDA's errors as one line that names the schedule."""
+        name = self.schedule.name or "the schedule"
+        try:
+            yield
+        except LostGpuError:
+            raise
+        except InputError as error:
+            raise type(error)(f"{name}: {error}") from error
+        except RuntimeError as error:  # CuPy's CUDARuntimeError and CUDADriverError
+            try:
+                self._cuda.deviceSynchronize()
+            except RuntimeError as lost:
+                remedy = "start again, without this schedule"
+                raise LostGpuError(f"{name}: the GPU's context is lost ({lost}); {remedy}") from error
+            raise InputError(f"{name}: CUDA refuses it ({error})") from error
+
+    def replay(self) -> None:
+        """Run the program once as it stands, untimed: for a profiler."""
+        with self._named_errors():
+            _replay(self._plain)
+
+    def run(self) -> Sample:
+        """Replay the program twice, as it stands and between timing events."""
+        with self._named_errors():
+            issue_ns, wall_ns = _replay(self._plain)
+            device_s = 0.0
+            if self._timed.issue:
+                _replay(self._timed)
+                device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
+        return Sample(device_s, wall_ns * NS, issue_ns * NS)
+
+    def verify(self, timed: bool = False) -> bool:
+        """Poison what it writes, replay it, compare its output; False when it names no output.
+
+        ``timed``: the program with the timing events, else as it stands. Raises WrongOutputError.
+        """
+        program = self._timed if timed else self._plain
+        with self._named_errors():
+            if not outputs(self.schedule):
+                _replay(program)
+                return False
+            expected = self._reference()
+            self._reset()
+            _replay(program)
+            expected.check(self._read)
+        return True
+
+    def _reference(self) -> Expected:
+        if has_reference(self.schedule):
+            return self._bench.expected(self.schedule, self._reference_key)
+        if self._expected is None:
+            self._expected = self._one_at_a_time()
+        return self._expected
+
+    def _one_at_a_time(self) -> Expected:
+        """The outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
+        self._reset()
+        live = msgspec.structs.replace(self.schedule, launch="live")
+        for call, arguments in self._live_calls(live, {}).issue:
+            call(*arguments)
+            self._cuda.deviceSynchronize()
+        sizes = {buffer.name: buffer.bytes for buffer in self.schedule.buffers}
+        tolerance = max(find_kernel(op).tolerance(op.parameter) for op in self.schedule.ops if isinstance(op, Kernel))
+        found = {key: Output(self._read(key, sizes[key.name]).copy(), tolerance) for key in outputs(self.schedule)}
+        return Expected(found)
+
+    def _reset(self) -> None:
+        """Put every named buffer into the state from which the reference starts."""
+        sources, written = host_buffers(self.schedule, "h2d"), host_buffers(self.schedule, "d2h")
+        for buffer in self.schedule.buffers:
+            key = Key(buffer.memory, buffer.name)
+            if buffer.memory == "device":
+                self._bench.arena.poison_device(buffer.name, buffer.bytes)
+            elif buffer.name not in sources:
+                self._bench.arena.host(key)[: buffer.bytes] = HOST_POISON
+            elif buffer.name in written:
+                self._bench.arena.host(key)[: buffer.bytes] = data(buffer.name, buffer.bytes)
+        self._poison_scratch()
+        self._cuda.deviceSynchronize()
+
+    def _poison_scratch(self) -> None:
+        for key, size in buffers_of(self.schedule).items():
+            if key.name in SCRATCH_DEVICE.values():
+                self._bench.arena.poison_device(key.name, size)
+
+    def _read(self, key: Key, n_bytes: int) -> Any:
+        if key.memory == "device":
+            return self._bench.arena.read_device(key.name, n_bytes)
+        return self._bench.arena.host(key)[:n_bytes]
+
+    def close(self) -> None:
+        """Destroy the graph."""
+        with contextlib.suppress(Exception):
+            while self._graphs:
+                self._cuda.graphExecDestroy(self._graphs.pop())
+
+
+def _replay(calls: Calls) -> tuple[int, int]:
+    """(ns until the last issuing call has returned, ns until the last closing call has)."""
+    issue, closing = calls
+    begin = perf_counter_ns()
+    for call, arguments in issue:
+        call(*arguments)
+    issued = perf_counter_ns()
+    for call, arguments in closing:
+        call(*arguments)
+    return issued - begin, perf_counter_ns() - begin
+
+
+class Job(NamedTuple):
+    """A schedule to measure. ``key`` names it in the results; jobs of one ``reference_key`` have the same output."""
+
+    key: str
+    schedule: Schedule
+    reference_key: str | None = None
+
+
+@dataclass
+class Measured:
+    """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify."""
+
+    job: Job
+    samples: list[Sample] = field(default_factory=list)
+    verified: bool = False
+    status: str = "ok"
+
+
+OnResult = Callable[[Measured], None]
+OnSample = Callable[[Job, Sample], None]
+
+
+def measure(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    repeats: int,
+    seed: int = 0,
+    on_result: OnResult = lambda _: None,
+    on_sample: OnSample = lambda _job, _sample: None,
+) -> list[Measured]:
+    """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
+
+    Each job is verified before its repeats as it stands and after them with the timing events; one that
+    fails or does not fit is reported with its reason in ``status`` and the others go on. ``on_result`` is
+    called with each job as soon as it is settled; on Ctrl-C the group under way is settled with the samples
+    it has, then KeyboardInterrupt rises. The results come in the order of the jobs. Raises LostGpuError when
+    a schedule has broken the card's context, after settling it (status "lost: ...") and those before it.
+    """
+    if len({job.key for job in jobs}) != len(jobs):
+        raise InputError("key: two jobs have the same key; give each its own")
+    bench = Bench(gpu)
+    results: dict[str, Measured] = {}
+
+    def settle(measured: Measured) -> None:
+        results[measured.job.key] = measured
+        on_result(measured)
+
+    try:
+        for number, group in enumerate(groups(jobs, gpu, settle)):
+            rng = random.Random(f"{seed} {number}")
+            _measure_group(group, bench, repeats, rng, settle, on_sample)
+    finally:
+        bench.close()
+    return [results[job.key] for job in jobs]
+
+
+def groups(jobs: Sequence[Job], gpu: Gpu, settle: OnResult) -> Iterator[list[Job]]:
+    """Cut the jobs into groups whose buffers fit together; one that fits not even alone is settled as skipped."""
+    group: list[Job] = []
+    together: dict[Key, int] = {}
+    free_device, free_host = gpu.free_bytes(), free_host_bytes()
+    for job in jobs:
+        need = buffers_of(job.schedule)
+        try:
+            check_fits(need, free_device, free_host)
+        except InputError as error:
+            settle(Measured(job, status=f"skipped: {error}"))
+            continue
+        grown = union((together, need))
+        if group and (len(group) == GROUP_SIZE or not _fits(grown, free_device, free_host)):
+            yield group
+            group, grown = [], need
+        group.append(job)
+        together = grown
+    if group:
+        yield group
+
+
+def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
+    try:
+        check_fits(need, free_device, free_host)
+    except InputError:
+        return False
+    return True
+
+
+def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:
+    """Have the buffers of all these schedules at once. Raises InputError when there is not that much memory."""
+    needs = [buffers_of(schedule) for schedule in schedules]
+    wanted = union(needs)
+    check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())
+    bench.arena.grow(wanted)
+
+
+class _Entrant(NamedTuple):
+    replayer: Replayer
+    measured: Measured
+
+
+def _measure_group(
+    group: list[Job], bench: Bench, repeats: int, rng: random.Random, settle: OnResult, on_sample: OnSample
+) -> None:
+    try:
+        prepare(bench, (job.schedule for job in group))
+    except InputError:
+        bench.arena.clear()  # buffers of earlier groups may be in the way
+        prepare(bench, (job.schedule for job in group))
+    entrants: list[_Entrant] = []
+    try:
+        for job in group:
+            entrant = _enter(job, bench, settle)
+            if entrant is not None:
+                entrants.append(entrant)
+        _run_rounds(entrants, repeats, rng, on_sample)
+    finally:
+        _leave(entrants, settle)
+
+
+def _enter(job: Job, bench: Bench, settle: OnResult) -> _Entrant | None:
+    """Make a job ready, verify and warm it up; one that fails is settled with the reason."""
+    measured = Measured(job)
+    replayer: Replayer | None = None
+    try:
+        replayer = Replayer(job.schedule, bench, job.reference_key)
+        measured.verified = replayer.verify()
+        for _ in range(WARM_UP_RUNS):
+            replayer.run()
+    except InputError as error:
+        if replayer is not None:
+            replayer.close()
+        measured.status = _failure(error)
+        settle(measured)
+        if isinstance(error, LostGpuError):
+            raise
+        return None
+    return _Entrant(replayer, measured)
+
+
+def _failure(error: InputError) -> str:
+    return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
+
+
+def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, on_sample: OnSample) -> None:
+    order = list(entrants)
+    gc.collect()
+    with collector_off():
+        for _ in range(repeats):
+            rng.shuffle(order)
+            for replayer, measured in order:
+                if measured.status == "ok":
+                    _sample(replayer, measured, on_sample)
+
+
+@contextlib.contextmanager
+def collector_off() -> Iterator[None]:
+    """No garbage collection, which would stop the issuing thread for milliseconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _sample(replayer: Replayer, measured: Measured, on_sample: OnSample) -> None:
+    try:
+        sample = replayer.run()
+    except InputError as error:
+        measured.status = _failure(error)
+        if isinstance(error, LostGpuError):
+            raise
+        return
+    measured.samples.append(sample)
+    on_sample(measured.job, sample)
+
+
+def _leave(entrants: list[_Entrant], settle: OnResult) -> None:
+    """Verify once more and settle every job of the group, whatever ended its rounds.
+
+    Once the context is lost nothing can be verified any more: what was verified before its samples stands.
+    """
+    is_lost = any(measured.status.startswith("lost") for _, measured in entrants)
+    for replayer, measured in entrants:
+        if measured.status == "ok" and measured.samples and not is_lost:
+            try:
+                replayer.verify(timed=True)
+            except InputError as error:
+                is_lost = isinstance(error, LostGpuError)
+                measured.status = _failure(error)
+        if measured.status != "ok":
+            measured.samples.clear()
+        elif not measured.samples:
+            measured.status = "interrupted"
+        replayer.close()
+        settle(measured)
+
+
+__all__ = [
+    "Bench",
+    "Job",
+    "LostGpuError",
+    "Measured",
+    "Replayer",
+    "Sample",
+    "WrongOutputError",
+    "closed",
+    "measure",
+    "prepare",
+    "with_timing_events",
+]
