@@ -52,21 +52,29 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
     try:
         code = app.main(arguments, prog_name="streamsim", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else OK
+        return _flushed(code if isinstance(code, int) else OK)
     except click.ClickException as error:
         return _complain(_usage(error))
     except InputError as error:
         return _complain(str(error))
     except MemoryError:
         return _complain("not enough memory for a schedule of this size; use fewer chunks")
-    except BrokenPipeError:  # the reader of our output has gone, as in "streamsim ... | head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-    except OSError as error:  # standard output is full, say
-        return _complain(str(error))
+    except (BrokenPipeError, SystemExit):  # nobody reads our output (click then exits), or a word was completed
+        return _flushed(OK)
+    except OSError as error:  # no room for our output, say
+        return _flushed(_complain(str(error)))
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+
+
+def _flushed(code: int) -> int:
+    """Send what is left of the output; what cannot be sent is dropped, so that the interpreter does not try again."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return code if code or isinstance(error, BrokenPipeError) else _complain(str(error))
+    return code
 
 
 def _complain(message: str) -> int:

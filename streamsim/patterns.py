@@ -6,7 +6,7 @@ whose device buffers hold one chunk each and are used again.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -96,53 +96,66 @@ def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
     return [(i * size + min(i, over), size + (i < over)) for i in range(chunks)]
 
 
+class _Array(NamedTuple):
+    """An input or output array: its host buffer, its device buffers used in turn, bytes per element."""
+
+    host: str
+    device: tuple[str, ...]
+    n_bytes: int
+
+
 class _Arrays:
-    """The buffers of a workload, and the ops of a chunk on them."""
+    """The buffers of a workload, and the ops of a chunk on them.
+
+    ``slots``: device buffers used in turn, each of ``slot_elements``; None: one for the whole workload.
+    """
 
     def __init__(self, workload: Workload, memory: HostMemory, slots: int | None = None, slot_elements: int = 0) -> None:
         self.workload = workload
         self.memory = memory
-        self.slots = slots  # device buffers used in turn, each of slot_elements; None: one for the whole workload
-        self.slot_elements = slot_elements
+        self.slots = slots
+        self.device_elements = workload.elements if slots is None else slot_elements
+        self.inputs = self._arrays("in", workload.inputs)
+        self.outputs = self._arrays("out", workload.outputs)
+
+    def _arrays(self, prefix: str, sizes: tuple[int, ...]) -> list[_Array]:
+        def device(name: str) -> tuple[str, ...]:
+            return (name,) if self.slots is None else tuple(f"{name}_{slot}" for slot in range(self.slots))
+
+        return [_Array(f"h_{prefix}{k}", device(f"d_{prefix}{k}"), n) for k, n in enumerate(sizes)]
 
     def buffers(self) -> tuple[Buffer, ...]:
         found: list[Buffer] = []
-        for prefix, sizes in (("in", self.workload.inputs), ("out", self.workload.outputs)):
-            for k, n_bytes in enumerate(sizes):
-                found.append(Buffer(f"h_{prefix}{k}", n_bytes * self.workload.elements, self.memory))
-                if self.slots is None:
-                    found.append(Buffer(f"d_{prefix}{k}", n_bytes * self.workload.elements, "device"))
-                else:
-                    size = n_bytes * self.slot_elements
-                    found += [Buffer(f"d_{prefix}{k}_{slot}", size, "device") for slot in range(self.slots)]
+        for array in self.inputs + self.outputs:
+            found.append(Buffer(array.host, array.n_bytes * self.workload.elements, self.memory))
+            found += [Buffer(name, array.n_bytes * self.device_elements, "device") for name in array.device]
         return tuple(found)
 
-    def on_device(self, prefix: str, chunk: int, first: int, count: int) -> tuple[Region, ...]:
-        sizes = self.workload.inputs if prefix == "in" else self.workload.outputs
+    def on_device(self, arrays: list[_Array], chunk: int, first: int, count: int) -> tuple[Region, ...]:
         if self.slots is None:
-            return tuple(Region(f"d_{prefix}{k}", n * first, n * count) for k, n in enumerate(sizes))
+            return tuple([Region(name[0], n * first, n * count) for _, name, n in arrays])
         slot = chunk % self.slots
-        return tuple(Region(f"d_{prefix}{k}_{slot}", 0, n * count) for k, n in enumerate(sizes))
+        return tuple([Region(names[slot], 0, n * count) for _, names, n in arrays])
 
     def copies(self, direction: Direction, device: tuple[Region, ...], first: int, stream: int, blocking: bool) -> list[Op]:
-        prefix, sizes = ("in", self.workload.inputs) if direction == "h2d" else ("out", self.workload.outputs)
+        arrays = self.inputs if direction == "h2d" else self.outputs
         return [
-            Copy(direction, region.bytes, stream, Region(f"h_{prefix}{k}", n * first, region.bytes), region, blocking)
-            for k, (n, region) in enumerate(zip(sizes, device, strict=True))
+            Copy(direction, region.bytes, stream, Region(name, n * first, region.bytes), region, blocking)
+            for (name, _, n), region in zip(arrays, device, strict=True)
         ]
 
     def kernels(self, reads: tuple[Region, ...], writes: tuple[Region, ...], count: int, stream: int) -> list[Op]:
         """The kernels of a chunk of ``count`` elements; with no output array the last input is worked on in place."""
         share = count / self.workload.elements
+        targets = writes or reads[-1:]
         ops: list[Op] = []
         for kernel in self.workload.kernels:
-            duration_s = None if kernel.duration_s is None else kernel.duration_s * share
-            targets = writes or reads[-1:]
-            ops.append(Kernel(stream, kernel.name, count, kernel.parameter, duration_s, kernel.fill, reads, targets))
+            chunk_s = None if kernel.duration_s is None else kernel.duration_s * share
+            ops.append(Kernel(stream, kernel.name, count, kernel.parameter, chunk_s, kernel.fill, reads, targets))
         return ops
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class Chunk(NamedTuple):
     """The ops of one chunk, stage by stage."""
 
     index: int
@@ -155,7 +168,8 @@ class Chunk(msgspec.Struct, frozen=True):
 def _chunks(arrays: _Arrays, bounds: list[tuple[int, int]], streams: int, blocking: bool = False) -> Iterator[Chunk]:
     for i, (first, count) in enumerate(bounds):
         stream = 1 + i % streams
-        reads, writes = (arrays.on_device(prefix, i, first, count) for prefix in ("in", "out"))
+        reads = arrays.on_device(arrays.inputs, i, first, count)
+        writes = arrays.on_device(arrays.outputs, i, first, count)
         yield Chunk(
             i,
             stream,
@@ -266,7 +280,8 @@ def prefetch(
     for i, (first, count) in enumerate(bounds):
         if i + 1 < chunks and slots > 1:
             ops += inputs[i + 1]
-        reads, writes = (arrays.on_device(prefix, i, first, count) for prefix in ("in", "out"))
+        reads = arrays.on_device(arrays.inputs, i, first, count)
+        writes = arrays.on_device(arrays.outputs, i, first, count)
         ops.append(WaitEvent(3 * i, compute))
         if i >= slots and workload.outputs:
             ops.append(WaitEvent(3 * (i - slots) + 2, compute))
@@ -285,7 +300,7 @@ def _prefetch_input(arrays: _Arrays, batch: int, bound: tuple[int, int], slots: 
     ops: list[Op] = []
     if batch >= slots:
         ops.append(WaitEvent(3 * (batch - slots) + 1, stream))
-    ops += arrays.copies("h2d", arrays.on_device("in", batch, first, count), first, stream, blocking=False)
+    ops += arrays.copies("h2d", arrays.on_device(arrays.inputs, batch, first, count), first, stream, blocking=False)
     return [*ops, RecordEvent(3 * batch, stream)]
 
 

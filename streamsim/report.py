@@ -120,12 +120,10 @@ def _share(part: float, whole: float) -> float:
 
 def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0.0)
-    ended = 0.0  # kernels side by side overlap: count each moment once
-    spans = {step.op: None for step in critical_path(timeline)}
+    steps = {step.op for step in critical_path(timeline)}  # each begins after the one before it has ended
     for span in timeline:
-        if span.op in spans and span.engine is not None:
-            spent[span.engine] += max(0.0, span.end_s - max(span.start_s, ended))
-            ended = max(ended, span.end_s)
+        if span.op in steps and span.engine is not None:
+            spent[span.engine] += span.end_s - span.start_s
     return {**spent, ELSEWHERE: max(0.0, makespan_s - sum(spent.values()))}
 
 

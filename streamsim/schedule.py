@@ -74,8 +74,9 @@ class Region(_Value):
     bytes: int
 
     def __post_init__(self) -> None:
-        check_whole("offset", self.offset, 0, LARGEST_BYTES)
-        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+        if not (type(self.offset) is int is type(self.bytes) and 0 <= self.offset < self.offset + self.bytes <= LARGEST_BYTES):
+            check_whole("offset", self.offset, 0, LARGEST_BYTES)
+            check_whole("bytes", self.bytes, 1, LARGEST_BYTES - self.offset)
 
 
 class Copy(_Value, tag_field="op", tag="copy"):
@@ -239,25 +240,25 @@ def _check_ops(schedule: Schedule) -> None:
     on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
     for i, op in enumerate(schedule.ops):
         kind = type(op)
-        if kind not in OP_TYPES:
+        if kind is Copy:
+            if op.host is not None and _outside(op.host, on_host):
+                raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
+            if op.device is not None and _outside(op.device, on_device):
+                raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
+        elif kind is Kernel:
+            for region in op.reads + op.writes:
+                if _outside(region, on_device):
+                    field = "reads" if region in op.reads else "writes"
+                    raise _misplaced(f"ops[{i}].{field}", region, on_device, on_host, "device")
+        elif kind not in OP_TYPES:
             raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+        elif op.event is not None and op.event >= events:
+            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
         if op.stream is not None and op.stream > streams:
             raise InputError(
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
                 f" and {streams} more are declared in streams"
             )
-        if isinstance(op, Copy):
-            if op.host is not None and _outside(op.host, on_host):
-                raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
-            if op.device is not None and _outside(op.device, on_device):
-                raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
-        elif isinstance(op, Kernel):
-            for region in op.reads + op.writes:
-                if _outside(region, on_device):
-                    field = "reads" if region in op.reads else "writes"
-                    raise _misplaced(f"ops[{i}].{field}", region, on_device, on_host, "device")
-        elif op.event is not None and op.event >= events:
-            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
 
 
 def _outside(region: Region, sizes: dict[str, int]) -> bool:

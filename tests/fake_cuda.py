@@ -6,6 +6,8 @@ synchronises, in a *random* order that respects only those rules, so a missing w
 Every call is also logged by name.
 """
 
+# ruff: noqa: N802, N815, ARG002 - CUDA's names, and its arguments whether emulated or not
+
 from __future__ import annotations
 
 import ctypes
@@ -48,10 +50,10 @@ def _memory(address: int, n_bytes: int) -> np.ndarray:
 class FakeCuda:
     """The functions of ``Gpu.cuda``. ``kernels``: emulations of a user's kernels, by entry name."""
 
-    streamLegacy, streamDefault, streamNonBlocking = LEGACY, 0, 1  # noqa: N815
-    eventDefault, eventDisableTiming, hostAllocDefault = 0, 2, 0  # noqa: N815
-    memcpyHostToDevice, memcpyDeviceToHost = HOST_TO_DEVICE, DEVICE_TO_HOST  # noqa: N815
-    streamCaptureModeThreadLocal = 1  # noqa: N815
+    streamLegacy, streamDefault, streamNonBlocking = LEGACY, 0, 1
+    eventDefault, eventDisableTiming, hostAllocDefault = 0, 2, 0
+    memcpyHostToDevice, memcpyDeviceToHost = HOST_TO_DEVICE, DEVICE_TO_HOST
+    streamCaptureModeThreadLocal = 1
 
     def __init__(self, seed: int = 0, kernels: dict[str, Callable[[Launch], None]] | None = None) -> None:
         self.log: list[tuple[Any, ...]] = []

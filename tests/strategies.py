@@ -212,8 +212,9 @@ def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | N
     syncs = st.one_of(
         st.builds(Synchronize), st.builds(Synchronize, stream=stream), st.builds(Synchronize, event=event)
     )
-    issued: list[Op] = draw(
-        st.lists(st.one_of(work, work, order, *([] if graph else [syncs])), min_size=1, max_size=most)
-    )
+    mixed = st.one_of(work, work, order, *([] if graph else [syncs]))
+    # A bit of everything, kernels that crowd the card, or a tangle of events.
+    op = draw(st.sampled_from((mixed, mixed, mixed, kernels(stream), st.one_of(kernels(stream), order, order))))
+    issued: list[Op] = draw(st.lists(op, min_size=1, max_size=most))
     last: list[Op] = [Synchronize()] if graph and draw(st.booleans()) else []
     return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]

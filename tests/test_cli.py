@@ -237,13 +237,27 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert (tmp_path / "head").stat().st_size == 100
 
 
-def test_a_reader_that_never_reads_is_no_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [PIPELINE, [*PIPELINE, "--json"], ["devices"], ["--version"]])
+def test_a_reader_that_never_reads_is_no_error(arguments: list[str], unbuffered: str) -> None:
     out, into = os.pipe()
     os.close(out)
-    command = [sys.executable, "-m", "streamsim", *PIPELINE, "--json"]
-    result = subprocess.run(command, stdout=into, stderr=subprocess.PIPE, text=True, check=False)
+    result = printing_to(into, arguments, unbuffered)
     os.close(into)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_no_room_for_the_output_is_one_line(unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        result = printing_to(full.fileno(), [*PIPELINE, "--json"], unbuffered)
+    assert (result.returncode, result.stderr) == (2, "streamsim: error: [Errno 28] No space left on device\n")
+
+
+def printing_to(file: int, arguments: list[str], unbuffered: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "streamsim", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    return subprocess.run(command, stdout=file, stderr=subprocess.PIPE, text=True, check=False, env=environment)
 
 
 def test_shell_completion(monkeypatch) -> None:

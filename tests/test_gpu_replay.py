@@ -14,7 +14,8 @@ from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedu
 from streamsim_validate import kernels, profiler
 from streamsim_validate.gpu import Gpu, open_gpu
 from streamsim_validate.kernels import KernelSpec, register, sincos_reference
-from streamsim_validate.replay import Bench, Job, Replayer, measure, measure_clock_hz, prepare
+from streamsim_validate.measure import Job, measure
+from streamsim_validate.replay import Bench, Replayer, measure_clock_hz, prepare
 from streamsim_validate.suites import MI, PATTERNS, Case, sincos
 
 

@@ -52,6 +52,12 @@ def test_a_copy_in_its_latency_does_not_slow_the_other_direction() -> None:
     assert spans(device, h2d(1, 10), d2h(2, 10)) == [(0, 16), (0, 20)]
 
 
+def test_a_copy_that_ends_as_the_other_begins_is_not_slowed() -> None:
+    # 17 bytes at 2 a tick hold the engine for 9 ticks, and D2H moves bytes from 9 on, 17 of them at 2: 18.
+    device = make_device(h2d=link(rate=2, shared=0.5), d2h=link(latency=9, rate=2, shared=0.5))
+    assert spans(device, h2d(1, 17), d2h(2, 17)) == [(0, 9), (0, 18)]
+
+
 def test_which_direction_loses_is_a_parameter_of_each() -> None:
     # H2D keeps its rate: 8. D2H moves 8 / 4 = 2 bytes meanwhile, and 6 more alone: 14.
     device = make_device(h2d=link(), d2h=link(shared=0.25))
@@ -210,6 +216,15 @@ def test_an_event_carries_what_its_stream_waited_for() -> None:
     assert spans(IDEAL, *ops) == [(0, 5), (5, 8)]
 
 
+def test_an_event_stands_for_all_that_its_stream_waited_for() -> None:
+    # Stream 3 waits for kernels of two streams (0..5, 5..14) and records: stream 4, and the host, wait for both.
+    join = (kernel(1, 5), RecordEvent(0, 1), kernel(2, 9), RecordEvent(1, 2), WaitEvent(0, 3), WaitEvent(1, 3))
+    either = (join, (*join[:4], *join[:3:-1]))  # whichever is waited for first
+    for ops in either:
+        assert spans(IDEAL, *ops, RecordEvent(2, 3), WaitEvent(2, 4), h2d(4, 3))[-1] == (14, 17)
+        assert calls(IDEAL, *ops, RecordEvent(2, 3), Synchronize(event=2))[-1] == (0, 14)
+
+
 def test_the_legacy_stream_and_ordinary_streams_wait_for_each_other() -> None:
     # D2H of stream 0 waits for the kernel of stream 1 (10); H2D of stream 2, issued later, waits for stream 0 (14).
     ops = (kernel(1, 10), d2h(0, 4), h2d(2, 3))
@@ -338,6 +353,10 @@ def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
     assert spans(device, kernel(1, 10, fill=0.75), kernel(2, 10, fill=0.5)) == [(0, 10), (0, 15)]
     # The second could fill the card: 1/2 for 10 ticks, the other 5 alone.
     assert spans(device, kernel(1, 10, fill=0.5), kernel(2, 10)) == [(0, 10), (0, 15)]
+    # 1/4 until 4, 1/2 until 8, and one that could fill the card: it gets 1/4 until 4, 1/2 until 8, then all. Of its
+    # 10 ticks, 1 is done at 4 and 3 at 8: 15.
+    crowd = (kernel(1, 4, fill=0.25), kernel(2, 8, fill=0.5), kernel(3, 10))
+    assert spans(device, *crowd) == [(0, 4), (0, 8), (0, 15)]
     # A kernel that fills the card leaves nothing.
     assert spans(device, kernel(1, 10), kernel(2, 10, fill=0.5)) == [(0, 10), (10, 20)]
 

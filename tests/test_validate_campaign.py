@@ -116,7 +116,8 @@ def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: 
     done = worker(a_plan(tmp_path), without_gpu(tmp_path))
     assert done.returncode == 3
     assert done.stderr.decode().splitlines() == [
-        "streamsim-validate: error: CuPy is not installed: pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the driver)"
+        "streamsim-validate: error: CuPy is not installed: pip install 'streamsim[cuda13]'"
+        " (or 'streamsim[cuda12]', to match the driver)"
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
 
@@ -195,7 +196,7 @@ def test_bad_usage_is_one_line(arguments: list[str], message: str) -> None:
 
 
 def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
-    """The real command and its measuring processes, on an emulated card that each process finds in place of CuPy's."""
+    """The real command and its processes, on an emulated card that each finds in place of one of CuPy's."""
     (tmp_path / "sitecustomize.py").write_text(EMULATE)
     write_schedule(SCHEDULES[0], tmp_path / "s.json")
     (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')

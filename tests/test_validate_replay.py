@@ -15,16 +15,13 @@ from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_fi
 from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim_validate import kernels
 from streamsim_validate.kernels import KernelSpec, pass_through_reference, register
+from streamsim_validate.measure import Job, Measured, groups, measure
 from streamsim_validate.replay import (
     Bench,
-    Job,
     LostGpuError,
-    Measured,
     Replayer,
     Sample,
     closed,
-    groups,
-    measure,
     prepare,
     with_timing_events,
 )

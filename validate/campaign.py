@@ -21,6 +21,7 @@ from streamsim.schedule import Schedule
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.kernels import load_kernels
+from streamsim_validate.measure import Job, Measured, measure
 from streamsim_validate.record import (
     Entry,
     Header,
@@ -34,7 +35,7 @@ from streamsim_validate.record import (
     now,
     to_times,
 )
-from streamsim_validate.replay import Job, Measured, Sample, measure
+from streamsim_validate.replay import Sample
 from streamsim_validate.suites import Case, digest, suite, suite_connections, workload_key
 
 REPEATS = 11

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 
 import simpy
-from simpy.events import NORMAL
 
 
 class Alarm(simpy.Event):
-    """One event that an engine sets again and again, for the tick at which its op is due.
+    """One event that an engine sets again and again, for the tick ``due`` at which its op ends.
 
     A fresh ``Timeout`` for every op costs twice the time of an event that is scheduled again, and SimPy
     cannot move one when a shared link speeds a copy up or slows it down. So an alarm may lie in SimPy's
@@ -22,9 +21,3 @@ class Alarm(simpy.Event):
         self.due = -1
         self.calls = [ring]
         self.callbacks = self.calls
-
-    def set(self, due: int, now: int) -> None:
-        """Ring at the tick ``due``; an earlier setting no longer counts."""
-        if due != self.due:
-            self.due = due
-            self.env.schedule(self, NORMAL, due - now)

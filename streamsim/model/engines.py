@@ -1,16 +1,21 @@
 """The engines: each takes ops from its hardware queues, runs them and says when they end.
 
 An engine has an alarm and one or more *lanes*, the places where an op can be: a copy engine or a plain
-compute engine has one; the two directions of a shared link are the lanes of one pair, because when a
-copy ends depends on both.
+compute engine is its own lane; the two directions of a shared link are the lanes of one pair, because
+when a copy ends depends on both.
+
+This is the model's inner loop. It takes names out of loops and keeps calls few where that shows in
+``tests/benchmarks``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simpy.events import NORMAL
+
 from streamsim.model.alarm import Alarm
-from streamsim.model.link import Flow, link
+from streamsim.model.link import Flow, Link
 from streamsim.model.program import FULL_CARD
 from streamsim.model.queues import FOREVER, NONE, Queues
 
@@ -20,24 +25,16 @@ if TYPE_CHECKING:
     from streamsim.model.simulation import Simulation
 
 
-class Lane:
-    """A place for one op at a time (``op``, or NONE), behind its hardware queues."""
-
-    def __init__(self, engine: Engine, queues: Queues) -> None:
-        self.engine = engine
-        self.queues = queues
-        self.op = NONE
-
-
 class Engine:
     """Something with an alarm that starts ops and ends them."""
 
     def __init__(self, simulation: Simulation) -> None:
+        self.lanes: list[Lane] = []
         self._simulation = simulation
         self._env = simulation.env
         self._alarm = Alarm(simulation.env, self._ring)
+        self._schedule = simulation.env.schedule
         self._shapes, self._shape = simulation.program.shapes, simulation.program.shape
-        self.lanes: list[Lane] = []
 
     def dispatch(self, now: int) -> None:
         """Start what can start, and set the alarm for when something ends or can start."""
@@ -48,14 +45,33 @@ class Engine:
         raise NotImplementedError
 
     def _ring(self, alarm: simpy.Event) -> None:
-        alarm.callbacks = self._alarm.calls
+        own = self._alarm
+        own.callbacks = own.calls
         now = self._env._now
         simulation = self._simulation
-        if now == self._alarm.due:
+        if now == own.due:
             simulation.touched.append(self)
             self._finish(now)
         if self._env.peek() > now:  # engines choose when everything that ends at this tick has ended
             simulation.dispatch(now)
+
+    def _wake(self, due: int, now: int) -> None:
+        """Set the alarm for the tick ``due``; an earlier setting no longer counts."""
+        alarm = self._alarm
+        if due != alarm.due and due < FOREVER:
+            alarm.due = due
+            self._schedule(alarm, NORMAL, due - now)
+
+
+class Lane:
+    """A place for one op at a time (``op``, or NONE), behind its hardware queues."""
+
+    def __init__(self, engine: Engine, queues: Queues) -> None:
+        self.op = NONE
+        self.engine = engine
+        self.arrive = queues.arrive
+        self.take = queues.take
+        self.next_ready = queues.next_ready
 
 
 class SerialEngine(Engine):
@@ -64,20 +80,18 @@ class SerialEngine(Engine):
     def __init__(self, simulation: Simulation, queues: Queues) -> None:
         super().__init__(simulation)
         self._lane = Lane(self, queues)
-        self._take = queues.take
         self.lanes = [self._lane]
+        self._take = queues.take
+        self._duration = [shape.duration for shape in simulation.program.shapes]
 
     def dispatch(self, now: int) -> None:
-        lane = self._lane
-        if lane.op == NONE:
+        if self._lane.op == NONE:
             op = self._take(now)
-            if op != NONE:
-                lane.op = op
-                self._alarm.set(self._simulation.started(op, now) + self._shapes[self._shape[op]].duration, now)
+            if op == NONE:
+                self._wake(self._lane.next_ready(), now)
             else:
-                ready = lane.queues.next_ready()
-                if ready < FOREVER:
-                    self._alarm.set(ready, now)
+                self._lane.op = op
+                self._wake(self._simulation.started(op, now) + self._duration[self._shape[op]], now)
 
     def _finish(self, now: int) -> None:
         op = self._lane.op
@@ -99,59 +113,66 @@ class LinkedCopyEngines(Engine):
 
     def __init__(self, simulation: Simulation, queues: tuple[Queues, Queues]) -> None:
         super().__init__(simulation)
-        self._directions = [Direction(self, q, flow) for q, flow in zip(queues, link(), strict=True)]
+        self._link = Link()
+        self._directions = [Direction(self, q, flow) for q, flow in zip(queues, self._link.flows, strict=True)]
         self.lanes = [*self._directions]
+        self._end = FOREVER  # the tick at which the next flow ends; NONE: to be worked out anew
 
     def dispatch(self, now: int) -> None:
-        there, back = self._directions
-        there.flow.settle(now)
-        back.flow.settle(now)
         wake = FOREVER
-        if there.op == NONE:
-            wake = self._start(there, now)
-        if back.op == NONE:
-            ready = self._start(back, now)
-            if ready < wake:
-                wake = ready
-        for direction in (there, back):
-            if direction.op != NONE:
-                due = direction.flow.due()
-                if due < wake:
-                    wake = due
-        if wake < FOREVER:
-            self._alarm.set(wake, now)
-
-    def _start(self, direction: Direction, now: int) -> int:
-        """Start a copy in an idle direction, or say when to look again."""
-        op = direction.queues.take(now)
-        if op == NONE:
-            return direction.queues.next_ready()
-        direction.op = op
-        direction.flow.start(self._simulation.started(op, now), self._shapes[self._shape[op]])
-        return FOREVER
+        for direction in self._directions:
+            if direction.op == NONE:
+                op = direction.take(now)
+                if op == NONE:
+                    ready = direction.next_ready()
+                    if ready < wake:
+                        wake = ready
+                else:
+                    direction.op = op
+                    self._link.settle(now)
+                    direction.flow.start(self._simulation.started(op, now), self._shapes[self._shape[op]])
+                    self._end = NONE
+        if self._end == NONE:  # a flow has started or finished
+            self._end = self._link.next_end()
+        self._wake(wake if wake < self._end else self._end, now)
 
     def _finish(self, now: int) -> None:
-        there, back = self._directions
-        there.flow.settle(now)
-        back.flow.settle(now)
-        for direction in (there, back):
-            op = direction.op
-            if op != NONE and direction.flow.left <= 0:
-                direction.op = NONE
-                direction.flow.finish()
-                self._simulation.ended(op, now)
+        if now == self._end:
+            self._end = NONE
+            self._link.settle(now)
+            for direction in self._directions:
+                if direction.op != NONE and direction.flow.left <= 0:
+                    op, direction.op = direction.op, NONE
+                    direction.flow.finish()
+                    self._simulation.ended(op, now)
 
 
 class Running:
-    """A kernel on the card: ``left`` of its work (ticks times width), ``given`` so much of the card now."""
+    """A kernel on the card, ``given`` so much of it: it ends at the tick ``end`` unless it is given more.
 
-    __slots__ = ("given", "left", "op", "width")
+    ``left`` of its work (ticks times width) was to do at the tick ``since``.
+    """
 
-    def __init__(self, op: int, width: int, ticks_alone: int, room: int) -> None:
+    __slots__ = ("end", "given", "left", "op", "since", "width")
+
+    def __init__(self, op: int, width: int, ticks_alone: int, room: int, now: int) -> None:
         self.op = op
         self.width = width
-        self.left = ticks_alone * width
-        self.given = width if width < room else room
+        self.since = now
+        if width <= room:
+            self.given = width
+            self.end = now + ticks_alone
+        else:
+            self.given = room
+            self.left = ticks_alone * width
+            self.end = now - -self.left // room
+
+    def give(self, room: int, now: int) -> None:
+        """Give the kernel as much of ``room`` as it can fill, from now on."""
+        self.left -= self.given * (now - self.since)
+        self.since = now
+        self.given = min(self.width, room)
+        self.end = now - -self.left // self.given
 
 
 class ComputeEngine(Engine):
@@ -164,53 +185,45 @@ class ComputeEngine(Engine):
     def __init__(self, simulation: Simulation, queues: Queues, most: int) -> None:
         super().__init__(simulation)
         self.lanes = [Lane(self, queues)]
-        self._queues = queues
+        self._take = queues.take
+        self._next_ready = queues.next_ready
         self._most = most
         self._running: list[Running] = []
         self._room = FULL_CARD
-        self._settled = 0
 
     def dispatch(self, now: int) -> None:
-        self._settle(now)
         running = self._running
         while self._room and len(running) < self._most:
-            op = self._queues.take(now)
+            op = self._take(now)
             if op == NONE:
+                due = self._next_ready()
                 break
             self._simulation.started(op, now)
             shape = self._shapes[self._shape[op]]
-            kernel = Running(op, shape.width, shape.duration, self._room)
+            kernel = Running(op, shape.width, shape.duration, self._room, now)
             running.append(kernel)
             self._room -= kernel.given
-        due = self._queues.next_ready() if self._room and len(running) < self._most else FOREVER
+        else:
+            due = FOREVER
         for kernel in running:
-            if kernel.given:
-                end = now - -kernel.left // kernel.given
-                if end < due:
-                    due = end
-        if due < FOREVER:
-            self._alarm.set(due, now)
-
-    def _settle(self, now: int) -> None:
-        elapsed = now - self._settled
-        if elapsed:
-            self._settled = now
-            for kernel in self._running:
-                kernel.left -= kernel.given * elapsed
+            if kernel.end < due:
+                due = kernel.end
+        self._wake(due, now)
 
     def _finish(self, now: int) -> None:
-        self._settle(now)
-        done = [kernel for kernel in self._running if kernel.left <= 0]
-        if done:
-            self._running = [kernel for kernel in self._running if kernel.left > 0]
-            self._share()
-            for kernel in done:
-                self._simulation.ended(kernel.op, now)
+        done = [kernel for kernel in self._running if kernel.end <= now]
+        for kernel in done:
+            self._running.remove(kernel)
+            self._room += kernel.given
+        if self._running and done:
+            self._share(now)
+        for kernel in done:
+            self._simulation.ended(kernel.op, now)
 
-    def _share(self) -> None:
-        """Earlier kernels first, each as much of the card as it can fill."""
-        room = FULL_CARD
+    def _share(self, now: int) -> None:
+        """Give the room to the earliest of the kernels that can use more."""
         for kernel in self._running:
-            kernel.given = min(kernel.width, room)
-            room -= kernel.given
-        self._room = room
+            if self._room and kernel.given < kernel.width:
+                more = kernel.given + self._room
+                kernel.give(more, now)
+                self._room = more - kernel.given

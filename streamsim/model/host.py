@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from streamsim.model.program import NOTHING
@@ -58,14 +60,17 @@ class Host:
         return self._returns
 
     def _issue(self, first: int, last: int, now: int) -> int:
-        simulation, program = self._simulation, self._simulation.program
-        issued, returned, release = simulation.issued, simulation.returned, simulation.release
-        shape, kind, submit = program.shape, program.kind, program.submit
-        calls = self._calls
+        """Make the calls ``first`` .. ``last`` one after another; returns the tick at which the last returns."""
+        simulation = self._simulation
+        calls = map(self._calls.__getitem__, simulation.program.shape[first:last])
+        times = array("q", accumulate(calls, initial=now))
+        simulation.issued[first:last] = times[:-1]
+        simulation.returned[first:last] = times[1:]
+        pending, kind = simulation.pending, simulation.program.kind
         for op in range(first, last):
-            issued[op] = now
-            now += calls[shape[op]]
-            returned[op] = now
             if kind[op] != NOTHING:
-                release(op, now + submit)
-        return now
+                if first:
+                    pending[op] -= 1
+                if not pending[op]:
+                    simulation.arrive(op)
+        return times[-1]

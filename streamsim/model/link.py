@@ -7,56 +7,78 @@ overlap slows only the overlapping part and bytes are conserved.
 
 from streamsim.model.program import Shape
 
-IDLE = 1 << 62
+NEVER = 1 << 62
 
 
 class Flow:
-    """One direction: the units ``left`` to move, which flow from the tick ``begins`` on (IDLE: no copy)."""
+    """One direction: ``left`` units to move, flowing from the tick ``begins`` on (NEVER: no copy)."""
 
-    __slots__ = ("alone", "begins", "left", "other", "settled", "shared")
+    __slots__ = ("alone", "begins", "left", "shared")
 
     def __init__(self) -> None:
-        self.begins = IDLE
-        self.settled = 0
+        self.begins = NEVER
         self.left = self.alone = self.shared = 0
-        self.other: Flow = self
 
     def start(self, start: int, copy: Shape) -> None:
         """A copy starts at the tick ``start``, now or later; its bytes flow after its latency."""
         latency, self.alone, self.shared = copy.rate
-        self.begins = self.settled = start + latency
+        self.begins = start + latency
         self.left = copy.units
 
     def finish(self) -> None:
         """The copy has moved its last byte."""
-        self.begins = IDLE
+        self.begins = NEVER
+
+
+class Link:
+    """The two flows, accounted for up to the tick ``_settled``."""
+
+    def __init__(self) -> None:
+        self.flows = Flow(), Flow()
+        self._settled = 0
 
     def settle(self, now: int) -> None:
-        """Move the bytes up to ``now``, a tick before which neither direction has started or finished."""
-        since = self.settled
-        if now > since and self.begins < IDLE:
-            shares = self.other.begins
-            if shares >= now:
-                self.left -= (now - since) * self.alone
-            elif shares <= since:
-                self.left -= (now - since) * self.shared
-            else:
-                self.left -= (shares - since) * self.alone + (now - shares) * self.shared
-            self.settled = now
+        """Move the bytes up to ``now``: before a flow starts or finishes."""
+        since = self._settled
+        if since == now:
+            return
+        self._settled = now
+        first, second = self._by_begin()
+        if first.begins >= now:
+            return
+        if first.begins > since:
+            since = first.begins
+        both = second.begins
+        if both >= now:
+            first.left -= (now - since) * first.alone
+            return
+        if both > since:
+            first.left -= (both - since) * first.alone
+            since = both
+        first.left -= (now - since) * first.shared
+        second.left -= (now - since) * second.shared
 
-    def due(self) -> int:
-        """When the copy ends if the other direction flows for ever once it has begun; settle both first."""
-        since, shares = self.settled, self.other.begins
-        if shares > since:
-            end = since - -self.left // self.alone
-            if end <= shares:
+    def next_end(self) -> int:
+        """When the next flow ends if none starts or finishes before, or NEVER; settle first."""
+        since = self._settled
+        first, second = self._by_begin()
+        if first.begins > since:
+            since = first.begins
+            if since == NEVER:
+                return NEVER
+        both = second.begins
+        if both > since:
+            end = since - -first.left // first.alone
+            if end <= both:
                 return end
-            return shares - -(self.left - (shares - since) * self.alone) // self.shared
-        return since - -self.left // self.shared
+            left = first.left - (both - since) * first.alone
+            since = both
+        else:
+            left = first.left
+        end = since - -left // first.shared
+        other = since - -second.left // second.shared
+        return end if end < other else other
 
-
-def link() -> tuple[Flow, Flow]:
-    """The two directions of a link, each the other's other."""
-    there, back = Flow(), Flow()
-    there.other, back.other = back, there
-    return there, back
+    def _by_begin(self) -> tuple[Flow, Flow]:
+        there, back = self.flows
+        return (there, back) if there.begins <= back.begins else (back, there)

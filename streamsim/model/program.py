@@ -76,7 +76,7 @@ class Program(NamedTuple):
     queue: bytearray  # hardware queue (connection) of an engine
     after: array[int]  # the op that follows in the same stream, or -1
     also: dict[int, list[int]]  # other ops that wait for this one
-    pending: array[int]  # how many things an op waits for: its call, and the ops before it
+    pending: array[int]  # how many ops an op waits for, and its call if that may come later
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
     rates: dict[tuple[str, bool], Rate]  # by (direction, pageable)
@@ -203,7 +203,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         queue=_queues(schedule, device.connections),
         after=array("i", [-1]) * n,
         also={},
-        pending=array("i", [1]) * n,
+        pending=array("i", [0]) * n,
         frontier={},
         segments=[],
         rates=shapes.rates,
@@ -303,6 +303,8 @@ def _fill_order(program: Program) -> None:
             first = i + 1
     if first < len(program.schedule.ops):
         program.segments.append(Segment(first, len(program.schedule.ops), ()))
+    for i in range(program.segments[0].last, len(program.schedule.ops)):
+        program.pending[i] += 1  # the call itself: only the first segment is issued before anything runs
 
 
 class _Edges:

@@ -106,8 +106,8 @@ class SameQueueFirst:
 
     def _next_turn(self) -> int:
         """The next queue after the present one that has a ready head, round and round."""
-        turn = self._turn
-        return min(self._ready, key=lambda queue: (queue <= turn, queue))
+        following = [queue for queue in self._ready if queue > self._turn]
+        return min(following or self._ready)
 
     def next_ready(self) -> int:
         return self._arriving[0][0] if self._arriving else FOREVER

@@ -18,6 +18,9 @@ class Simulation:
     def __init__(self, program: Program) -> None:
         n = len(program.kind)
         self.program = program
+        self._kind, self._after, self._also = program.kind, program.after, program.also
+        self._hand_over = program.hand_over
+        self._submit = program.submit
         self.env = simpy.Environment(initial_time=0)
         self.pending = array("i", program.pending)  # how many things each op still waits for
         self.issued = array("q", [NEVER]) * n  # the host's call begins ...
@@ -43,11 +46,20 @@ class Simulation:
             self.ready[op] = ready
         left = self.pending[op] - 1
         self.pending[op] = left
-        if left == 0:
-            lane = self._lane_of_kind[self.program.kind[op]]
-            lane.queues.arrive(op, self.ready[op])
-            if lane.op == NONE:
-                self.touched.append(lane.engine)
+        if not left:
+            self.arrive(op)
+
+    def arrive(self, op: int) -> None:
+        """All that ``op`` waits for has come, or will at a known tick: it is a candidate in its queue."""
+        ready = self.returned[op] + self._submit
+        if ready > self.ready[op]:
+            self.ready[op] = ready
+        else:
+            ready = self.ready[op]
+        lane = self._lane_of_kind[self._kind[op]]
+        lane.arrive(op, ready)
+        if lane.op == NONE:
+            self.touched.append(lane.engine)
 
     def started(self, op: int, now: int) -> int:
         """An engine has taken ``op``: it starts now, or when it will be ready. Returns the tick."""
@@ -64,18 +76,20 @@ class Simulation:
     def ended(self, op: int, now: int) -> None:
         """``op`` has ended: release what waits for it."""
         self.end[op] = now
-        program = self.program
-        kind, after = program.kind, program.after[op]
-        hand_over = program.hand_over[kind[op]]
+        after = self._after[op]
         if after >= 0:
-            self.release(after, now + hand_over[kind[after]])
-        if op in program.also:
-            ops = program.schedule.ops
-            for other in program.also[op]:
-                event = program.event if ops[other].stream != ops[op].stream else 0
-                self.release(other, now + hand_over[kind[other]] + event)
+            kind = self._kind
+            self.release(after, now + self._hand_over[kind[op]][kind[after]])
+        if op in self._also:
+            self._release_others(op, now)
         if self.host.is_waiting:
             self.host.ended(op, now)
+
+    def _release_others(self, op: int, now: int) -> None:
+        ops, kind, hand_over = self.program.schedule.ops, self._kind, self._hand_over[self._kind[op]]
+        for other in self._also[op]:
+            event = self.program.event if ops[other].stream != ops[op].stream else 0
+            self.release(other, now + hand_over[kind[other]] + event)
 
     def dispatch(self, now: int) -> None:
         """Let the engines choose, when everything that ends at this tick has ended."""

@@ -1,0 +1,211 @@
+"""Measure many schedules: repeats interleaved in shuffled order, output verified, nothing lost when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.errors import InputError
+from streamsim_validate.memory import Key, buffers_of, check_fits, free_host_bytes, union
+from streamsim_validate.replay import Bench, LostGpuError, Replayer, Sample, prepare
+
+if TYPE_CHECKING:
+    from streamsim.schedule import Schedule
+    from streamsim_validate.gpu import Gpu
+
+WARM_UP_RUNS = 2
+GROUP_SIZE = 64  # schedules whose repeats are interleaved
+
+
+class Job(NamedTuple):
+    """A schedule to measure. ``key`` names it in the results; jobs of one ``reference_key`` have the same output."""
+
+    key: str
+    schedule: Schedule
+    reference_key: str | None = None
+
+
+@dataclass
+class Measured:
+    """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify."""
+
+    job: Job
+    samples: list[Sample] = field(default_factory=list)
+    verified: bool = False
+    status: str = "ok"
+
+
+OnResult = Callable[[Measured], None]
+OnSample = Callable[[Job, Sample], None]
+
+
+def measure(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    repeats: int,
+    seed: int = 0,
+    on_result: OnResult = lambda _: None,
+    on_sample: OnSample = lambda _job, _sample: None,
+) -> list[Measured]:
+    """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
+
+    Each job is verified before its repeats as it stands and after them with the timing events; one that
+    fails or does not fit is reported with its reason in ``status`` and the others go on. ``on_result`` is
+    called with each job as soon as it is settled; on Ctrl-C the group under way is settled with the samples
+    it has, then KeyboardInterrupt rises. The results come in the order of the jobs. Raises LostGpuError when
+    a schedule has broken the card's context, after settling it (status "lost: ...") and those before it.
+    """
+    if len({job.key for job in jobs}) != len(jobs):
+        raise InputError("key: two jobs have the same key; give each its own")
+    bench = Bench(gpu)
+    results: dict[str, Measured] = {}
+
+    def settle(measured: Measured) -> None:
+        results[measured.job.key] = measured
+        on_result(measured)
+
+    try:
+        for number, group in enumerate(groups(jobs, gpu, settle)):
+            rng = random.Random(f"{seed} {number}")
+            _measure_group(group, bench, repeats, rng, settle, on_sample)
+    finally:
+        bench.close()
+    return [results[job.key] for job in jobs]
+
+
+def groups(jobs: Sequence[Job], gpu: Gpu, settle: OnResult) -> Iterator[list[Job]]:
+    """Cut the jobs into groups whose buffers fit together; one that fits not even alone is settled as skipped."""
+    group: list[Job] = []
+    together: dict[Key, int] = {}
+    free_device, free_host = gpu.free_bytes(), free_host_bytes()
+    for job in jobs:
+        need = buffers_of(job.schedule)
+        try:
+            check_fits(need, free_device, free_host)
+        except InputError as error:
+            settle(Measured(job, status=f"skipped: {error}"))
+            continue
+        grown = union((together, need))
+        if group and (len(group) == GROUP_SIZE or not _fits(grown, free_device, free_host)):
+            yield group
+            group, grown = [], need
+        group.append(job)
+        together = grown
+    if group:
+        yield group
+
+
+def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
+    try:
+        check_fits(need, free_device, free_host)
+    except InputError:
+        return False
+    return True
+
+
+class _Entrant(NamedTuple):
+    replayer: Replayer
+    measured: Measured
+
+
+def _measure_group(
+    group: list[Job], bench: Bench, repeats: int, rng: random.Random, settle: OnResult, on_sample: OnSample
+) -> None:
+    try:
+        prepare(bench, (job.schedule for job in group))
+    except InputError:
+        bench.arena.clear()  # buffers of earlier groups may be in the way
+        prepare(bench, (job.schedule for job in group))
+    entrants: list[_Entrant] = []
+    try:
+        for job in group:
+            entrant = _enter(job, bench, settle)
+            if entrant is not None:
+                entrants.append(entrant)
+        _run_rounds(entrants, repeats, rng, on_sample)
+    finally:
+        _leave(entrants, settle)
+
+
+def _enter(job: Job, bench: Bench, settle: OnResult) -> _Entrant | None:
+    """Make a job ready, verify and warm it up; one that fails is settled with the reason."""
+    measured = Measured(job)
+    replayer: Replayer | None = None
+    try:
+        replayer = Replayer(job.schedule, bench, job.reference_key)
+        measured.verified = replayer.verify()
+        for _ in range(WARM_UP_RUNS):
+            replayer.run()
+    except InputError as error:
+        if replayer is not None:
+            replayer.close()
+        measured.status = _failure(error)
+        settle(measured)
+        if isinstance(error, LostGpuError):
+            raise
+        return None
+    return _Entrant(replayer, measured)
+
+
+def _failure(error: InputError) -> str:
+    return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
+
+
+def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, on_sample: OnSample) -> None:
+    order = list(entrants)
+    gc.collect()
+    with collector_off():
+        for _ in range(repeats):
+            rng.shuffle(order)
+            for replayer, measured in order:
+                if measured.status == "ok":
+                    _sample(replayer, measured, on_sample)
+
+
+@contextlib.contextmanager
+def collector_off() -> Iterator[None]:
+    """No garbage collection, which would stop the issuing thread for milliseconds."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _sample(replayer: Replayer, measured: Measured, on_sample: OnSample) -> None:
+    try:
+        sample = replayer.run()
+    except InputError as error:
+        measured.status = _failure(error)
+        if isinstance(error, LostGpuError):
+            raise
+        return
+    measured.samples.append(sample)
+    on_sample(measured.job, sample)
+
+
+def _leave(entrants: list[_Entrant], settle: OnResult) -> None:
+    """Verify once more and settle every job of the group, whatever ended its rounds.
+
+    Once the context is lost nothing can be verified any more: what was verified before its samples stands.
+    """
+    is_lost = any(measured.status.startswith("lost") for _, measured in entrants)
+    for replayer, measured in entrants:
+        if measured.status == "ok" and measured.samples and not is_lost:
+            try:
+                replayer.verify(timed=True)
+            except InputError as error:
+                is_lost = isinstance(error, LostGpuError)
+                measured.status = _failure(error)
+        if measured.status != "ok":
+            measured.samples.clear()
+        elif not measured.samples:
+            measured.status = "interrupted"
+        replayer.close()
+        settle(measured)
