@@ -102,6 +102,14 @@ class _Quantity(click.ParamType):  # type: ignore[type-arg]  # generic in new ve
         return self.parse(value, param.opts[-1] if param else self.name) if isinstance(value, str) else value
 
 
+class _File(click.Path):
+    """A path that is looked at when it is used; then its errors are InputErrors."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002
+        return Path(value)
+
+
+FILE = _File()
 SIZE = _Quantity("size", parse_bytes)
 TIME = _Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
 COUNT = _Quantity("count", parse_count)
@@ -125,7 +133,7 @@ def _format_options(command: Command) -> Command:
 
 
 _pipeline_options = _all(
-    click.argument("workload", metavar="[WORKLOAD.toml]", type=click.Path(path_type=Path), required=False),
+    click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False),
     click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
     click.option(
         "--kernel", type=TIME, multiple=True, help="Time of a kernel over all elements, such as 0.57ms. Repeatable."
@@ -172,8 +180,8 @@ _device_options = _all(
 
 _output_options = _all(
     _format_options,
-    click.option("--plot", type=click.Path(path_type=Path), help="Save the Gantt chart: a .png, .svg or .pdf file."),
-    click.option("--trace", type=click.Path(path_type=Path), help="Save a trace for Perfetto or chrome://tracing."),
+    click.option("--plot", type=FILE, help="Save the Gantt chart: a .png, .svg or .pdf file."),
+    click.option("--trace", type=FILE, help="Save a trace for Perfetto or chrome://tracing."),
 )
 
 
@@ -291,7 +299,7 @@ def predict_command(
 
 
 @app.command("simulate")
-@click.argument("schedule", metavar="SCHEDULE.json", type=click.Path(path_type=Path))
+@click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @_device_options
 @_output_options
 def simulate_command(
@@ -311,7 +319,7 @@ def simulate_command(
 
 @app.command("schedule")
 @_pipeline_options
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write. Default: standard output.")
+@click.option("--output", "-o", type=FILE, help="File to write. Default: standard output.")
 def schedule_command(output: Path | None, **options: Any) -> None:
     """Write the schedule that the options of predict describe, as JSON.
 
@@ -351,7 +359,7 @@ def show_device(name: str) -> None:
 
 
 @devices.command("check")
-@click.argument("file", metavar="FILE.toml", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE.toml", type=FILE)
 def check_device(file: Path) -> None:
     """Check a profile; an error names the field, its value and what was expected."""
     device = read_device(file)

@@ -34,7 +34,7 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
                 check_number(field, value, 0.0, LONGEST_S)
 
 
-class LinkDirection(_Part):
+class LinkDirection(_Part, frozen=True):
     """One direction of the link between host and card.
 
     A copy occupies its engine for ``latency_s`` and then moves its bytes at ``bandwidth_bytes_per_s``, or
@@ -57,7 +57,7 @@ class LinkDirection(_Part):
             )
 
 
-class Host(_Part):
+class Host(_Part, frozen=True):
     """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
 
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
@@ -81,7 +81,7 @@ class Host(_Part):
         check_whole("pageable_immediate_bytes", self.pageable_immediate_bytes, 0, 1 << 40)
 
 
-class HandOver(_Part):
+class HandOver(_Part, frozen=True):
     """From the end of an op until one that depends on it can start on another engine.
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
@@ -98,7 +98,7 @@ class HandOver(_Part):
     event_s: float
 
 
-class CopyEngines(_Part):
+class CopyEngines(_Part, frozen=True):
     """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each)."""
 
     count: int
@@ -109,7 +109,7 @@ class CopyEngines(_Part):
         check_choice("arbitration", self.arbitration, ARBITRATIONS)
 
 
-class KernelCost(_Part):
+class KernelCost(_Part, frozen=True):
     """Measured time alone on the card of the kernel ``name`` with ``parameter``, over its elements.
 
     Linear between the points and, by the slope of the last two, beyond; constant below the first.
@@ -144,7 +144,7 @@ class KernelCost(_Part):
         return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
 
 
-class Compute(_Part):
+class Compute(_Part, frozen=True):
     """The compute engine.
 
     ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side.
@@ -225,7 +225,7 @@ def number_names(value: object, path: str = "") -> set[str]:
     if isinstance(value, msgspec.Struct):
         fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
         return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
-    return {path} if value and isinstance(value, tuple) or type(value) in (int, float) else set()
+    return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
 
 
 def _check_sources(device: Device) -> None:

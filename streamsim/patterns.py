@@ -24,6 +24,7 @@ from streamsim.schedule import (
     RecordEvent,
     Region,
     Schedule,
+    StreamKind,
     Synchronize,
     WaitEvent,
     check_number,
@@ -32,6 +33,7 @@ from streamsim.schedule import (
 
 Order = Literal["depth-first", "breadth-first", "serial"]
 HostMemory = Literal["pinned", "pageable"]
+NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
 
 class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -110,7 +112,9 @@ class _Arrays:
     ``slots``: device buffers used in turn, each of ``slot_elements``; None: one for the whole workload.
     """
 
-    def __init__(self, workload: Workload, memory: HostMemory, slots: int | None = None, slot_elements: int = 0) -> None:
+    def __init__(
+        self, workload: Workload, memory: HostMemory, slots: int | None = None, slot_elements: int = 0
+    ) -> None:
         self.workload = workload
         self.memory = memory
         self.slots = slots
@@ -137,7 +141,9 @@ class _Arrays:
         slot = chunk % self.slots
         return tuple([Region(names[slot], 0, n * count) for _, names, n in arrays])
 
-    def copies(self, direction: Direction, device: tuple[Region, ...], first: int, stream: int, blocking: bool) -> list[Op]:
+    def copies(
+        self, direction: Direction, device: tuple[Region, ...], first: int, stream: int, blocking: bool
+    ) -> list[Op]:
         arrays = self.inputs if direction == "h2d" else self.outputs
         return [
             Copy(direction, region.bytes, stream, Region(name, n * first, region.bytes), region, blocking)
@@ -158,7 +164,7 @@ class _Arrays:
 class Chunk(NamedTuple):
     """The ops of one chunk, stage by stage."""
 
-    index: int
+    number: int
     stream: int
     h2d: list[Op]
     kernels: list[Op]
@@ -186,7 +192,7 @@ def _check_streams(streams: int) -> None:
 def _schedule(arrays: _Arrays, ops: list[Op], streams: int, launch: Launch, name: str, events: int = 0) -> Schedule:
     return Schedule(
         ops=(*ops, Synchronize()),
-        streams=("non-blocking",) * streams,
+        streams=NON_BLOCKING * streams,
         buffers=arrays.buffers(),
         events=events,
         launch=launch,
@@ -253,11 +259,11 @@ def ring(
     ops: list[Op] = []
     across = buffers % streams != 0  # chunks i and i - buffers run in different streams
     for chunk in _chunks(arrays, bounds, streams):
-        if across and chunk.index >= buffers:
-            ops.append(WaitEvent(chunk.index - buffers, chunk.stream))
+        if across and chunk.number >= buffers:
+            ops.append(WaitEvent(chunk.number - buffers, chunk.stream))
         ops += (*chunk.h2d, *chunk.kernels, *chunk.d2h)
-        if across and chunk.index + buffers < chunks:
-            ops.append(RecordEvent(chunk.index, chunk.stream))
+        if across and chunk.number + buffers < chunks:
+            ops.append(RecordEvent(chunk.number, chunk.stream))
     events = max(0, chunks - buffers) if across else 0
     return _schedule(arrays, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
 

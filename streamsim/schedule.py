@@ -52,7 +52,7 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A frozen value; it holds no cycles, so the garbage collector need not look at it."""
 
 
-class Buffer(_Value):
+class Buffer(_Value, frozen=True):
     """A named piece of memory: ``bytes`` on the device, or on the host pinned or pageable."""
 
     name: str
@@ -66,7 +66,7 @@ class Buffer(_Value):
         check_choice("memory", self.memory, MEMORIES)
 
 
-class Region(_Value):
+class Region(_Value, frozen=True):
     """The byte range ``offset .. offset + bytes`` of a named buffer."""
 
     buffer: str
@@ -74,12 +74,11 @@ class Region(_Value):
     bytes: int
 
     def __post_init__(self) -> None:
-        if not (type(self.offset) is int is type(self.bytes) and 0 <= self.offset < self.offset + self.bytes <= LARGEST_BYTES):
-            check_whole("offset", self.offset, 0, LARGEST_BYTES)
-            check_whole("bytes", self.bytes, 1, LARGEST_BYTES - self.offset)
+        check_whole("offset", self.offset, 0, LARGEST_BYTES)
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
 
 
-class Copy(_Value, tag_field="op", tag="copy"):
+class Copy(_Value, frozen=True, tag_field="op", tag="copy"):
     """A copy of ``bytes`` between host and device in a stream.
 
     ``host`` and ``device`` say which bytes it touches; without them it touches memory of its own, pinned
@@ -104,7 +103,7 @@ class Copy(_Value, tag_field="op", tag="copy"):
             raise InputError(f"device.bytes = {self.device.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
-class Kernel(_Value, tag_field="op", tag="kernel"):
+class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     """A kernel launch in a stream.
 
     ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
@@ -131,13 +130,13 @@ class Kernel(_Value, tag_field="op", tag="kernel"):
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
         elif not self.elements:
-            raise InputError("duration_s = None: a kernel needs its duration_s, or elements for the profile's cost table")
+            raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
         if type(self.reads) is not tuple or type(self.writes) is not tuple:  # lists would make it mutable
             field = "writes" if type(self.reads) is tuple else "reads"
             raise InputError(f"{field} = {getattr(self, field)!r}: expected a tuple of regions")
 
 
-class RecordEvent(_Value, tag_field="op", tag="record"):
+class RecordEvent(_Value, frozen=True, tag_field="op", tag="record"):
     """``cudaEventRecord``: the event completes when everything before it in the stream has completed."""
 
     event: int
@@ -148,7 +147,7 @@ class RecordEvent(_Value, tag_field="op", tag="record"):
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
-class WaitEvent(_Value, tag_field="op", tag="wait"):
+class WaitEvent(_Value, frozen=True, tag_field="op", tag="wait"):
     """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
 
     Waiting on an event that was not recorded before is a no-op.
@@ -162,7 +161,7 @@ class WaitEvent(_Value, tag_field="op", tag="wait"):
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
-class Synchronize(_Value, tag_field="op", tag="synchronize"):
+class Synchronize(_Value, frozen=True, tag_field="op", tag="synchronize"):
     """The host waits for a stream, for an event's latest record, or (neither given) for the whole device."""
 
     stream: int | None = None
@@ -239,26 +238,34 @@ def _check_ops(schedule: Schedule) -> None:
     on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
     on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
     for i, op in enumerate(schedule.ops):
-        kind = type(op)
-        if kind is Copy:
+        if isinstance(op, Copy):
             if op.host is not None and _outside(op.host, on_host):
                 raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
             if op.device is not None and _outside(op.device, on_device):
                 raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
-        elif kind is Kernel:
-            for region in op.reads + op.writes:
-                if _outside(region, on_device):
-                    field = "reads" if region in op.reads else "writes"
-                    raise _misplaced(f"ops[{i}].{field}", region, on_device, on_host, "device")
-        elif kind not in OP_TYPES:
-            raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
-        elif op.event is not None and op.event >= events:
-            raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
+        elif isinstance(op, Kernel):
+            _check_kernel_regions(f"ops[{i}]", op, on_device, on_host)
+        else:
+            _check_event(f"ops[{i}]", op, events)
         if op.stream is not None and op.stream > streams:
             raise InputError(
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
                 f" and {streams} more are declared in streams"
             )
+
+
+def _check_kernel_regions(where: str, kernel: Kernel, on_device: dict[str, int], on_host: dict[str, int]) -> None:
+    for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
+        for region in regions:
+            if _outside(region, on_device):
+                raise _misplaced(f"{where}.{field}[{regions.index(region)}]", region, on_device, on_host, "device")
+
+
+def _check_event(where: str, op: RecordEvent | WaitEvent | Synchronize, events: int) -> None:
+    if type(op) not in OP_TYPES:
+        raise InputError(f"{where} = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+    if op.event is not None and op.event >= events:
+        raise InputError(f"{where}.event = {op.event}: unknown event; events = {events} are declared")
 
 
 def _outside(region: Region, sizes: dict[str, int]) -> bool:

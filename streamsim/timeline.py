@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from streamsim.schedule import Copy, Kernel, Op, Schedule, Synchronize
 
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator
+
     from streamsim.model.program import Program
 
 S_PER_TICK = 1e-9
@@ -67,7 +69,9 @@ class Timeline:
     @property
     def makespan_s(self) -> float:
         """From the host's first call until the last op on the card has ended (0 if there is none)."""
-        return max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0) * S_PER_TICK
+        return (
+            max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0) * S_PER_TICK
+        )
 
     @property
     def host_s(self) -> float:
@@ -82,7 +86,9 @@ class Timeline:
     def __iter__(self) -> Iterator[Span]:
         names = (*self.engine_names, None)  # index -1: no engine
         for i, op in enumerate(self.schedule.ops):
-            times = (column[i] * S_PER_TICK for column in (self.issued, self.returned, self.ready, self.start, self.end))
+            times = (
+                column[i] * S_PER_TICK for column in (self.issued, self.returned, self.ready, self.start, self.end)
+            )
             yield Span(i, label(op), names[self.engine[i]], op.stream, *times)
 
     @property
@@ -114,7 +120,9 @@ class Timeline:
     def _intervals(self, engine: int) -> list[tuple[int, int]]:
         """The merged busy intervals of an engine, in ticks."""
         merged: list[tuple[int, int]] = []
-        for start, end in sorted((s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine):
+        for start, end in sorted(
+            (s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine
+        ):
             if merged and start <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
             else:
@@ -133,7 +141,9 @@ def label(op: Op) -> str:
     if isinstance(op, Kernel):
         return op.name
     if isinstance(op, Synchronize):
-        return "synchronise " + (f"event {op.event}" if op.event is not None else "device" if op.stream is None else "stream")
+        return "synchronise " + (
+            f"event {op.event}" if op.event is not None else "device" if op.stream is None else "stream"
+        )
     return f"{type(op).__struct_config__.tag} event {op.event}"
 
 
@@ -200,16 +210,16 @@ class _CriticalPath:
         return next(same, None)
 
     def _last_ended(self, op: int) -> int | None:
-        from bisect import bisect_right
-
         ops = self._on_engine[self.t.engine[op]]
         k = bisect_right(ops, self.t.start[op], key=lambda i: self.t.end[i])
         return ops[k - 1] if k else None
 
     def _host_waited_for(self, op: int) -> tuple[int | None, Because]:
         """The op whose end let the host go on to issue ``op``; None if the host never waited."""
-        for segment in reversed(self.program.segments):
-            if segment.last <= op and segment.waits_for:
+        segments = self.program.segments
+        for k in reversed(range(bisect_right(segments, op, key=lambda segment: segment.last))):
+            segment = segments[k]
+            if segment.waits_for:
                 last = max(segment.waits_for, key=lambda i: (self.t.end[i], i))
                 if self.t.end[last] + self.program.wake >= self.t.returned[segment.last - 1]:
                     return last, "host"

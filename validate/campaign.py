@@ -18,6 +18,7 @@ import msgspec
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.schedule import Schedule
+from streamsim_validate import profiler
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.kernels import load_kernels
@@ -29,6 +30,7 @@ from streamsim_validate.record import (
     Record,
     RunBegins,
     RunEnds,
+    Traced,
     finish,
     header,
     journal_path,
@@ -50,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What to measure and where to put it. ``schedules`` stand in place of a suite's cases when given.
 
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.kernels.load_kernels`), because every
-    measuring process has to learn them.
+    measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
     """
 
     output: str
@@ -62,6 +64,7 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int = 0
     device: int = 0
     calibrate: bool = True
+    timelines: bool = False
 
     @property
     def title(self) -> str:
@@ -97,6 +100,8 @@ def run(plan: Plan) -> Record:
     then, and the same call goes on from there.
     """
     check_writable(Path(plan.output))
+    if plan.timelines and not profiler.is_available():
+        raise InputError(f"--timelines: {profiler.INSTALL}")
     import_cupy()  # in vain there is no need to start a process
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     for connections in plan.connections or usual:
@@ -152,8 +157,11 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | 
     """Measure on an open card what is not in the journal yet, and append it there."""
     with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
         done = journal.complete(connections, plan.repeats)
-        left = {item.key: item for item in planned(plan, connections) if item.key not in done}
-        if not left:
+        items = planned(plan, connections)
+        left = {item.key: item for item in items if item.key not in done}
+        traced = journal.traced(connections)
+        untraced = [item.job for item in items if plan.timelines and item.key not in traced]
+        if not left and not untraced:
             return
         journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, _profile(calibrate, gpu)))
         progress = _Progress(len(left) * plan.repeats)
@@ -165,7 +173,20 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | 
             on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
             on_sample=progress.sample,
         )
-        journal.append(RunEnds(now(), _profile(calibrate, gpu)))
+        after = _profile(calibrate, gpu)
+        _trace(untraced, gpu, journal)
+        journal.append(RunEnds(now(), after))
+
+
+def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal) -> None:
+    """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
+    if not jobs:
+        return
+    for key, found in profiler.profile_all(jobs, gpu):
+        if isinstance(found, InputError):
+            print(f"{key}: {found}", flush=True)
+        else:
+            journal.append(Traced(key, found))
 
 
 def _profile(calibrate: Calibrate | None, gpu: Gpu) -> dict[str, Any] | None:

@@ -4,19 +4,21 @@ Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input (one line on stderr
 130 interrupted.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import click
 
+from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_schedule
 from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, run
-from streamsim_validate.record import Record, journal_path, median_and_spread
+from streamsim_validate.record import Record, journal_path, median_and_spread, read_record
 from streamsim_validate.suites import SUITES
 
-OK = 0
+OK, FAILED = 0, 1
 US_PER_S = 1e6
 MOST_CONNECTIONS = 32
 
@@ -69,6 +71,7 @@ def app() -> None:
     "--kernels", type=click.Path(), multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable."
 )
 @click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
+@click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
 def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, **options: object) -> None:
     """Measure a suite, or schedules from files, and write a record.
 
@@ -86,6 +89,51 @@ def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bo
     if journal_path(plan.output).exists():
         click.echo(f"going on from {journal_path(plan.output)}", err=True)
     _summarise(run(plan), plan.output)
+
+
+@app.command("compare")
+@click.argument("record", type=click.Path())
+@click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
+@click.option("--format", "form", type=click.Choice(("table", "json", "csv")), default="table", show_default=True)
+@click.option("--json", "form", flag_value="json", help="As --format json.")
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="'STAT [GROUP] > X%'",
+    help="End with exit code 1 if so; STAT is median, p95, worst, choice or unpredicted. Repeatable.",
+)
+@click.option("--worst", type=click.IntRange(0, 1000), default=10, show_default=True, help="Time lines to show.")
+@click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
+def compare_command(
+    record: str, device: str | None, form: str, fail_if: tuple[str, ...], worst: int, every: bool
+) -> int:
+    """Set the predictions of a record's schedules beside what was measured.
+
+    \b
+    Examples:
+      streamsim-validate compare quick.json.gz
+      streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
+    """  # noqa: D301 - click wants the backspace itself
+    from streamsim_validate import tables
+    from streamsim_validate.compare import compare
+    from streamsim_validate.tolerance import judge, parse_tolerance
+
+    tolerances = [parse_tolerance(text) for text in fail_if]
+    profile = None if device is None else load_device(device)
+    found = read_record(record)
+    comparison = compare(found, profile)
+    verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
+    if form == "json":
+        click.echo(json.dumps(tables.to_json(comparison, verdicts, worst), indent=2))
+    elif form == "csv":
+        click.echo(tables.to_csv(comparison), nl=False)
+    else:
+        click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
+        click.echo(tables.to_text(comparison, verdicts, every))
+    for verdict in verdicts:
+        if verdict.failed:
+            click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
+    return FAILED if any(verdict.failed for verdict in verdicts) else OK
 
 
 def _summarise(record: Record, path: str) -> None:

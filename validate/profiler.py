@@ -16,9 +16,11 @@ from streamsim.schedule import Copy, Kernel, Op, Schedule
 from streamsim.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim_validate.gpu import Gpu
+    from streamsim_validate.measure import Job
+    from streamsim_validate.record import Spans
     from streamsim_validate.replay import Replayer
 
 ENGINES = ("h2d", "d2h", "compute")
@@ -58,6 +60,46 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     schedule = replayer.schedule
     ids = None if schedule.launch == "graph" else _stream_ids(gpu, gpu.streams(schedule.streams))
     return match(schedule, activities, ids)
+
+
+def profile_all(jobs: Iterable[Job], gpu: Gpu) -> Iterator[tuple[str, Spans | InputError]]:
+    """The key of each job with its measured time line, or with the reason why there is none."""
+    from streamsim_validate.replay import Bench, Replayer, prepare
+
+    bench = Bench(gpu)
+    try:
+        for job in jobs:
+            try:
+                bench.arena.clear()
+                prepare(bench, (job.schedule,))
+                replayer = Replayer(job.schedule, bench)
+                try:
+                    yield job.key, spans_of(profile(replayer, gpu))
+                finally:
+                    replayer.close()
+            except InputError as error:
+                yield job.key, error
+    finally:
+        bench.close()
+
+
+def spans_of(timeline: Timeline) -> Spans:
+    """A measured time line as a record keeps it."""
+    from streamsim_validate.record import Spans
+
+    ran = [op for op, engine in enumerate(timeline.engine) if engine != NOTHING]
+    return Spans(tuple(timeline.start[op] for op in ran), tuple(timeline.end[op] for op in ran))
+
+
+def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
+    """The measured time line of ``schedule`` from a record. Raises InputError when it is another schedule's."""
+    columns = _Columns(schedule, 0)
+    ran = [(index, *_engine(op)) for index, op in enumerate(schedule.ops) if _engine(op)[0] != NOTHING]
+    if len(ran) != len(spans.start_ns):
+        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}; trace it again")
+    for (index, engine, size), start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
+        columns.put(index, Activity(engine, start_ns, end_ns, size, 0))
+    return columns.timeline()
 
 
 def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequence[int] | None) -> Timeline:

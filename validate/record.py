@@ -41,11 +41,27 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
 
 
+class Spans(msgspec.Struct, frozen=True):
+    """A measured time line: when each copy and kernel of a schedule started and ended, in issue order.
+
+    Nanoseconds on the card's clock since the first of them started. Seen by the profiler in a run of its own,
+    because tracing slows the host: for order, engines, gaps and durations, not for the whole time.
+    """
+
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.start_ns) != len(self.end_ns):
+            raise InputError("timeline: start_ns and end_ns have different numbers of ops")
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
     """A schedule and its samples, in seconds (see :mod:`streamsim_validate.replay` for what each time is).
 
     The schedule is a suite's ``case`` or a ``schedule`` given whole. ``status`` is "ok", or says why it was
-    skipped or failed. ``verified``: its output was compared; False when it names none.
+    skipped or failed. ``verified``: its output was compared; False when it names none. ``timeline``: where
+    the run was told to trace.
     """
 
     key: str
@@ -57,6 +73,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     device_s: Times = ()
     wall_s: Times = ()
     issue_s: Times = ()
+    timeline: Spans | None = None
 
     def __post_init__(self) -> None:
         if not len(self.device_s) == len(self.wall_s) == len(self.issue_s):
@@ -161,7 +178,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# Journal: Header, then for each process RunBegins, entries, RunEnds.
+# Journal: Header, then for each process RunBegins, entries, time lines, RunEnds.
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
@@ -184,6 +201,13 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
     before: dict[str, Any] | None = None
 
 
+class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
+    """The time line of the entry with that key."""
+
+    key: str
+    timeline: Spans
+
+
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     """It has measured everything."""
 
@@ -191,7 +215,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     after: dict[str, Any] | None = None
 
 
-Line = Header | RunBegins | Entry | RunEnds
+Line = Header | RunBegins | Entry | Traced | RunEnds
 
 
 def header(card: Card, suite: str) -> Header:
@@ -256,6 +280,10 @@ class Journal:
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return {entry.key for run in runs for entry in run.entries if _is_complete(entry, repeats)}
 
+    def traced(self, connections: int) -> set[str]:
+        """Keys of the entries that have a time line."""
+        return {key for number, key in _timelines(self.lines) if number == connections}
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -303,14 +331,28 @@ def fold(lines: list[Line]) -> Record:
     first = lines[0]
     assert isinstance(first, Header), "read_journal checks"
     runs: list[Run] = []
+    timelines = _timelines(lines)
     for line in lines[1:]:
         if isinstance(line, RunBegins):
             runs.append(Run(line.connections, line.started, line.seed, line.repeats, before=line.before))
         elif isinstance(line, Entry) and runs:
-            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, line))
+            entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
+            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
         elif isinstance(line, RunEnds) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, after=line.after)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
+
+
+def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
+    """By number of connections and key of the entry."""
+    found: dict[tuple[int, str], Spans] = {}
+    connections = 0
+    for line in lines:
+        if isinstance(line, RunBegins):
+            connections = line.connections
+        elif isinstance(line, Traced):
+            found[connections, line.key] = line.timeline
+    return found
 
 
 def _without_superseded(runs: list[Run]) -> Iterator[Run]:

@@ -44,12 +44,12 @@ class Engine:
         """End what is due."""
         raise NotImplementedError
 
-    def _ring(self, alarm: simpy.Event) -> None:
-        own = self._alarm
-        own.callbacks = own.calls
-        now = self._env._now
+    def _ring(self, _: simpy.Event) -> None:
+        alarm = self._alarm
+        alarm.callbacks = alarm.calls
+        now: int = self._env._now  # type: ignore[assignment]  # the clock counts whole ticks
         simulation = self._simulation
-        if now == own.due:
+        if now == alarm.due:
             simulation.touched.append(self)
             self._finish(now)
         if self._env.peek() > now:  # engines choose when everything that ends at this tick has ended

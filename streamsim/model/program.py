@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.device import Device, HandOver
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamsim.device import Device, HandOver
 
 TICKS_PER_S = 10**9
 BYTE_BITS = 20
@@ -105,9 +108,7 @@ ENGINES = {
 def hand_over_table(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
     """Ticks from the end of an op of one kind until one of another kind that waits for it may start."""
     names = ("h2d", "d2h", "kernel")
-    return tuple(
-        tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for b in names) for a in names
-    )
+    return tuple(tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for b in names) for a in names)
 
 
 def connection_of(stream: int, connections: int) -> int:
@@ -140,6 +141,7 @@ class _Streams:
     """Stream, event and legacy-stream order: which ops must end before the next op of a stream may start."""
 
     def __init__(self, schedule: Schedule) -> None:
+        self._ops = schedule.ops
         self._ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
         ]
@@ -149,7 +151,7 @@ class _Streams:
     def before(self, stream: int) -> tuple[int, ...]:
         """The ops whose end completes everything in ``stream`` so far."""
         if stream == LEGACY_STREAM:
-            return _union(self._tail[number] for number in self._ordinary)
+            return self._union(self._tail[number] for number in self._ordinary)
         return self._tail[stream]
 
     def append(self, stream: int, op: int) -> None:
@@ -162,7 +164,7 @@ class _Streams:
         return done
 
     def wait(self, stream: int, event: int) -> tuple[int, ...]:
-        both = _union((self.before(stream), self._recorded.get(event, ())))
+        both = self._union((self.before(stream), self._recorded.get(event, ())))
         self._set_tail(stream, both)
         return both
 
@@ -172,7 +174,7 @@ class _Streams:
             return self._recorded.get(sync.event, ())
         if sync.stream is not None:
             return self.before(sync.stream)
-        return _union(self._tail)
+        return self._union(self._tail)
 
     def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
         self._tail[stream] = ops
@@ -180,9 +182,15 @@ class _Streams:
             for number in self._ordinary:
                 self._tail[number] = ops
 
-
-def _union(sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(op for ops in sets for op in ops))
+    def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
+        ops = self._ops
+        latest: dict[int | None, int] = {}
+        for op in (op for some in sets for op in some):
+            stream = ops[op].stream
+            if op > latest.get(stream, -1):
+                latest[stream] = op
+        return tuple(latest.values())
 
 
 def compile_schedule(schedule: Schedule, device: Device) -> Program:

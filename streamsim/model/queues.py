@@ -24,7 +24,7 @@ class OneQueue:
     def arrive(self, op: int, ready: int) -> None:
         """Nothing to note: only the head counts, and ``take`` looks at it."""
 
-    def take(self, now: int) -> int:
+    def take(self, now: int) -> int:  # noqa: ARG002 (the head may be taken ahead of its time)
         head = self._head
         if head == NONE or self._pending[head]:
             return NONE

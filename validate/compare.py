@@ -1,0 +1,430 @@
+"""Compare a record with the model: errors, their own noise, choices, and the published formulas beside it.
+
+Pure: a record and a device profile in, numbers out; no card. Errors are signed and relative to the median of
+the samples: +0.02 is a prediction 2 % too long. What is compared is the device's time, between the timing
+events of :func:`streamsim_validate.replay.with_timing_events`, which the model simulates as well; the whole
+program's time, as the host's clock sees it, stands beside it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from streamsim.bounds import Stages, published, stages_of
+from streamsim.device import Device, KernelCost, number_names
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.patterns import Workload
+from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
+from streamsim.timeline import S_PER_TICK, Timeline
+from streamsim_validate.profiler import timeline_of
+from streamsim_validate.record import Entry, Record, Run, check_card, median_and_spread
+from streamsim_validate.replay import closed, with_timing_events
+from streamsim_validate.suites import workload_key
+
+Class = Literal["device-bound", "host-bound", "blocking", "pageable"]
+DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
+HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
+NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
+OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made
+EVERYTHING = "all but pageable"  # the group of everything that a schedule meant for overlap can be
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A schedule, measured and predicted. Times in seconds, medians of the samples.
+
+    ``noise``: half the distance between the quartiles of ``measured_s``, over its median. ``wall_s`` and
+    ``issue_s``: the plain program's time on the host's clock and the part of it in which it was issued.
+    ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
+    """
+
+    key: str
+    connections: int
+    klass: Class
+    pattern: str
+    effect: str
+    workload: str
+    measured_s: float
+    noise: float
+    predicted_s: float
+    wall_s: float
+    wall_predicted_s: float
+    issue_s: float
+    formulas_s: dict[str, float]
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the prediction."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def wall_error(self) -> float:
+        """Signed relative error of the prediction of the whole program's time."""
+        return self.wall_predicted_s / self.wall_s - 1
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the error lies within what the measurement itself scatters."""
+        return abs(self.error) <= NOISE_REACH * self.noise
+
+    def formula_error(self, name: str) -> float:
+        """Signed relative error of a published formula."""
+        return self.formulas_s[name] / self.measured_s - 1
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A schedule that is not compared, and why."""
+
+    key: str
+    connections: int
+    reason: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Absolute errors of ``n`` schedules; ``bias`` is the median of the signed ones, ``noise`` of the rows' own."""
+
+    n: int
+    median: float
+    p95: float
+    worst: float
+    bias: float
+    noise: float
+    worst_key: str
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What following the model costs for one workload: its pick among the measured configurations.
+
+    ``regret``: the measured time of the pick over the best measured, less one. Of configurations predicted
+    equal, the slowest counts as picked. ``noise``: of the pick's time.
+    """
+
+    workload: str
+    connections: int
+    picked: str
+    best: str
+    picked_s: float
+    best_s: float
+    noise: float
+
+    @property
+    def regret(self) -> float:
+        """How much slower than the best measured, relative."""
+        return self.picked_s / self.best_s - 1
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """How far the profile's numbers moved from before a run until after it, relative; by dotted name."""
+
+    connections: int
+    changes: dict[str, float]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A record against the model: a row for every schedule measured, or the reason why there is none."""
+
+    card: str
+    suite: str
+    device: str
+    rows: tuple[Row, ...]
+    unpredicted: tuple[Absent, ...]
+    unmeasured: tuple[Absent, ...]
+    drift: tuple[Drift, ...]
+
+    @property
+    def summaries(self) -> dict[str, dict[str, Summary]]:
+        """By class, by connections and class, by pattern, by effect; pageable memory is in its own groups only."""
+        others = [row for row in self.rows if row.klass != PAGEABLE]
+        return {
+            "class": {**_summaries(self.rows, lambda row: row.klass), **_summaries(others, lambda _: EVERYTHING)},
+            "connections": {
+                **_summaries(others, lambda row: f"{row.connections} connections"),
+                **_summaries(others, lambda row: f"{row.connections} connections {row.klass}"),
+            },
+            "pattern": _summaries(others, lambda row: row.pattern),
+            "effect": _summaries(self.rows, lambda row: row.effect),
+        }
+
+    @property
+    def wall(self) -> dict[str, Summary]:
+        """Errors of the whole program's time on the host's clock, by class."""
+        return _summaries(self.rows, lambda row: row.klass, lambda row: row.wall_error)
+
+    @property
+    def formulas(self) -> dict[str, dict[str, Summary]]:
+        """For each published formula what ``summaries["class"]`` is for the model."""
+        return {name: self._formula(name) for name in (self.rows[0].formulas_s if self.rows else ())}
+
+    def _formula(self, name: str) -> dict[str, Summary]:
+        def error(row: Row) -> float:
+            return row.formula_error(name)
+
+        others = [row for row in self.rows if row.klass != PAGEABLE]
+        return {
+            **_summaries(self.rows, lambda row: row.klass, error),
+            **_summaries(others, lambda _: EVERYTHING, error),
+        }
+
+    def margin(self, group: str = EVERYTHING) -> tuple[str, float]:
+        """The published formula with the smallest median error in a group, and how many times the model's it is."""
+        medians = {name: groups[group].median for name, groups in self.formulas.items()}
+        best = min(medians, key=lambda name: medians[name])
+        own = self.summaries["class"][group].median
+        return best, medians[best] / own if own else math.inf
+
+    @property
+    def choices(self) -> list[Choice]:
+        """One for each workload and number of connections that was measured in at least two configurations."""
+        groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if row.workload:
+                groups[row.connections, row.workload].append(row)
+        return [choose(rows) for rows in groups.values() if len(rows) > 1]
+
+    def worst(self, most: int) -> list[Row]:
+        """The rows with the largest absolute errors, pageable memory left out."""
+        others = (row for row in self.rows if row.klass != PAGEABLE)
+        return sorted(others, key=lambda row: -abs(row.error))[:most]
+
+
+def compare(record: Record, device: Device | None = None) -> Comparison:
+    """Predict every schedule of ``record`` and set it beside what was measured.
+
+    With the profile that each run calibrated before it measured, or with ``device`` for all of them; either
+    way with the run's number of connections. Raises InputError when the record has no profile and none is
+    given, and when the profile is another card's.
+    """
+    profiles = {id(run): profile_of(run, device) for run in record.runs}
+    for profile in profiles.values():
+        check_card(record, profile)
+    rows, unpredicted = [], []
+    for run, entry in record.measured():
+        try:
+            rows.append(row_of(entry, run, profiles[id(run)]))
+        except InputError as error:
+            unpredicted.append(Absent(entry.key, run.connections, str(error)))
+    return Comparison(
+        card=record.card.name,
+        suite=record.suite,
+        device="calibrated with the record" if device is None else device.name,
+        rows=tuple(rows),
+        unpredicted=tuple(unpredicted),
+        unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
+        drift=tuple(drift_of(run) for run in record.runs),
+    )
+
+
+def profile_of(run: Run, device: Device | None = None) -> Device:
+    """The profile to predict a run with: ``device``, or else its own from before; with the run's connections."""
+    profile = run.profile("before") if device is None else device
+    if profile is None:
+        raise InputError(
+            f"the run with {run.connections} connections has no calibrated profile: give one with --device"
+        )
+    return msgspec.structs.replace(profile, connections=run.connections)
+
+
+def row_of(entry: Entry, run: Run, device: Device) -> Row:
+    """Predict one entry. Raises InputError when the profile lacks the cost of one of its kernels."""
+    schedule = entry.build()
+    measured_s, spread_s = median_and_spread(entry.device_s)
+    if not measured_s > 0:
+        raise InputError("its measured device time is 0: there is nothing to compare with")
+    wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
+    case = entry.case
+    return Row(
+        key=entry.key,
+        connections=run.connections,
+        klass=classify(schedule, issue_s, wall_s),
+        pattern=OWN_SCHEDULE if case is None else case.pattern,
+        effect=OWN_SCHEDULE if case is None else case.effect,
+        workload="" if case is None else workload_key(case.workload),
+        measured_s=measured_s,
+        noise=spread_s / measured_s,
+        predicted_s=predict_device_s(schedule, device),
+        wall_s=wall_s,
+        wall_predicted_s=simulate(closed(schedule), device).host_s,
+        issue_s=issue_s,
+        formulas_s=formulas(schedule, device, None if case is None else case.workload),
+    )
+
+
+def classify(schedule: Schedule, issue_s: float, wall_s: float) -> Class:
+    """What sets a schedule's time, as measured: both times of the same program.
+
+    Where a call is held until the card is done, issuing takes as long as the card does and the share says
+    nothing of the host: such schedules are a class of their own, so that they flatter none of the others.
+    """
+    if schedule.pageable_names:
+        return PAGEABLE
+    if holds_host(schedule):
+        return BLOCKING
+    return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
+
+
+def holds_host(schedule: Schedule) -> bool:
+    """Whether a call before the closing synchronisation waits for the card."""
+    work = [op for op in schedule.ops if not isinstance(op, Synchronize)]
+    if any(isinstance(op, Copy) and op.blocking for op in work):
+        return True
+    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], Synchronize)), -1)
+    return any(isinstance(op, Synchronize) for op in schedule.ops[:last])
+
+
+def predict_device_s(schedule: Schedule, device: Device) -> float:
+    """What the timing events would show: from the end of the start event to the end of the stop event.
+
+    A graph's events stand just before and after its launch: its time is its makespan.
+    """
+    timed = with_timing_events(schedule)
+    timeline = simulate(timed, device)
+    if timed.launch == "graph":
+        return timeline.makespan_s
+    start, stop = schedule.events, schedule.events + 1
+    ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
+    return (ends[stop] - ends[start]) * S_PER_TICK
+
+
+def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
+    """What a user of each published formula would get: seconds, by its name.
+
+    Stage times are those of the whole stage in one go, as a user measures them before cutting anything into
+    chunks. A program in one stream, or one whose calls wait, overlaps nothing, and its user knows: it counts as
+    one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
+    """
+    if schedule.pageable_names:
+        device = _pageable_as_pinned(device)
+    stages = stages_of(schedule, device)
+    if workload is not None:
+        stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
+    return published(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
+
+
+def _without_overlap(stages: Stages) -> Stages:
+    return msgspec.structs.replace(
+        stages, chunks=1, copy_engines=0, h2d_chunks_s=stages.h2d_s, d2h_chunks_s=stages.d2h_s
+    )
+
+
+def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
+    return sum(
+        device.kernel_time(
+            Kernel(1, kernel.name, workload.elements, kernel.parameter, kernel.duration_s, kernel.fill)
+        )[0]
+        for kernel in workload.kernels
+    )
+
+
+def _pageable_as_pinned(device: Device) -> Device:
+    links = {
+        name: msgspec.structs.replace(
+            link,
+            latency_s=link.pageable_latency_s,
+            bandwidth_bytes_per_s=link.pageable_bandwidth_bytes_per_s,
+            duplex_bandwidth_bytes_per_s=link.pageable_bandwidth_bytes_per_s,
+        )
+        for name, link in (("h2d", device.h2d), ("d2h", device.d2h))
+    }
+    return msgspec.structs.replace(device, **links)
+
+
+def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
+    """The predicted time line of a row's schedule, and the measured one where the record has it.
+
+    Of the program as it stands, without timing events. Arguments as for :func:`compare`.
+    """
+    place = (row.connections, row.key)
+    run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
+    schedule = closed(entry.build())
+    measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
+    return simulate(schedule, profile_of(run, device)), measured
+
+
+# Statistics
+
+
+def summarise(errors: Sequence[float], keys: Sequence[str] = (), noises: Sequence[float] = ()) -> Summary:
+    """Summarise signed errors; ``keys`` name them. At least one."""
+    sizes = [abs(error) for error in errors]
+    worst = max(range(len(sizes)), key=sizes.__getitem__)
+    return Summary(
+        n=len(sizes),
+        median=statistics.median(sizes),
+        p95=percentile95(sizes),
+        worst=sizes[worst],
+        bias=statistics.median(errors),
+        noise=statistics.median(noises) if noises else 0.0,
+        worst_key=keys[worst] if keys else "",
+    )
+
+
+def percentile95(values: Sequence[float]) -> float:
+    """The value that 95 % of ``values`` do not exceed, linear between neighbours."""
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
+
+
+def _summaries(
+    rows: Iterable[Row], group: Callable[[Row], str], error: Callable[[Row], float] = lambda row: row.error
+) -> dict[str, Summary]:
+    groups: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[group(row)].append(row)
+    ranks = {name: rank for rank, name in enumerate(CLASSES)}
+    return {
+        name: summarise([error(row) for row in members], [row.key for row in members], [row.noise for row in members])
+        for name, members in sorted(groups.items(), key=lambda item: (ranks.get(item[0], 0), -len(item[1])))
+    }
+
+
+def choose(rows: Sequence[Row]) -> Choice:
+    """What the model picks among configurations of one workload, and what was best."""
+    picked = min(rows, key=lambda row: (row.predicted_s, -row.measured_s))
+    best = min(rows, key=lambda row: row.measured_s)
+    return Choice(
+        picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise
+    )
+
+
+# Drift
+
+
+def drift_of(run: Run) -> Drift:
+    """How far the run's profile moved while it measured; no changes when there is no pair to compare."""
+    before, after = run.profile("before"), run.profile("after")
+    return Drift(run.connections, {} if before is None or after is None else changes(before, after))
+
+
+def changes(before: Device, after: Device) -> dict[str, float]:
+    """Relative changes of the numbers that both profiles have and the first has above 0.
+
+    Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
+    """
+    found: dict[str, float] = {}
+    for name in sorted(number_names(before) - {"compute.kernels"}):
+        was, is_now = _number(before, name), _number(after, name)
+        if was > 0:
+            found[name] = is_now / was - 1
+    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
+    for cost in before.compute.kernels:
+        other = costs.get((cost.name, cost.parameter))
+        if other is not None:
+            found[f"kernels.{cost.name}({cost.parameter})"] = _cost_change(cost, other)
+    return found
+
+
+def _number(device: object, name: str) -> float:
+    for part in name.split("."):
+        device = getattr(device, part)
+    assert isinstance(device, int | float)
+    return device
+
+
+def _cost_change(before: KernelCost, after: KernelCost) -> float:
+    moves = [after.at(n) / before.at(n) - 1 for n in before.elements]
+    return max(moves, key=abs)
