@@ -37,12 +37,14 @@ class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class LinkDirection(_Part, frozen=True):
     """One direction of the link between host and card.
 
-    A copy occupies its engine for ``latency_s`` and then moves its bytes at ``bandwidth_bytes_per_s``, or
-    at ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Pageable memory
+    A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
+    copy when it starts, and then moves its bytes at ``bandwidth_bytes_per_s``, or at
+    ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Pageable memory
     goes through a staging buffer: its own latency and bandwidth.
     """
 
     latency_s: float
+    duplex_latency_s: float
     bandwidth_bytes_per_s: float
     duplex_bandwidth_bytes_per_s: float
     pageable_latency_s: float
@@ -54,6 +56,11 @@ class LinkDirection(_Part, frozen=True):
             raise InputError(
                 f"duplex_bandwidth_bytes_per_s = {self.duplex_bandwidth_bytes_per_s:g}: above"
                 f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
+            )
+        if self.duplex_latency_s < self.latency_s:
+            raise InputError(
+                f"duplex_latency_s = {self.duplex_latency_s:g}: below latency_s = {self.latency_s:g};"
+                " sharing cannot make a link faster"
             )
 
 
@@ -99,12 +106,18 @@ class HandOver(_Part, frozen=True):
 
 
 class CopyEngines(_Part, frozen=True):
-    """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each)."""
+    """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
+
+    A copy that comes from another hardware queue than the one before it on its engine takes
+    ``queue_switch_s`` longer.
+    """
 
     count: int
     arbitration: Arbitration
+    queue_switch_s: float
 
     def __post_init__(self) -> None:
+        _Part.__post_init__(self)
         check_whole("count", self.count, 0, 2)
         check_choice("arbitration", self.arbitration, ARBITRATIONS)
 

@@ -11,7 +11,7 @@ from streamsim.bounds import lower_bound, published, stages_of
 from streamsim.model import simulate
 from streamsim.patterns import serialized
 from streamsim.quantities import format_seconds
-from streamsim.timeline import Timeline, critical_path
+from streamsim.timeline import S_PER_TICK, Timeline, critical_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,12 +119,15 @@ def _share(part: float, whole: float) -> float:
 
 
 def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
-    spent = dict.fromkeys(timeline.engine_names, 0.0)
-    steps = {step.op for step in critical_path(timeline)}  # each begins after the one before it has ended
-    for span in timeline:
-        if span.op in steps and span.engine is not None:
-            spent[span.engine] += span.end_s - span.start_s
-    return {**spent, ELSEWHERE: max(0.0, makespan_s - sum(spent.values()))}
+    spent = dict.fromkeys(timeline.engine_names, 0)
+    ended = 0  # kernels side by side may both be on the path: count each tick once
+    for step in critical_path(timeline):
+        engine, end = timeline.engine[step.op], timeline.end[step.op]
+        if engine >= 0 and end > ended:
+            spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)
+            ended = end
+    found = {name: ticks * S_PER_TICK for name, ticks in spent.items()}
+    return {**found, ELSEWHERE: max(0.0, makespan_s - sum(found.values()))}
 
 
 # For people

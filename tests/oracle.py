@@ -193,6 +193,7 @@ class Need:
     """A copy's latency and bytes per tick alone and shared, or a kernel's ticks alone and share of the card."""
 
     latency: int = 0
+    duplex_latency: int = 0
     bytes: int = 0
     alone: Fraction = Fraction(0)
     shared: Fraction = Fraction(0)
@@ -206,10 +207,11 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
         side = device.h2d if op.direction == "h2d" else device.d2h
         if is_pageable(schedule, op):
             rate = Fraction(side.pageable_bandwidth_bytes_per_s) / TICKS_PER_S
-            return Need(in_ticks(side.pageable_latency_s), op.bytes, rate, rate)
+            latency = in_ticks(side.pageable_latency_s)
+            return Need(latency, latency, op.bytes, rate, rate)
         alone = Fraction(side.bandwidth_bytes_per_s) / TICKS_PER_S
         shared = Fraction(side.duplex_bandwidth_bytes_per_s) / TICKS_PER_S
-        return Need(in_ticks(side.latency_s), op.bytes, alone, shared)
+        return Need(in_ticks(side.latency_s), in_ticks(side.duplex_latency_s), op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
@@ -248,6 +250,9 @@ class Times:
     end: list[int]
 
 
+ENGINE_ORDER = ("h2d", "d2h", "copy", "gpu", "compute")  # in which they choose at a tick
+
+
 class Card:
     """One run. At every tick: what ends, ends; then the host calls; then the engines choose; then a tick passes."""
 
@@ -269,7 +274,8 @@ class Card:
             if isinstance(op, Copy | Kernel):
                 queue = connection(op.stream, device.connections)
                 self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
-        self.turn = dict.fromkeys(self.queues, (-1, -1))  # queue whose turn it is, and since when
+        self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
+        self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
 
@@ -279,7 +285,7 @@ class Card:
             self.end_what_is_done(now)
             while self.host_call(now):
                 pass
-            for engine in self.queues:
+            for engine in sorted(self.queues, key=ENGINE_ORDER.index):
                 while self.choose(engine, now):
                     pass
             self.pass_a_tick(now)
@@ -342,22 +348,32 @@ class Card:
         queue = self.pick(engine, can_go, now)
         i = self.queues[engine][queue].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
+        self.delay[i] = self.delay_of(engine, i, queue)
+        self.turn[engine] = queue
         running.append(i)
         return True
 
     def pick(self, engine: str, can_go: dict[int, int], now: int) -> int:
         part = self.device.compute if engine == "compute" else self.device.copy_engines
-        if part.arbitration == "issue-order":
+        graph = self.schedule.launch == "graph" and engine != "compute"  # a graph's copies go in the order of issue
+        if part.arbitration == "issue-order" or graph:
             return min(can_go, key=lambda q: can_go[q])
         if part.arbitration == "ready-order":
             return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))
-        mine, since = self.turn[engine]
-        if mine in can_go and self.arrived[can_go[mine]] <= since:
+        mine = self.turn[engine]
+        if mine in can_go:
             return mine
         after = [q for q in sorted(can_go) if q > mine]
-        queue = after[0] if after else min(can_go)
-        self.turn[engine] = (queue, now)
-        return queue
+        return after[0] if after else min(can_go)
+
+    def delay_of(self, engine: str, i: int, queue: int) -> int:
+        """What a copy costs before its bytes flow: more beside one the other way, and after another queue's."""
+        if engine == "compute":
+            return 0
+        other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
+        latency = self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
+        switches = self.turn[engine] not in (-1, queue)
+        return latency + switches * in_ticks(self.device.copy_engines.queue_switch_s)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""
@@ -372,12 +388,12 @@ class Card:
             i
             for running in self.running.values()
             for i in running
-            if isinstance(self.ops[i], Copy) and self.t.start[i] + self.need[i].latency <= now
+            if isinstance(self.ops[i], Copy) and self.t.start[i] + self.delay[i] <= now
         }
         for running in self.running.values():
             given = self.given(running)
             for i in running:
-                if isinstance(self.ops[i], Kernel):
+                if isinstance(self.ops[i], Kernel) and self.t.start[i] + self.delay[i] <= now:
                     # Alone on an engine that runs one op at a time, a kernel takes its time whatever its share.
                     self.left[i] -= given[i]
                 elif i in moving:

@@ -47,10 +47,12 @@ def link(
     shared: float | None = None,
     pageable_latency: int = 0,
     pageable_rate: float = 1,
+    duplex_latency: int | None = None,
 ) -> LinkDirection:
     """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
     return LinkDirection(
         latency_s=latency * NS,
+        duplex_latency_s=(latency if duplex_latency is None else duplex_latency) * NS,
         bandwidth_bytes_per_s=rate * BYTE_PER_TICK,
         duplex_bandwidth_bytes_per_s=(rate if shared is None else shared) * BYTE_PER_TICK,
         pageable_latency_s=pageable_latency * NS,
@@ -72,6 +74,7 @@ def make_device(
     kernel_signal: str = "each",
     kernels: tuple[KernelCost, ...] = (),
     immediate_bytes: int = 0,
+    queue_switch: int = 0,
     **ticks: int,
 ) -> Device:
     """A device with every effect off but those named; ``ticks`` are fields of Host and HandOver without their ``_s``.
@@ -87,7 +90,7 @@ def make_device(
         connections=connections,
         h2d=h2d or link(),
         d2h=d2h or link(),
-        copy_engines=CopyEngines(copy_engines, copy_rule),  # type: ignore[arg-type]
+        copy_engines=CopyEngines(copy_engines, copy_rule, queue_switch * NS),  # type: ignore[arg-type]
         compute=Compute(
             floor_s=floor * NS,
             concurrent_kernels=concurrent_kernels,
@@ -149,7 +152,9 @@ RULES = st.sampled_from(get_args(Arbitration))
 def links(draw: st.DrawFn) -> LinkDirection:
     """A direction that loses nothing, a quarter, a third or half of its rate to the other."""
     rate, shared = draw(st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1))))
-    return link(draw(SMALL_TICKS), rate, shared, draw(SMALL_TICKS), draw(st.sampled_from((1, 0.5))))
+    latency = draw(SMALL_TICKS)
+    duplex_latency = latency + draw(st.sampled_from((0, 0, 1, 3)))
+    return link(latency, rate, shared, draw(SMALL_TICKS), draw(st.sampled_from((1, 0.5))), duplex_latency)
 
 
 @st.composite
@@ -166,6 +171,7 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "resident_threads": st.sampled_from((0, 0, 16)),
         "floor": st.sampled_from((0, 0, 5)),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
+        "queue_switch": st.sampled_from((0, 0, 1, 4)),
         "immediate_bytes": st.sampled_from((0, 8, 64)),
         **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
     }

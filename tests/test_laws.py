@@ -47,7 +47,7 @@ def works(schedule: Schedule) -> list[int]:
 
 def most_ticks(need: oracle.Need) -> int:
     """An upper bound on the ticks of an op that is alone on its engine: copies at their shared rate."""
-    return need.ticks + need.latency + (-(-need.bytes // need.shared) if need.shared else 0)
+    return need.ticks + need.duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
 
 
 def least_ticks(need: oracle.Need) -> int:
@@ -163,11 +163,25 @@ def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
         assert timeline.end[i] - timeline.start[i] >= least_ticks(need)
 
 
-def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need]) -> list[Fraction]:
-    """Bytes that a copy moves in each tick of its span, read off the final time line."""
+def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle.Need]) -> int:
+    """Ticks from a copy's start until its bytes flow, read off the final time line."""
+    start, ops = timeline.start, timeline.schedule.ops
+    beside = any(
+        start[j] < start[copy] < timeline.end[j] or (start[j] == start[copy] and timeline.engine[j] < timeline.engine[copy])
+        for j in needs
+        if timeline.engine[j] != timeline.engine[copy]
+    )
+    latency = needs[copy].duplex_latency if beside else needs[copy].latency
+    earlier = [j for j in needs if timeline.engine[j] == timeline.engine[copy] and start[j] < start[copy]]
+    queues = [oracle.connection(ops[j].stream or 0, device.connections) for j in (copy, max(earlier, key=start.__getitem__, default=copy))]
+    return latency + (queues[0] != queues[1]) * oracle.in_ticks(device.copy_engines.queue_switch_s)
+
+
+def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flows: dict[int, int]) -> list[Fraction]:
+    """Bytes that a copy moves in each tick of its span; ``flows``: the tick from which each copy's bytes flow."""
     rates = []
-    for tick in range(timeline.start[copy] + needs[copy].latency, timeline.end[copy]):
-        others = (j for j in needs if j != copy and timeline.start[j] + needs[j].latency <= tick < timeline.end[j])
+    for tick in range(flows[copy], timeline.end[copy]):
+        others = (j for j in needs if j != copy and flows[j] <= tick < timeline.end[j])
         rates.append(needs[copy].shared if any(True for _ in others) else needs[copy].alone)
     return rates
 
@@ -181,8 +195,9 @@ def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -
         for i in works(schedule)
         if isinstance(schedule.ops[i], Copy)
     }
+    flows = {i: timeline.start[i] + delay(timeline, device, i, needs) for i in needs}
     for i, need in needs.items():
-        rates = rate_over(timeline, i, needs)
+        rates = rate_over(timeline, i, needs, flows)
         assert sum(rates[:-1]) < need.bytes <= sum(rates)  # all of them moved, in the last tick and not before
 
 
@@ -341,6 +356,7 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
     host = device.host
     overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
     calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops) + oracle.launch_ticks(schedule, device)
+    overhead += oracle.in_ticks(device.copy_engines.queue_switch_s)
     assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
 
 
@@ -367,7 +383,7 @@ def scaled(device: Device, c: int) -> Device:
     table = tuple(
         msgspec.structs.replace(k, duration_s=tuple(s * c for s in k.duration_s)) for k in device.compute.kernels
     )
-    parts = {name: part(getattr(device, name)) for name in ("h2d", "d2h", "compute", "hand_over", "host")}
+    parts = {name: part(getattr(device, name)) for name in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host")}
     parts["compute"] = msgspec.structs.replace(parts["compute"], kernels=table)
     return msgspec.structs.replace(device, **parts)
 

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
@@ -98,6 +98,7 @@ def test_any_text_gives_a_number_in_range_or_an_input_error(text: str, parse) ->
     assert 0 <= value < math.inf
 
 
+@settings(deadline=None)  # the first to parse imports quantiphy
 @given(st.from_regex(r"[-+]?[0-9.]{1,5}([eE][-+]?[0-9]{1,4})? ?(Ki|[kKMGTmun\u00b5])?(B|s|B/s|b)?", fullmatch=True))
 def test_what_one_unit_accepts_the_others_refuse(text: str) -> None:
     accepted = set()

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from strategies import d2h, devices, h2d, kernel, make_device, program, schedules
 
 from streamsim.device import Device
@@ -91,7 +91,12 @@ def test_gantt_fits_and_shows_only_streams_that_are_there(schedule: Schedule, de
     assert shown <= {STREAM_LETTERS[op.stream % 36] for op in schedule.ops if op.stream is not None}
 
 
+# One queue: the last kernel waits behind the one before it, and then both run side by side on the critical path.
+SIDE_BY_SIDE = program(*[kernel(0, 4)] * 5, kernel(0, 4, fill=0.5), kernel(1, 4), streams=1)
+
+
 @given(schedules(), devices())
+@example(SIDE_BY_SIDE, make_device(connections=1, concurrent_kernels=2))
 def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
     p = predict(schedule, device)
     assert p.makespan_s == simulate(schedule, device).makespan_s

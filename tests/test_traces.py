@@ -288,26 +288,47 @@ def test_ready_order_takes_the_head_that_became_ready_first() -> None:
     assert spans(device, *tie) == [(0, 10), (0, 8), (10, 15), (15, 20)]
 
 
-def test_same_queue_first_drains_what_had_reached_the_queue_when_its_turn_began() -> None:
-    # 32 copies of 40 ticks, round-robin over 4 streams, one tick a call. Copy 0 starts at 1, when its queue holds
-    # nothing else, so that queue's turn is over at 41. By then all are issued: all eight of stream 2, all eight of 3,
-    # all eight of 4, then the seven left of stream 1; each 40 after the one before.
+def test_same_queue_first_drains_a_queue_before_it_turns_to_the_next() -> None:
+    # 32 copies of 40 ticks, round-robin over 4 streams, one tick a call. Copy 0 starts at 1 and ends at 41, when all
+    # are issued: the rest of stream 1, then all eight of stream 2, of 3, of 4; each 40 after the one before.
     device = make_device(copy_rule="same-queue-first", copy=1)
     timeline = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32))), device)
-    order = [0, *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4), *range(4, 32, 4)]
+    order = [i for stream in range(4) for i in range(stream, 32, 4)]
     assert [timeline.start[i] for i in order] == [1 + 40 * n for n in range(32)]
+    # A graph's copies go in the order of issue, at once.
+    graph = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32)), launch="graph"), device)
+    assert list(graph.start) == [40 * n for n in range(32)]
 
 
-def test_same_queue_first_turns_away_from_a_blocked_queue_and_from_late_arrivals() -> None:
+def test_same_queue_first_turns_away_from_a_blocked_queue_and_from_one_that_has_run_dry() -> None:
     # Stream 1's turn begins at 0 with two copies, the second of which waits for a kernel until 12: at 5 it is blocked,
-    # so stream 2 has its turn: 5..10, 10..15. At 15 the turn passes on round the queues, to stream 1.
+    # so stream 2 has its turn: 5..10, and its second copy at 10..15 though stream 1's is not ready before 12.
     device = make_device(copy_rule="same-queue-first")
     ops = (h2d(1, 5), kernel(3, 12), RecordEvent(0, 3), WaitEvent(0, 1), h2d(1, 5), h2d(2, 5), h2d(2, 5))
     assert spans(device, *ops) == [(0, 5), (0, 12), (15, 20), (5, 10), (10, 15)]
-    # Call n returns at n + 1 ticks: stream 1's turn begins at 1; its second copy arrives at 2, too late, and stream 2's
-    # (at 3) goes before it: 1..6, 6..11, 11..16.
-    late = make_device(copy_rule="same-queue-first", copy=1)
-    assert spans(late, h2d(1, 5), h2d(1, 5), h2d(2, 5)) == [(1, 6), (11, 16), (6, 11)]
+    # Calls return at 3, 6 and 9: stream 1 is dry at 8, so stream 2's copy goes before stream 1's second.
+    slow = make_device(copy_rule="same-queue-first", copy=3)
+    assert spans(slow, h2d(1, 5), h2d(2, 5), h2d(1, 5)) == [(3, 8), (8, 13), (13, 18)]
+    # While nobody else is ready the turn stays: at 8 nothing is, at 9 stream 1's second copy.
+    assert spans(slow, h2d(1, 5), kernel(1, 1), h2d(1, 5), h2d(2, 5)) == [(3, 8), (8, 9), (9, 14), (14, 19)]
+
+
+def test_a_copy_takes_longer_beside_one_in_the_other_direction() -> None:
+    # H2D starts at 0, alone: 2 + 10. D2H starts at 1 beside it: 5 + 4 = 9, so 1..10. The next H2D starts at 12, alone.
+    # (1 tick a call: H2D at 1..13, D2H at 2..11, H2D at 13..25)
+    side = link(latency=2, duplex_latency=5)
+    device = make_device(h2d=side, d2h=side, copy=1)
+    assert spans(device, h2d(1, 10), d2h(2, 4), h2d(1, 10)) == [(1, 13), (2, 11), (13, 25)]
+
+
+def test_a_copy_from_another_queue_pays_for_the_switch() -> None:
+    # Streams 1 and 3 share one of two connections: no switch between them; 3 ticks from there to stream 2.
+    for engines in (1, 2):
+        device = make_device(queue_switch=3, connections=2, copy_engines=engines)
+        assert spans(device, h2d(1, 10), h2d(3, 10), h2d(2, 10)) == [(0, 10), (10, 20), (20, 33)]
+    shared = link(shared=0.5)
+    device = make_device(h2d=shared, d2h=shared, queue_switch=3, connections=2)
+    assert spans(device, h2d(1, 10), h2d(3, 10), h2d(2, 10)) == [(0, 10), (10, 20), (20, 33)]
 
 
 def test_arbitration_of_kernels_has_its_own_rule() -> None:

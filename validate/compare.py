@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +19,6 @@ from streamsim.bounds import Stages, published, stages_of
 from streamsim.device import Device, KernelCost, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload
 from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.timeline import S_PER_TICK, Timeline
 from streamsim_validate.profiler import timeline_of
@@ -28,7 +26,11 @@ from streamsim_validate.record import Entry, Record, Run, check_card, median_and
 from streamsim_validate.replay import closed, with_timing_events
 from streamsim_validate.suites import workload_key
 
-Class = Literal["device-bound", "host-bound", "blocking", "pageable"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streamsim.patterns import Workload
+
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
 HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
 NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
@@ -46,7 +48,7 @@ class Row(msgspec.Struct, frozen=True):
 
     key: str
     connections: int
-    klass: Class
+    klass: str
     pattern: str
     effect: str
     workload: str
@@ -255,7 +257,7 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
     )
 
 
-def classify(schedule: Schedule, issue_s: float, wall_s: float) -> Class:
+def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     """What sets a schedule's time, as measured: both times of the same program.
 
     Where a call is held until the card is done, issuing takes as long as the card does and the share says
@@ -313,12 +315,9 @@ def _without_overlap(stages: Stages) -> Stages:
 
 
 def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
-    return sum(
-        device.kernel_time(
-            Kernel(1, kernel.name, workload.elements, kernel.parameter, kernel.duration_s, kernel.fill)
-        )[0]
-        for kernel in workload.kernels
-    )
+    n = workload.elements
+    launches = (Kernel(1, k.name, n, k.parameter, k.duration_s, k.fill) for k in workload.kernels)
+    return sum(device.kernel_time(launch)[0] for launch in launches)
 
 
 def _pageable_as_pinned(device: Device) -> Device:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.report import gantt
 from streamsim.report import to_csv as csv_text
-from streamsim_validate.compare import EVERYTHING, PAGEABLE, time_lines
+from streamsim_validate.compare import PAGEABLE, time_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

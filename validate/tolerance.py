@@ -84,5 +84,5 @@ def _group(comparison: Comparison, tolerance: Tolerance) -> Summary:
         groups[CHOICE] = summarise([choice.regret for choice in choices])
     if tolerance.group not in groups:
         known = ", ".join(groups) or "nothing that could be predicted"
-        raise InputError(f"--fail-if {shown(tolerance.text)}: the comparison has no {tolerance.group!r}; it has {known}")
+        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {tolerance.group!r}; there is {known}")
     return groups[tolerance.group]

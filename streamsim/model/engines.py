@@ -22,6 +22,7 @@ from streamsim.model.queues import FOREVER, NONE, Queues
 if TYPE_CHECKING:
     import simpy
 
+    from streamsim.model.program import Program
     from streamsim.model.simulation import Simulation
 
 
@@ -74,6 +75,22 @@ class Lane:
         self.next_ready = queues.next_ready
 
 
+class CopyLane(Lane):
+    """A lane that takes longer for an op of another queue than the one before."""
+
+    def __init__(self, engine: Engine, queues: Queues, program: Program) -> None:
+        super().__init__(engine, queues)
+        self._queue = program.queue
+        self._switch = program.switch
+        self._last = NONE
+
+    def switch(self, op: int) -> int:
+        """Ticks for turning to the queue of ``op``, which is taken now."""
+        queue, last = self._queue[op], self._last
+        self._last = queue
+        return self._switch if last not in (queue, NONE) else 0
+
+
 class SerialEngine(Engine):
     """One op at a time, each for its fixed time."""
 
@@ -91,7 +108,10 @@ class SerialEngine(Engine):
                 self._wake(self._lane.next_ready(), now)
             else:
                 self._lane.op = op
-                self._wake(self._simulation.started(op, now) + self._duration[self._shape[op]], now)
+                self._wake(self._simulation.started(op, now) + self._ticks(op), now)
+
+    def _ticks(self, op: int) -> int:
+        return self._duration[self._shape[op]]
 
     def _finish(self, now: int) -> None:
         op = self._lane.op
@@ -100,12 +120,25 @@ class SerialEngine(Engine):
             self._simulation.ended(op, now)
 
 
-class Direction(Lane):
+class SerialCopyEngine(SerialEngine):
+    """A copy engine whose copies take their time whatever the other direction does."""
+
+    def __init__(self, simulation: Simulation, queues: Queues) -> None:
+        super().__init__(simulation, queues)
+        self._lane = self._copy_lane = CopyLane(self, queues, simulation.program)
+        self.lanes = [self._lane]
+
+    def _ticks(self, op: int) -> int:
+        return super()._ticks(op) + self._copy_lane.switch(op)
+
+
+class Direction(CopyLane):
     """A copy engine on one direction of the link."""
 
-    def __init__(self, engine: Engine, queues: Queues, flow: Flow) -> None:
-        super().__init__(engine, queues)
+    def __init__(self, engine: Engine, queues: Queues, program: Program, flow: Flow) -> None:
+        super().__init__(engine, queues, program)
         self.flow = flow
+        self.other = self
 
 
 class LinkedCopyEngines(Engine):
@@ -114,7 +147,10 @@ class LinkedCopyEngines(Engine):
     def __init__(self, simulation: Simulation, queues: tuple[Queues, Queues]) -> None:
         super().__init__(simulation)
         self._link = Link()
-        self._directions = [Direction(self, q, flow) for q, flow in zip(queues, self._link.flows, strict=True)]
+        flows = self._link.flows
+        there, back = (Direction(self, q, simulation.program, f) for q, f in zip(queues, flows, strict=True))
+        there.other, back.other = back, there
+        self._directions = [there, back]
         self.lanes = [*self._directions]
         self._end = FOREVER  # the tick at which the next flow ends; NONE: to be worked out anew
 
@@ -128,13 +164,19 @@ class LinkedCopyEngines(Engine):
                     if ready < wake:
                         wake = ready
                 else:
-                    direction.op = op
-                    self._link.settle(now)
-                    direction.flow.start(self._simulation.started(op, now), self._shapes[self._shape[op]])
-                    self._end = NONE
+                    self._start(direction, op, now)
         if self._end == NONE:  # a flow has started or finished
             self._end = self._link.next_end()
         self._wake(wake if wake < self._end else self._end, now)
+
+    def _start(self, direction: Direction, op: int, now: int) -> None:
+        copy = self._shapes[self._shape[op]]
+        duplex = direction.other.op != NONE
+        latency = copy.rate.duplex_latency if duplex else copy.rate.latency
+        self._link.settle(now)
+        direction.flow.start(self._simulation.started(op, now) + latency + direction.switch(op), copy)
+        direction.op = op
+        self._end = NONE  # when the next flow ends is to be worked out anew
 
     def _finish(self, now: int) -> None:
         if now == self._end:

@@ -19,10 +19,10 @@ class Flow:
         self.begins = NEVER
         self.left = self.alone = self.shared = 0
 
-    def start(self, start: int, copy: Shape) -> None:
-        """A copy starts at the tick ``start``, now or later; its bytes flow after its latency."""
-        latency, self.alone, self.shared = copy.rate
-        self.begins = start + latency
+    def start(self, begins: int, copy: Shape) -> None:
+        """A copy has started whose bytes will flow from the tick ``begins`` on."""
+        _, _, self.alone, self.shared = copy.rate
+        self.begins = begins
         self.left = copy.units
 
     def finish(self) -> None:

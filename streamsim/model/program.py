@@ -36,9 +36,14 @@ def ticks(seconds: float) -> int:
 
 
 class Rate(NamedTuple):
-    """How a kind of copy uses the link: ticks before bytes flow, then units per tick alone and shared."""
+    """How a kind of copy uses the link.
+
+    Ticks before its bytes flow, alone and with a copy in the other direction; then units per tick, alone
+    and shared.
+    """
 
     latency: int
+    duplex_latency: int
     alone: int
     shared: int
 
@@ -62,7 +67,7 @@ class Shape(NamedTuple):
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
-    rate: Rate = Rate(0, 1, 1)  # copy: how it uses the link
+    rate: Rate = Rate(0, 0, 1, 1)  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
 
 
@@ -84,6 +89,7 @@ class Program(NamedTuple):
     segments: list[Segment]
     rates: dict[tuple[str, bool], Rate]  # by (direction, pageable)
     hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
+    switch: int  # ticks that a copy takes longer when it comes from another queue than the one before it
     submit: int
     wake: int
     event: int
@@ -126,10 +132,11 @@ def copy_rates(device: Device) -> dict[tuple[str, bool], Rate]:
     """By (direction, pageable)."""
     rates = {}
     for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
-        pinned = (link.latency_s, link.bandwidth_bytes_per_s, link.duplex_bandwidth_bytes_per_s)
-        pageable = (link.pageable_latency_s, *2 * (link.pageable_bandwidth_bytes_per_s,))
-        for is_pageable, (latency_s, alone, shared) in ((False, pinned), (True, pageable)):
-            rates[name, is_pageable] = Rate(ticks(latency_s), _units(alone), _units(shared))
+        latency, duplex_latency = ticks(link.latency_s), ticks(link.duplex_latency_s)
+        alone, shared = _units(link.bandwidth_bytes_per_s), _units(link.duplex_bandwidth_bytes_per_s)
+        rates[name, False] = Rate(latency, duplex_latency, alone, shared)
+        latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
+        rates[name, True] = Rate(latency, latency, alone, alone)
     return rates
 
 
@@ -216,6 +223,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         segments=[],
         rates=shapes.rates,
         hand_over=hand_over_table(device.hand_over),
+        switch=ticks(device.copy_engines.queue_switch_s),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),

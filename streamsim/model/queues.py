@@ -73,20 +73,17 @@ class ReadyOrder:
 
 
 class SameQueueFirst:
-    """Gated polling: stay with a queue for what had reached it when its turn began, then turn to the next.
+    """Exhaustive polling: stay with a queue while its head is ready, then turn to the next, round and round.
 
-    Turns go round the queues by number. A queue that runs dry, whose head is blocked, or whose other ops
-    arrived only during its turn, gives the turn up.
+    A queue that has run dry or whose head is blocked when the engine chooses loses its turn, if another one
+    has a ready head.
     """
 
-    def __init__(self, queue: Sequence[int], returned: Sequence[int], submit: int) -> None:
+    def __init__(self, queue: Sequence[int]) -> None:
         self._queue = queue
-        self._returned = returned
-        self._submit = submit
         self._arriving: list[tuple[int, int]] = []  # a heap of (ready, op)
         self._ready: dict[int, int] = {}  # queue -> its head
-        self._turn = -1  # the queue being served ...
-        self._gate = -1  # ... with the ops that the host had issued by this tick
+        self._turn = -1  # the queue being served
 
     def arrive(self, op: int, ready: int) -> None:
         heappush(self._arriving, (ready, op))
@@ -98,16 +95,9 @@ class SameQueueFirst:
             ready[self._queue[op]] = op
         if not ready:
             return NONE
-        op = ready.get(self._turn, NONE)
-        if op == NONE or self._returned[op] > self._gate:
-            self._turn = self._next_turn()
-            self._gate = now - self._submit
+        if self._turn not in ready:
+            self._turn = min([queue for queue in ready if queue > self._turn] or ready)
         return ready.pop(self._turn)
-
-    def _next_turn(self) -> int:
-        """The next queue after the present one that has a ready head, round and round."""
-        following = [queue for queue in self._ready if queue > self._turn]
-        return min(following or self._ready)
 
     def next_ready(self) -> int:
         return self._arriving[0][0] if self._arriving else FOREVER

@@ -4,7 +4,7 @@ from array import array
 
 import simpy
 
-from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialEngine
+from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialCopyEngine, SerialEngine
 from streamsim.model.host import Host
 from streamsim.model.program import FULL_CARD, NOTHING, Program
 from streamsim.model.queues import NONE, IssueOrder, OneQueue, Queues, ReadyOrder, SameQueueFirst
@@ -105,12 +105,16 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
     for op, kind in enumerate(program.kind):
         if kind != NOTHING:
             ops_of[program.engine_of[kind]].append(op)
-    copies = [_queues(simulation, ops, device.copy_engines.arbitration) for ops in ops_of[: len(ops_of) - 1 or 1]]
+    linked = len(program.engine_names) == 3 and any(
+        rate.shared < rate.alone or rate.duplex_latency > rate.latency for rate in program.rates.values()
+    )
+    rule = "issue-order" if program.schedule.launch == "graph" else device.copy_engines.arbitration
+    copies = [_queues(simulation, ops, rule, not linked) for ops in ops_of[: len(ops_of) - 1 or 1]]
     engines: list[Engine]
-    if len(copies) == 2 and any(rate.shared < rate.alone for rate in program.rates.values()):
+    if linked:
         engines = [LinkedCopyEngines(simulation, (copies[0], copies[1]))]
     else:
-        engines = [SerialEngine(simulation, queues) for queues in copies]
+        engines = [(SerialCopyEngine if program.switch else SerialEngine)(simulation, queues) for queues in copies]
     if len(ops_of) > 1:
         engines.append(_compute_engine(simulation, ops_of[-1]))
     return engines
@@ -143,4 +147,4 @@ def _queues(simulation: Simulation, ops: list[int], rule: str, one_by_one: bool 
         return IssueOrder()
     if rule == "ready-order":
         return ReadyOrder()
-    return SameQueueFirst(queue, simulation.returned, simulation.program.submit)
+    return SameQueueFirst(queue)

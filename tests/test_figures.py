@@ -1,0 +1,83 @@
+"""The figures of measured runs are drawn from a record, or say in one line why they cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_cuda import CARD
+
+from streamsim.device import KernelCost
+from streamsim.devices import load_device
+from streamsim.model import simulate
+from streamsim_validate.compare import predict_device_s
+from streamsim_validate.profiler import spans_of
+from streamsim_validate.record import Entry, Machine, Record, Run, write_record
+from streamsim_validate.replay import closed
+from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, Case, digest, suite
+
+FIGURES = Path(__file__).parent.parent / "figures"
+NAMES = ("accuracy", "formulas", "speedup", "connections", "timelines")
+IDEAL = load_device("ideal")
+COSTS = tuple(
+    KernelCost("sincos", iterations, (MI, 16 * MI), (iterations * 1e-6, iterations * 16e-6))
+    for iterations in (LIGHT, SMALL, EVEN, HEAVY)
+)
+DEVICE = msgspec.structs.replace(
+    IDEAL,
+    compute=msgspec.structs.replace(IDEAL.compute, kernels=COSTS),
+    sources={**IDEAL.sources, "compute.kernels": "assumed: for the test"},
+)
+
+
+def an_entry(case: Case) -> Entry:
+    """As if measured 10 % above the ideal device."""
+    schedule = case.schedule()
+    samples = (1.1 * predict_device_s(schedule, DEVICE),)
+    traced = spans_of(simulate(closed(schedule), DEVICE)) if case.arguments["chunks"] == 4 else None
+    return Entry(case.key, digest(schedule), "ok", True, case, None, samples, samples, (1e-9,), traced)
+
+
+@pytest.fixture(scope="module")
+def record_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
+    runs = []
+    for connections in (8, 1, 32):
+        cases = [
+            case for case in suite("standard", connections) if case.effect == "grid" and case.workload.elements > MI
+        ]
+        runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, cases))))
+    path = tmp_path_factory.mktemp("figures") / "r.json.gz"
+    write_record(Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1"), path)
+    return str(path)
+
+
+def draw(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FIGURES / f"{name}.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_is_drawn_from_a_record(name: str, record_path: str, tmp_path: Path) -> None:
+    picture = tmp_path / "p.png"
+    result = draw(name, record_path, "--output", str(picture))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["speedup", "connections", "timelines"])
+def test_a_record_without_what_a_figure_shows_is_one_clear_line(name: str, tmp_path: Path) -> None:
+    case = Case("depth-first", {"chunks": 1, "streams": 1}, suite("standard")[0].workload, "grid")
+    case = msgspec.structs.replace(case, workload=msgspec.structs.replace(case.workload, elements=MI))
+    entry = an_entry(case)
+    profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
+    run = Run(8, "then", 0, 1, "now", profile, None, (entry,))
+    write_record(Record(CARD, Machine("Linux", "p", 2, "3.12"), "mine", (run,)), tmp_path / "r.json.gz")
+    result = draw(name, str(tmp_path / "r.json.gz"), "--output", str(tmp_path / "p.png"))
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith(f"{name}.py: the record has")
+    assert not (tmp_path / "p.png").exists()

@@ -1,0 +1,102 @@
+"""How accurate the model is, on the committed records of runs that it was not fitted to.
+
+Each record is predicted with the profile that was calibrated, by isolated micro-benchmarks, before its own run.
+The figures below are promises: when a change of the model breaks one, the model got worse.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import streamsim_validate
+from streamsim_validate.compare import EVERYTHING, Comparison, Row, compare
+from streamsim_validate.record import read_record
+from streamsim_validate.suites import CONNECTIONS
+
+
+class Bounds(NamedTuple):
+    """Largest absolute errors; ``worst`` may be exceeded where the run's own noise explains it (None: named only)."""
+
+    median: float
+    p95: float
+    worst: float | None
+
+
+BOUNDS = {
+    "device-bound": Bounds(0.015, 0.05, 0.10),
+    "host-bound": Bounds(0.04, 0.12, None),
+    "blocking": Bounds(0.04, 0.12, None),  # by its issue time it would count as host-bound
+}
+MARGIN = 5.0  # the best published formula's median error over the model's
+GOOD_CHOICE, GOOD_SHARE, WORST_CHOICE = 0.01, 0.95, 0.05  # within 1 % of the best measured, for 95 %, never over 5 %
+SCHEDULES, RECORDS = 400, 2  # at least
+
+FOLDER = Path(streamsim_validate.__file__).parent / "records"
+PATHS = sorted(path for path in FOLDER.glob("*.json.gz") if not path.name.startswith("timelines-"))
+each_record = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+pytestmark = pytest.mark.skipif(not PATHS, reason=f"no measured records in {FOLDER.name}/ yet")
+
+
+@cache
+def comparison(path: Path) -> Comparison:
+    return compare(read_record(path))
+
+
+def _beyond(rows: list[Row], worst: float) -> list[str]:
+    found = (row for row in rows if abs(row.error) > worst and not row.is_noise)
+    return [f"{row.error:+.1%} (noise {row.noise:.1%}) {row.key}" for row in found]
+
+
+def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
+    found = [comparison(path) for path in PATHS]
+    assert len(found) >= RECORDS
+    for one in found:
+        assert len(one.rows) >= SCHEDULES
+        assert one.unpredicted == one.unmeasured == ()
+        assert {row.connections for row in one.rows} == set(CONNECTIONS)
+    assert len({read_record(path).runs[0].started for path in PATHS}) == len(PATHS)
+
+
+@each_record
+@pytest.mark.parametrize("klass", BOUNDS)
+def test_errors_of_each_class(path: Path, klass: str) -> None:
+    bounds, found = BOUNDS[klass], comparison(path).summaries["class"][klass]
+    assert found.median <= bounds.median
+    assert found.p95 <= bounds.p95, found.worst_key
+
+
+@each_record
+@pytest.mark.parametrize("klass", [klass for klass, bounds in BOUNDS.items() if bounds.worst is not None])
+def test_the_worst_errors_are_small_or_noise(path: Path, klass: str) -> None:
+    worst = BOUNDS[klass].worst
+    assert worst is not None
+    assert _beyond([row for row in comparison(path).rows if row.klass == klass], worst) == []
+
+
+@each_record
+@pytest.mark.parametrize("connections", CONNECTIONS)
+def test_any_number_of_connections_is_predicted_as_well(path: Path, connections: int) -> None:
+    groups = comparison(path).summaries["connections"]
+    for klass, bounds in BOUNDS.items():
+        found = groups.get(f"{connections} connections {klass}")
+        if found is not None:
+            assert found.median <= bounds.median
+            assert found.p95 <= bounds.p95, found.worst_key
+
+
+@each_record
+def test_the_published_formulas_are_far_behind(path: Path) -> None:
+    name, times = comparison(path).margin(EVERYTHING)
+    assert times >= MARGIN, name
+
+
+@each_record
+def test_the_models_choice_is_nearly_the_best(path: Path) -> None:
+    choices = comparison(path).choices
+    good = [choice for choice in choices if choice.regret <= GOOD_CHOICE]
+    assert len(good) >= GOOD_SHARE * len(choices)
+    assert [choice for choice in choices if choice.regret > WORST_CHOICE] == []

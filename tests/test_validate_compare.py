@@ -1,0 +1,451 @@
+"""Comparing a record with the model: small records worked by hand, and the command on them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+from fake_cuda import CARD
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.device import KernelCost
+from streamsim.devices import load_device
+from streamsim.errors import InputError
+from streamsim.files import write_device
+from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
+from streamsim.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim_validate.cli import main
+from streamsim_validate.compare import (
+    EVERYTHING,
+    Choice,
+    Row,
+    changes,
+    choose,
+    classify,
+    compare,
+    formulas,
+    percentile95,
+    predict_device_s,
+    summarise,
+    time_lines,
+)
+from streamsim_validate.record import Entry, Machine, Record, Run, Spans, write_record
+from streamsim_validate.suites import Case, digest
+from streamsim_validate.tables import to_csv, to_json, to_text
+from streamsim_validate.tolerance import STATISTICS, judge, parse_tolerance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device import Device
+
+US = 1e-6
+MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
+ONE = {"chunks": 1, "streams": 1}
+TWO = {"chunks": 2, "streams": 2}
+
+# 16,000 elements of 4 bytes each way on the ideal device's 64 bytes a nanosecond: 1 us to the card, 1 us back.
+# The kernel takes 2 us for all of them and 1 us for half. One chunk: 1 + 2 + 1 = 4 us. Two chunks in two
+# streams: 0.5 + 1 + 1 + 0.5 = 3 us, paced by the kernels.
+WORKLOAD = Workload(16_000, kernels=(WorkloadKernel("sincos", parameter=2),))
+COST = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 2 * US))
+NOBODY_KNOWS = Workload(16_000, kernels=(WorkloadKernel("sincos", parameter=3),))
+
+
+def a_device(name: str = "ideal", **host: float) -> Device:
+    ideal = load_device("ideal")
+    return msgspec.structs.replace(
+        ideal,
+        name=name,
+        compute=msgspec.structs.replace(ideal.compute, kernels=(COST,)),
+        host=msgspec.structs.replace(ideal.host, **host),
+        sources={**ideal.sources, "compute.kernels": "assumed: for the test"},
+    )
+
+
+def an_entry(case: Case, device_us: tuple[float, ...], issue_us: float = 0.1, **more: object) -> Entry:
+    samples = tuple(us * US for us in device_us)
+    issue = (issue_us * US,) * len(samples)
+    found = Entry(case.key, digest(case.schedule()), "ok", True, case, None, samples, samples, issue)
+    return msgspec.structs.replace(found, **more)
+
+
+def a_case(
+    pattern: str = "depth-first", workload: Workload = WORKLOAD, effect: str = "grid", **arguments: object
+) -> Case:
+    return Case(pattern, arguments, workload, effect)  # type: ignore[arg-type]
+
+
+def a_record(*entries: Entry, connections: int = 8, profile: Device | None = None) -> Record:
+    before = None if profile is None else msgspec.json.decode(msgspec.json.encode(profile))
+    run = Run(connections, "then", 0, 1, "now", before, before, entries)
+    return Record(CARD, MACHINE, "test", (run,), "0.1")
+
+
+# One chunk measured at 5 us (4 predicted: -20 %), two chunks at 2.5 us (3 predicted: +20 %).
+RECORD = a_record(
+    an_entry(a_case(**ONE), (4.0, 5.0, 6.0)), an_entry(a_case(**TWO), (2.5, 2.5, 2.5)), profile=a_device()
+)
+
+
+def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:
+    first, second = compare(RECORD).rows
+    assert first.error == pytest.approx(4 / 5 - 1)
+    assert second.error == pytest.approx(3 / 2.5 - 1)
+    assert first.noise == pytest.approx((5.5 - 4.5) / 2 / 5)  # quartiles of 4, 5, 6
+    assert second.noise == 0
+    assert first.is_noise is True  # 20 % off, and three times 10 % is 30 %
+    assert second.is_noise is False
+
+
+def test_what_the_timing_events_cost_is_predicted_too() -> None:
+    """The start event is done at 1.0 us, when its record returns; the copy starts at 1.5 us; 4 us later it is over."""
+    device = a_device(record_s=1 * US, copy_s=0.5 * US)
+    schedule = depth_first(WORKLOAD, 1, 1)
+    assert predict_device_s(schedule, device) == pytest.approx(4.5 * US)
+
+
+def test_a_graph_is_timed_from_outside_its_launch() -> None:
+    device = a_device(record_s=1 * US, graph_launch_s=2 * US)
+    assert predict_device_s(depth_first(WORKLOAD, 1, 1, launch="graph"), device) == pytest.approx(6 * US)
+
+
+def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
+    record = a_record(an_entry(a_case(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
+    (row,) = compare(record).rows
+    assert (row.predicted_s, row.wall_predicted_s) == (pytest.approx(4 * US), pytest.approx(5 * US))
+    assert row.wall_error == pytest.approx(0.25)
+
+
+def test_each_run_is_predicted_with_its_own_connections() -> None:
+    """The second stream's kernel needs nothing, but in one queue it stands behind the first's, which waits for a copy.
+
+    One connection: copy, kernel, kernel: 3 us. Many: the kernel that is free runs beside the copy: 2 us.
+    """
+    ops = (Copy("h2d", 64_000, 1), *(Kernel(stream, duration_s=1 * US) for stream in (1, 2)), Synchronize())
+    schedule = Schedule(ops, ("non-blocking", "non-blocking"))
+    samples = (2.5 * US,)
+    entry = Entry("mine", digest(schedule), schedule=schedule, device_s=samples, wall_s=samples, issue_s=(0.1 * US,))
+    rows = [compare(a_record(entry, connections=k, profile=a_device())).rows[0] for k in (1, 32)]
+    assert [row.connections for row in rows] == [1, 32]
+    assert [row.predicted_s for row in rows] == pytest.approx([3 * US, 2 * US])
+    assert {(row.pattern, row.effect, row.workload) for row in rows} == {("own schedule", "own schedule", "")}
+
+
+def test_a_given_profile_replaces_the_records_own() -> None:
+    slow = a_device("slow", record_s=0.0, copy_s=1 * US)
+    comparison = compare(RECORD, slow)
+    assert comparison.device == "slow"
+    assert comparison.rows[0].predicted_s == pytest.approx(5 * US)
+
+
+def test_a_record_without_a_profile_asks_for_one() -> None:
+    with pytest.raises(InputError, match="no calibrated profile: give one with --device"):
+        compare(a_record(an_entry(a_case(**ONE), (4.0,))))
+
+
+def test_another_cards_profile_is_refused() -> None:
+    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
+    with pytest.raises(InputError, match="another card's profile"):
+        compare(RECORD, other)
+
+
+def test_no_schedule_is_silently_dropped() -> None:
+    entries = (
+        an_entry(a_case(**ONE), (4.0,)),
+        an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,)),
+        an_entry(a_case(**TWO), (), status="skipped: too large"),
+        an_entry(a_case("serial", chunks=2), (4.0,), digest="another"),
+        an_entry(a_case("serial", chunks=1), (0.0,)),
+    )
+    found = compare(a_record(*entries, profile=a_device()))
+    assert [row.key for row in found.rows] == [entries[0].key]
+    reasons = {one.key: one.reason for one in found.unpredicted}
+    assert "has no cost for it" in reasons[entries[1].key]
+    assert "builds another schedule now" in reasons[entries[3].key]
+    assert "device time is 0" in reasons[entries[4].key]
+    assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
+    for written in (to_text(found), to_csv(found), json.dumps(to_json(found))):
+        assert all(entry.key in written for entry in entries)
+
+
+# Classes
+
+
+def test_a_schedule_is_host_bound_from_seventy_percent_of_issue_time_on() -> None:
+    schedule = depth_first(WORKLOAD, 2, 2)
+    assert classify(schedule, 0.699, 1.0) == "device-bound"
+    assert classify(schedule, 0.7, 1.0) == "host-bound"
+
+
+@pytest.mark.parametrize("issue_s", [0.01, 0.99])
+def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -> None:
+    copies = (Copy("h2d", 64, 1), Copy("d2h", 64, 1))
+    synchronised = Schedule((copies[0], Synchronize(), copies[1], Synchronize()), ("non-blocking",))
+    assert classify(serial(WORKLOAD, 2), issue_s, 1.0) == "blocking"
+    assert classify(synchronised, issue_s, 1.0) == "blocking"
+    assert classify(depth_first(WORKLOAD, 2, 2, memory="pageable"), issue_s, 1.0) == "pageable"
+    only_closed = Schedule((*copies, Synchronize(1), Synchronize()), ("non-blocking",))
+    assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
+
+
+def test_pageable_memory_stays_out_of_the_other_groups() -> None:
+    entries = (
+        an_entry(a_case(**ONE), (4.0,)),
+        an_entry(a_case(effect="pageable", memory="pageable", **TWO), (3.0,)),
+    )
+    groups = compare(a_record(*entries, profile=a_device())).summaries
+    assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
+    assert groups["class"][EVERYTHING].n == groups["pattern"]["depth-first"].n == 1
+    assert groups["connections"]["8 connections"].n == 1
+
+
+# Statistics
+
+ERRORS = st.lists(st.floats(-0.9, 9.0), min_size=1, max_size=60)
+
+
+@given(ERRORS)
+def test_summaries_agree_with_numpy(errors: list[float]) -> None:
+    found, sizes = summarise(errors), np.abs(errors)
+    assert found.n == len(errors)
+    assert found.median == pytest.approx(np.median(sizes))
+    assert found.p95 == percentile95(list(sizes)) == pytest.approx(np.percentile(sizes, 95))
+    assert found.worst == sizes.max()
+    assert found.bias == pytest.approx(np.median(errors))
+
+
+def a_row(measured_s: float, predicted_s: float, key: str = "") -> Row:
+    return Row(key, 8, "device-bound", "p", "e", "w", measured_s, 0.01, predicted_s, 1.0, 1.0, 0.1, {"f": 2.0})
+
+
+TIMES = st.integers(1, 1000).map(float)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), min_size=2, max_size=12))
+def test_a_choice_never_beats_the_best_and_costs_nothing_when_predictions_rank_as_measurements_do(
+    pairs: list[tuple[float, float]],
+) -> None:
+    assert choose([a_row(*pair) for pair in pairs]).regret >= 0
+    ranked = [a_row(measured_s, math.sqrt(measured_s)) for measured_s, _ in pairs]
+    assert choose(ranked).regret == 0
+
+
+def test_a_choice_among_equal_predictions_counts_as_the_slowest_of_them() -> None:
+    found = choose([a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")])
+    assert found == Choice("w", 8, "b", "c", 12.0, 9.0, 0.01)
+    assert found.regret == pytest.approx(12 / 9 - 1)
+
+
+def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
+    """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
+    lonely = an_entry(a_case(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
+    record = msgspec.structs.replace(
+        RECORD, runs=(*RECORD.runs, *a_record(*RECORD.runs[0].entries, lonely, connections=1, profile=a_device()).runs)
+    )
+    choices = compare(record).choices
+    assert [(choice.connections, choice.regret) for choice in choices] == [(8, 0.0), (1, 0.0)]
+
+
+# Formulas
+
+
+def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
+    """Whole stages of 1, 2 and 1 us; two chunks: napkin 4 (2 + 2) / (3 x 2), the guide 2 + 2 / 2, simpleMultiCopy 2."""
+    device = a_device()
+    found = formulas(depth_first(WORKLOAD, 2, 2), device, WORKLOAD)
+    assert found["napkin"] == pytest.approx(4 * 4 / 6 * US)
+    assert found["CUDA best practices guide"] == pytest.approx(3 * US)
+    assert found["simpleMultiCopy"] == pytest.approx(2 * US)
+    assert found["van Werkhoven 2014"] == pytest.approx(3 * US)
+    for schedule in (depth_first(WORKLOAD, 2, 1), serial(WORKLOAD, 2), depth_first(WORKLOAD, 1, 1)):
+        assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
+
+
+def test_formulas_kernel_time_is_that_of_one_launch() -> None:
+    """With a floor of 1.5 us two half kernels take 3 us, but a user of a formula measures one of 2 us."""
+    device = a_device()
+    device = msgspec.structs.replace(device, compute=msgspec.structs.replace(device.compute, floor_s=1.5 * US))
+    assert formulas(depth_first(WORKLOAD, 2, 2), device, WORKLOAD)["simpleMultiCopy"] == pytest.approx(2 * US)
+
+
+def test_the_margin_is_against_the_best_formula() -> None:
+    """Errors of the model: 20 %. For 5 and 2.5 us simpleMultiCopy says 4 and 2: 20 % as well."""
+    comparison = compare(RECORD)
+    name, times = comparison.margin()
+    errors = {name: groups[EVERYTHING].median for name, groups in comparison.formulas.items()}
+    assert errors["simpleMultiCopy"] == pytest.approx(0.2)
+    assert errors[name] == min(errors.values())
+    assert times == pytest.approx(errors[name] / comparison.summaries["class"][EVERYTHING].median)
+
+
+# Drift
+
+
+def test_drift_is_the_relative_change_of_each_number() -> None:
+    before = a_device(copy_s=2 * US, kernel_s=1 * US)
+    after = a_device(copy_s=3 * US, kernel_s=1 * US)
+    moved = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 1.5 * US))
+    after = msgspec.structs.replace(after, compute=msgspec.structs.replace(after.compute, kernels=(moved,)))
+    found = {name: change for name, change in changes(before, after).items() if change}
+    assert found == {"host.copy_s": pytest.approx(0.5), "kernels.sincos(2)": pytest.approx(-0.25)}
+
+
+# Time lines
+
+
+def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = Spans((0, 1500, 4000), (1000, 3500, 5000))
+    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=seen), profile=a_device())
+    predicted, measured = time_lines(record, compare(record).rows[0])
+    assert measured is not None
+    assert [list(column)[:3] for column in (measured.start, measured.end)] == [list(seen.start_ns), list(seen.end_ns)]
+    assert predicted.makespan_s == pytest.approx(4 * US)
+    assert list(predicted.engine) == list(measured.engine)
+    write_record(record, tmp_path / "r.json.gz")
+    assert main(["compare", str(tmp_path / "r.json.gz")]) == 0
+    assert "measured, traced" in capsys.readouterr().out
+
+
+def test_a_time_line_of_another_schedule_is_refused() -> None:
+    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
+    with pytest.raises(InputError, match="has 1 ops where the schedule has 3"):
+        time_lines(record, compare(record).rows[0])
+
+
+# Tolerances
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("median>5%", 0.2),
+        ("worst device-bound > 19.5 %", 0.2),
+        ("p95 8 connections device-bound>5%", 0.2),
+        ("median depth-first > 5%", 0.2),
+        ("choice > 1%", 0.0),
+        ("p95 choice>1%", 0.0),
+        ("unpredicted > 0%", 0.0),
+    ],
+)
+def test_a_tolerance_is_judged_on_its_group(text: str, value: float) -> None:
+    verdict = judge(compare(RECORD), parse_tolerance(text))
+    assert verdict.value == pytest.approx(value)
+    assert verdict.failed is (value > verdict.limit)
+
+
+def test_what_cannot_be_predicted_counts() -> None:
+    lost = an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,))
+    found = compare(a_record(*RECORD.runs[0].entries, lost, profile=a_device()))
+    assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "p95",
+        "p95 > 5",
+        "p95 < 5%",
+        "p95 > -5%",
+        "p95 > nan%",
+        "mean > 5%",
+        "choice x > 5%",
+        "p95>5%%",
+        "median > 1e3%",
+    ],
+)
+def test_a_tolerance_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"--fail-if .*expected"):
+        parse_tolerance(text)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"\A(median|p95|choice)[ a-z]*>[0-9.]*%\Z"))
+def test_any_text_is_a_tolerance_or_one_clear_line(text: str) -> None:
+    complaint = ""
+    try:
+        found = parse_tolerance(text)
+    except InputError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
+    assert complaint or (found.statistic in (*STATISTICS, "unpredicted") and 0 <= found.limit < 1e9)
+
+
+# The command
+
+
+@pytest.fixture
+def record_path(tmp_path: Path) -> str:
+    write_record(RECORD, tmp_path / "r.json.gz")
+    return str(tmp_path / "r.json.gz")
+
+
+@pytest.mark.parametrize(("tolerance", "code"), [("p95>5%", 1), ("p95>20.1%", 0), ("choice>0%", 0), ("p95 no>1%", 2)])
+def test_the_exit_code_says_whether_a_tolerance_failed(
+    record_path: str, tolerance: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", record_path, "--fail-if", tolerance]) == code
+    assert len(capsys.readouterr().err.splitlines()) == (code != 0)
+
+
+def test_json_has_numbers_as_numbers(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path, "--json", "--fail-if", "worst>19%"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema_version"] == 1
+    assert [row["error_percent"] for row in found["schedules"]] == [pytest.approx(-20), pytest.approx(20)]
+    assert found["summaries"]["class"]["device-bound"]["median_percent"] == pytest.approx(20)
+    assert found["choice"]["within_1_percent_percent"] == 100
+    assert found["tolerances"] == [
+        {"text": "worst>19%", "value_percent": pytest.approx(20), "limit_percent": 19.0, "failed": True}
+    ]
+
+
+def test_csv_has_a_line_for_every_schedule(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(row["predicted_s"]) for row in rows] == [pytest.approx(4 * US), pytest.approx(3 * US)]
+    assert float(rows[1]["formulas_s.simpleMultiCopy"]) == pytest.approx(2 * US)
+
+
+def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path]) == 0
+    text = capsys.readouterr().out
+    for words in ("-20.0%", "+20.0%", "device-bound", "simpleMultiCopy", "choice: within 1% of the best", "drift"):
+        assert words in text
+
+
+def _bad_records() -> dict[str, bytes]:
+    plain = msgspec.json.encode(RECORD)
+    packed = gzip.compress(plain)
+    older = gzip.compress(plain.replace(b'"schema_version":1}', b'"schema_version":99}'))
+    return {"truncated": packed[:-9], "version": older, "text": b"hello", "empty": b""}
+
+
+@pytest.mark.parametrize("what", ["truncated", "version", "text", "empty"])
+def test_a_bad_record_is_one_clear_line(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.json.gz"
+    path.write_bytes(_bad_records()[what])
+    assert main(["compare", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "bad.json.gz" in err
+
+
+def test_another_cards_profile_is_one_clear_line(
+    record_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
+    write_device(other, tmp_path / "other.toml")
+    assert main(["compare", record_path, "--device", str(tmp_path / "other.toml")]) == 2
+    assert "another card's profile" in capsys.readouterr().err
