@@ -355,8 +355,7 @@ class Card:
 
     def pick(self, engine: str, can_go: dict[int, int], now: int) -> int:
         part = self.device.compute if engine == "compute" else self.device.copy_engines
-        graph = self.schedule.launch == "graph" and engine != "compute"  # a graph's copies go in the order of issue
-        if part.arbitration == "issue-order" or graph:
+        if part.arbitration == "issue-order":
             return min(can_go, key=lambda q: can_go[q])
         if part.arbitration == "ready-order":
             return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))

@@ -43,6 +43,7 @@ SECONDS = [
     *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
     *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
     "compute.floor_s",
+    "copy_engines.queue_switch_s",
 ]
 BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 
@@ -162,7 +163,7 @@ def test_a_kernel_without_a_cost_is_named() -> None:
 
 
 def test_copy_engines_of_every_count() -> None:
-    assert [CopyEngines(n, "issue-order").count for n in (0, 1, 2)] == [0, 1, 2]
+    assert [CopyEngines(n, "issue-order", 0.0).count for n in (0, 1, 2)] == [0, 1, 2]
 
 
 def test_a_cost_table_that_falls_is_refused() -> None:

@@ -295,9 +295,6 @@ def test_same_queue_first_drains_a_queue_before_it_turns_to_the_next() -> None:
     timeline = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32))), device)
     order = [i for stream in range(4) for i in range(stream, 32, 4)]
     assert [timeline.start[i] for i in order] == [1 + 40 * n for n in range(32)]
-    # A graph's copies go in the order of issue, at once.
-    graph = simulate(program(*(h2d(1 + i % 4, 40) for i in range(32)), launch="graph"), device)
-    assert list(graph.start) == [40 * n for n in range(32)]
 
 
 def test_same_queue_first_turns_away_from_a_blocked_queue_and_from_one_that_has_run_dry() -> None:

@@ -270,6 +270,17 @@ def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
         assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
 
 
+def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
+    """A quarter of the pinned rate and 0.5 us latency: 4.5 us each way beside a kernel of 2 us."""
+    device = a_device()
+    slow = {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US}
+    links = {name: msgspec.structs.replace(getattr(device, name), **slow) for name in ("h2d", "d2h")}
+    device = msgspec.structs.replace(device, **links)
+    found = formulas(depth_first(WORKLOAD, 2, 2, memory="pageable"), device, WORKLOAD)
+    assert found["simpleMultiCopy"] == pytest.approx(4.5 * US)
+    assert found["van Werkhoven 2014"] == pytest.approx(5 * US + (5 + 2) / 2 * US)  # two copies have two latencies
+
+
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:
     """With a floor of 1.5 us two half kernels take 3 us, but a user of a formula measures one of 2 us."""
     device = a_device()

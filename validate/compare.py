@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.bounds import Stages, published, stages_of
+from streamsim.bounds import Stages, published, stages_of, van_werkhoven_transfer
 from streamsim.device import Device, KernelCost, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -300,9 +300,10 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     chunks. A program in one stream, or one whose calls wait, overlaps nothing, and its user knows: it counts as
     one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
     """
-    if schedule.pageable_names:
-        device = _pageable_as_pinned(device)
     stages = stages_of(schedule, device)
+    if schedule.pageable_names:
+        pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
+        stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
         stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
     return published(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
@@ -320,17 +321,15 @@ def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
     return sum(device.kernel_time(launch)[0] for launch in launches)
 
 
-def _pageable_as_pinned(device: Device) -> Device:
-    links = {
-        name: msgspec.structs.replace(
-            link,
-            latency_s=link.pageable_latency_s,
-            bandwidth_bytes_per_s=link.pageable_bandwidth_bytes_per_s,
-            duplex_bandwidth_bytes_per_s=link.pageable_bandwidth_bytes_per_s,
-        )
-        for name, link in (("h2d", device.h2d), ("d2h", device.d2h))
-    }
-    return msgspec.structs.replace(device, **links)
+def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:
+    """The transfer times of :class:`Stages` at the pageable rates."""
+    found = {}
+    for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
+        n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == name)
+        latency_s, s_per_byte = link.pageable_latency_s, 1 / link.pageable_bandwidth_bytes_per_s
+        for field, n in ((f"{name}_s", 1), (f"{name}_chunks_s", chunks)):
+            found[field] = van_werkhoven_transfer(latency_s, n_bytes / n, s_per_byte, latency_s, n) if n_bytes else 0.0
+    return found
 
 
 def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:

@@ -108,7 +108,7 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
     linked = len(program.engine_names) == 3 and any(
         rate.shared < rate.alone or rate.duplex_latency > rate.latency for rate in program.rates.values()
     )
-    rule = "issue-order" if program.schedule.launch == "graph" else device.copy_engines.arbitration
+    rule = device.copy_engines.arbitration
     copies = [_queues(simulation, ops, rule, not linked) for ops in ops_of[: len(ops_of) - 1 or 1]]
     engines: list[Engine]
     if linked:

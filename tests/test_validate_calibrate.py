@@ -1,0 +1,97 @@
+"""Calibration's fits: what they make of samples whose truth is known, and of a recorded calibration."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+import pytest
+
+from streamsim import load_device
+from streamsim.device import Device, KernelCost, number_names
+from streamsim.model import simulate
+from streamsim_validate import fits
+from streamsim_validate.calibrate import probes
+from streamsim_validate.compare import predict_device_s
+from streamsim_validate.fits import Link, Samples, Timing
+from streamsim_validate.gpu import Card
+from streamsim_validate.replay import closed, used_streams
+
+CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
+
+
+@cache
+def truth() -> Device:
+    """The shipped H200 with every effect on and a straight cost for every kernel of the probes."""
+    device = load_device("h200")
+    costs = tuple(
+        KernelCost(name, parameter, fits.elements_of(name), tuple(3e-6 + n * 1e-11 for n in fits.elements_of(name)))
+        for name, parameter in fits.KERNELS
+    )
+    return msgspec.structs.replace(
+        device,
+        h2d=msgspec.structs.replace(device.h2d, duplex_latency_s=4e-6),
+        d2h=msgspec.structs.replace(device.d2h, duplex_latency_s=5e-6),
+        copy_engines=msgspec.structs.replace(device.copy_engines, queue_switch_s=5e-7),
+        compute=msgspec.structs.replace(device.compute, kernels=costs),
+        hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0),
+        sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
+    )
+
+
+@cache
+def samples() -> Samples:
+    """What the probes would show on a card that is exactly as the model thinks."""
+    timings = {}
+    for chain, schedule in probes():
+        host = simulate(closed(schedule), truth())
+        issue_s = (host.issued[len(schedule.ops) - 1]) * 1e-9
+        device_s = predict_device_s(schedule, truth()) if used_streams(schedule) else 0.0
+        timings[chain] = [Timing(device_s, host.host_s, issue_s)]
+    return Samples(CARD, 8, "2026-01-01", timings)
+
+
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("h2d.latency_s", 0.02),
+        ("h2d.bandwidth_bytes_per_s", 0.002),
+        ("h2d.duplex_latency_s", 0.1),
+        ("h2d.duplex_bandwidth_bytes_per_s", 0.01),
+        ("h2d.pageable_bandwidth_bytes_per_s", 0.02),
+        ("d2h.latency_s", 0.02),
+        ("d2h.duplex_latency_s", 0.1),
+        ("d2h.duplex_bandwidth_bytes_per_s", 0.01),
+        ("copy_engines.queue_switch_s", 0.05),
+        ("compute.floor_s", 0.01),
+        ("host.copy_s", 0.01),
+        ("host.kernel_s", 0.01),
+        ("host.record_s", 0.01),
+        ("host.wait_s", 0.01),
+        ("hand_over.event_s", 0.05),
+    ],
+)
+def test_a_known_card_is_found_again(name: str, within: float) -> None:
+    """The probes simulated on a known device and fitted give that device back."""
+    part, field = name.split(".")
+    wanted = getattr(getattr(truth(), part), field)
+    assert getattr(getattr(fits.fit(samples()), part), field) == pytest.approx(wanted, rel=within)
+
+
+def test_the_hand_overs_of_a_known_card_add_up() -> None:
+    """Single steps cannot be told apart, the cycles can: H2D, kernel, D2H and round again."""
+    found, wanted = fits.fit(samples()).hand_over, truth().hand_over
+    for steps in (("h2d_to_kernel_s", "kernel_to_d2h_s", "d2h_to_h2d_s"), ("h2d_to_kernel_s", "kernel_to_h2d_s")):
+        assert sum(getattr(found, s) for s in steps) == pytest.approx(sum(getattr(wanted, s) for s in steps), rel=0.02)
+
+
+def test_a_straight_line_is_found_exactly() -> None:
+    # 2 us + bytes / (50 GB/s)
+    points = [(n, 2e-6 + n / 50e9) for n in (1 << 16, 1 << 20, 1 << 24)]
+    assert fits.fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
+
+
+def test_duplex_periods_of_chains_worked_by_hand() -> None:
+    # There 12 a copy beside back's 15; alone 10 and 10. Chain there: 12 + (2 - 12/15) 10 = 24.
+    # Chain back: 15 + (2 - 15/12) 10 = 22.5.
+    assert fits.duplex_periods(24.0, 22.5, 10.0, 10.0) == pytest.approx((12.0, 15.0))
