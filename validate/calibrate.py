@@ -10,6 +10,7 @@ all is queued. None of them is a pipeline that is later predicted.
 from __future__ import annotations
 
 import gzip
+import random
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ from streamsim.schedule import (
 )
 from streamsim_validate import fits
 from streamsim_validate.fits import KI, MI, Chain, Samples, Timing
-from streamsim_validate.measure import Job, measure
+from streamsim_validate.gpu import connections
+from streamsim_validate.measure import collector_off
+from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 GATE_S = 400e-6  # long enough to queue some hundred ops
-REPEATS = 7
+WARM_UP_RUNS, REPEATS = 1, 7
 FLOAT_BYTES = 4
 LARGEST_ELEMENTS = 64 * MI
 PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
@@ -57,22 +60,26 @@ def calibrate(gpu: Gpu) -> Device:
     return fits.fit(take(gpu))
 
 
-def take(gpu: Gpu) -> Samples:
-    """Measure every probe and keep the raw samples."""
-    timings: dict[Chain, list[Timing]] = {}
-    jobs = [Job(chain.key, schedule) for chain, schedule in probes()]
-    chains = {chain.key: chain for chain, _ in probes()}
-    for measured in measure(jobs, gpu, REPEATS):
-        if measured.status != "ok":
-            raise InputError(f"calibration probe {measured.job.key!r}: {measured.status}")
-        timings[chains[measured.job.key]] = [Timing(s.device_s, s.wall_s, s.issue_s) for s in measured.samples]
-    return Samples(card=gpu.card, connections=_connections(), date=date.today().isoformat(), timings=timings)
-
-
-def _connections() -> int:
-    from streamsim_validate.gpu import connections
-
-    return connections()
+def take(gpu: Gpu, seed: int = 0) -> Samples:
+    """Measure every probe, repeats interleaved in shuffled order, and keep the raw samples."""
+    found = list(probes())
+    timings: dict[Chain, list[Timing]] = {chain: [] for chain, _ in found}
+    bench, rng = Bench(gpu), random.Random(seed)
+    try:
+        prepare(bench, (schedule for _, schedule in found))
+        ready = [(chain, Replayer(schedule, bench)) for chain, schedule in found]
+        with collector_off():
+            for turn in range(WARM_UP_RUNS + REPEATS):
+                rng.shuffle(ready)
+                for chain, replayer in ready:
+                    sample = replayer.run()
+                    if turn >= WARM_UP_RUNS:
+                        timings[chain].append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
+        for _, replayer in ready:
+            replayer.close()
+    finally:
+        bench.close()
+    return Samples(gpu.card, connections(), date.today().isoformat(), timings)
 
 
 def probes() -> Iterator[tuple[Chain, Schedule]]:
