@@ -109,7 +109,7 @@ class CopyEngines(_Part, frozen=True):
     """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
 
     A copy that comes from another hardware queue than the one before it on its engine takes
-    ``queue_switch_s`` longer.
+    ``queue_switch_s`` longer, less the time that the engine has stood idle in between.
     """
 
     count: int

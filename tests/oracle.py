@@ -275,6 +275,7 @@ class Card:
                 queue = connection(op.stream, device.connections)
                 self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
+        self.served: dict[str, list[int]] = {name: [] for name in self.queues}
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
@@ -372,7 +373,9 @@ class Card:
         other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
         latency = self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
         switches = self.turn[engine] not in (-1, queue)
-        return latency + switches * in_ticks(self.device.copy_engines.queue_switch_s)
+        idle = self.t.start[i] - max((self.t.end[j] for j in self.served[engine]), default=0)  # it turns meanwhile
+        self.served[engine].append(i)
+        return latency + switches * max(0, in_ticks(self.device.copy_engines.queue_switch_s) - idle)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""

@@ -174,7 +174,9 @@ def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle
     latency = needs[copy].duplex_latency if beside else needs[copy].latency
     earlier = [j for j in needs if timeline.engine[j] == timeline.engine[copy] and start[j] < start[copy]]
     queues = [oracle.connection(ops[j].stream or 0, device.connections) for j in (copy, max(earlier, key=start.__getitem__, default=copy))]
-    return latency + (queues[0] != queues[1]) * oracle.in_ticks(device.copy_engines.queue_switch_s)
+    idle = start[copy] - max((timeline.end[j] for j in earlier), default=0)
+    switch = max(0, oracle.in_ticks(device.copy_engines.queue_switch_s) - idle)  # an idle engine turns meanwhile
+    return latency + (queues[0] != queues[1]) * switch
 
 
 def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flows: dict[int, int]) -> list[Fraction]:

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from streamsim.device import Device
     from streamsim_validate.gpu import Gpu
 
-GATE_S = 400e-6  # long enough to queue some hundred ops
+GATE_S = 800e-6  # long enough to queue some hundred ops
 WARM_UP_RUNS, REPEATS = 1, 7
 FLOAT_BYTES = 4
 LARGEST_ELEMENTS = 64 * MI
 PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
 BUFFERS = (
-    Buffer(PAGEABLE, max(fits.PAGEABLE_BYTES), "pageable"),
+    Buffer(PAGEABLE, 3 * max(fits.PAGEABLE_BYTES), "pageable"),
     Buffer(DEVICE_IN, LARGEST_ELEMENTS * FLOAT_BYTES, "device"),
     Buffer(DEVICE_OUT, LARGEST_ELEMENTS * FLOAT_BYTES, "device"),
 )
@@ -115,33 +115,43 @@ def _copies() -> Iterator[tuple[Chain, Schedule]]:
                 yield _chain(direction, n_bytes, n, [*_gates(1), *(Copy(direction, n_bytes, 1) for _ in range(n))])
         for n_bytes in fits.DUPLEX_BYTES:
             for n in _lengths(n_bytes):
-                yield _chain(f"duplex {direction}", n_bytes, n, [*_gates(2), *_both_ways(direction, n_bytes, n)], 2)
+                yield _chain(f"duplex {direction}", n_bytes, n, [*_gates(8), *_both_ways(direction, n_bytes, n)], 8)
         for n in (8, 32):
             yield _chain(f"switch {direction}", MI, n, [*_gates(4), *_turns(direction, n)], 4)
         for n_bytes in fits.PAGEABLE_BYTES:
             for n in (1, 3):
-                yield _chain(f"pageable {direction}", n_bytes, n, [_pageable(direction, n_bytes)] * n)
+                yield _chain(f"pageable {direction}", n_bytes, n, _pageable(direction, n_bytes, n))
 
 
 def _both_ways(direction: Direction, n_bytes: int, n: int) -> Iterator[Op]:
-    """``n`` copies one way and twice as many the other way, so that the first are never alone."""
+    """``n`` copies one way and twice as many the other way, so that the first are never alone.
+
+    As in use, every copy has to signal its end and to wait for another engine's: those one way take turns over
+    four streams and those the other way over four more, a tiny kernel behind each.
+    """
     other: Direction = "d2h" if direction == "h2d" else "h2d"
-    for _ in range(n):
-        yield Copy(direction, n_bytes, 1)
-        yield Copy(other, n_bytes, 2)
-        yield Copy(other, n_bytes, 2)
+    for i in range(n):
+        yield from _and_kernel(Copy(direction, n_bytes, 1 + i % 4))
+        yield from _and_kernel(Copy(other, n_bytes, 5 + 2 * i % 4))
+        yield from _and_kernel(Copy(other, n_bytes, 5 + (2 * i + 1) % 4))
+
+
+def _and_kernel(copy: Copy) -> tuple[Op, Op]:
+    return copy, msgspec.structs.replace(TINY, stream=copy.stream)
 
 
 def _turns(direction: Direction, n: int) -> Iterator[Op]:
     """Copies that take turns over four streams, because each stream's next waits for a tiny kernel."""
     for i in range(n):
-        stream = 1 + i % 4
-        yield Copy(direction, MI, stream)
-        yield msgspec.structs.replace(TINY, stream=stream)
+        yield from _and_kernel(Copy(direction, MI, 1 + i % 4))
 
 
-def _pageable(direction: Direction, n_bytes: int) -> Copy:
-    return Copy(direction, n_bytes, 1, Region(PAGEABLE, 0, n_bytes), Region(DEVICE_IN, 0, n_bytes))
+def _pageable(direction: Direction, n_bytes: int, n: int) -> list[Op]:
+    """Copies of one stretch of memory after another: memory just copied would still be in the host's cache."""
+    return [
+        Copy(direction, n_bytes, 1, Region(PAGEABLE, i * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes))
+        for i in range(n)
+    ]
 
 
 def _kernels() -> Iterator[tuple[Chain, Schedule]]:
@@ -178,6 +188,8 @@ def _host() -> Iterator[tuple[Chain, Schedule]]:
             for i in range(n):
                 ops += _mix(make, 1 + i % 4, i)
             yield _chain(kind, 0, n, ops, 4, events=n)
+        yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
+        yield _chain("wait", 0, n, [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)], 4, events=4)
         yield _chain("synchronise", 0, n, [Synchronize(stream=1)] * n)
         yield _chain("blocking copy", fits.LINK_BYTES, n, [Copy("h2d", fits.LINK_BYTES, 1, blocking=True)] * n)
         yield _chain("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)

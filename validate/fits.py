@@ -25,7 +25,7 @@ DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES = 256 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-MIXES = {"mix hd": "hd", "mix hkd": "hkd", "mix hkkd": "hkkd", "mix hkdr": "hkdr", "mix hkdrw": "hkdrw"}
+MIXES = {"mix hd": "hd", "mix hkd": "hkd", "mix hkkd": "hkkd"}
 GRAPH_NODES = (8, 32, 128)
 KERNELS = (
     ("sincos", 2),
@@ -221,12 +221,13 @@ def _source(samples: Samples, name: str) -> str:
 
 def _fit_directions(samples: Samples, alone: dict[Direction, Link], host: Host) -> list[LinkDirection]:
     there, back = DIRECTIONS
+    switch_s = _fit_switch(samples, alone)
     periods: dict[Direction, list[float]] = {there: [], back: []}
     for n in DUPLEX_BYTES:
         both = (samples.per_link(f"duplex {d}", n) for d in DIRECTIONS)
-        x, y = duplex_periods(*both, samples.per_link(there, n), samples.per_link(back, n))
-        periods[there].append(x)
-        periods[back].append(y)
+        x, y = duplex_periods(*both, *(samples.per_link(d, n) + switch_s for d in DIRECTIONS))
+        periods[there].append(x - switch_s)
+        periods[back].append(y - switch_s)
     made = []
     for own, other in ((there, back), (back, there)):
         link = alone[own]
@@ -328,8 +329,8 @@ def _fit_host(samples: Samples, h2d: Link) -> Host:
     return Host(
         copy_s=copy_s,
         kernel_s=max(0.0, kernel_s),
-        record_s=max(0.0, mix["hkdr"] - mix["hkd"]),
-        wait_s=max(0.0, mix["hkdrw"] - mix["hkdr"]),
+        record_s=samples.per_link("record", 0, "issue_s"),
+        wait_s=samples.per_link("wait", 0, "issue_s"),
         synchronize_s=samples.per_link("synchronise", 0, "wall_s"),
         submit_s=there_and_back_s / 2,
         wake_s=there_and_back_s / 2,

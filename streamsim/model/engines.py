@@ -76,19 +76,25 @@ class Lane:
 
 
 class CopyLane(Lane):
-    """A lane that takes longer for an op of another queue than the one before."""
+    """A lane that takes longer for an op of another queue than the one before, unless it has turned to it by then.
+
+    An engine that stands idle turns to the next queue while it waits.
+    """
 
     def __init__(self, engine: Engine, queues: Queues, program: Program) -> None:
         super().__init__(engine, queues)
         self._queue = program.queue
         self._switch = program.switch
         self._last = NONE
+        self.free = 0  # the tick at which the last op ended
 
-    def switch(self, op: int) -> int:
-        """Ticks for turning to the queue of ``op``, which is taken now."""
+    def switch(self, op: int, start: int) -> int:
+        """Ticks that turning to the queue of ``op`` takes after its start."""
         queue, last = self._queue[op], self._last
         self._last = queue
-        return self._switch if last not in (queue, NONE) else 0
+        if last in (queue, NONE):
+            return 0
+        return max(0, self._switch - (start - self.free))
 
 
 class SerialEngine(Engine):
@@ -108,9 +114,10 @@ class SerialEngine(Engine):
                 self._wake(self._lane.next_ready(), now)
             else:
                 self._lane.op = op
-                self._wake(self._simulation.started(op, now) + self._ticks(op), now)
+                start = self._simulation.started(op, now)
+                self._wake(start + self._ticks(op, start), now)
 
-    def _ticks(self, op: int) -> int:
+    def _ticks(self, op: int, start: int) -> int:  # noqa: ARG002 (a copy engine needs it)
         return self._duration[self._shape[op]]
 
     def _finish(self, now: int) -> None:
@@ -128,8 +135,10 @@ class SerialCopyEngine(SerialEngine):
         self._lane = self._copy_lane = CopyLane(self, queues, simulation.program)
         self.lanes = [self._lane]
 
-    def _ticks(self, op: int) -> int:
-        return super()._ticks(op) + self._copy_lane.switch(op)
+    def _ticks(self, op: int, start: int) -> int:
+        ticks = super()._ticks(op, start) + self._copy_lane.switch(op, start)
+        self._copy_lane.free = start + ticks
+        return ticks
 
 
 class Direction(CopyLane):
@@ -174,7 +183,8 @@ class LinkedCopyEngines(Engine):
         duplex = direction.other.op != NONE
         latency = copy.rate.duplex_latency if duplex else copy.rate.latency
         self._link.settle(now)
-        direction.flow.start(self._simulation.started(op, now) + latency + direction.switch(op), copy)
+        start = self._simulation.started(op, now)
+        direction.flow.start(start + latency + direction.switch(op, start), copy)
         direction.op = op
         self._end = NONE  # when the next flow ends is to be worked out anew
 
@@ -185,6 +195,7 @@ class LinkedCopyEngines(Engine):
             for direction in self._directions:
                 if direction.op != NONE and direction.flow.left <= 0:
                     op, direction.op = direction.op, NONE
+                    direction.free = now
                     direction.flow.finish()
                     self._simulation.ended(op, now)
 
