@@ -61,7 +61,7 @@ def samples() -> Samples:
         ("h2d.pageable_bandwidth_bytes_per_s", 0.02),
         ("d2h.latency_s", 0.02),
         ("d2h.duplex_latency_s", 0.15),
-        ("d2h.duplex_bandwidth_bytes_per_s", 0.01),
+        ("d2h.duplex_bandwidth_bytes_per_s", 0.02),
         ("copy_engines.queue_switch_s", 0.05),
         ("compute.floor_s", 0.01),
         ("host.copy_s", 0.01),
