@@ -115,7 +115,7 @@ def _copies() -> Iterator[tuple[Chain, Schedule]]:
                 yield _chain(direction, n_bytes, n, [*_gates(1), *(Copy(direction, n_bytes, 1) for _ in range(n))])
         for n_bytes in fits.DUPLEX_BYTES:
             for n in _lengths(n_bytes):
-                yield _chain(f"duplex {direction}", n_bytes, n, [*_gates(8), *_both_ways(direction, n_bytes, n)], 8)
+                yield _chain(f"duplex {direction}", n_bytes, n, [*_gates(2), *_both_ways(direction, n_bytes, n)], 2)
         for n in (8, 32):
             yield _chain(f"switch {direction}", MI, n, [*_gates(4), *_turns(direction, n)], 4)
         for n_bytes in fits.PAGEABLE_BYTES:
@@ -124,16 +124,12 @@ def _copies() -> Iterator[tuple[Chain, Schedule]]:
 
 
 def _both_ways(direction: Direction, n_bytes: int, n: int) -> Iterator[Op]:
-    """``n`` copies one way and twice as many the other way, so that the first are never alone.
-
-    As in use, every copy has to signal its end and to wait for another engine's: those one way take turns over
-    four streams and those the other way over four more, a tiny kernel behind each.
-    """
+    """``n`` copies one way and twice as many the other way, so that the first are never alone."""
     other: Direction = "d2h" if direction == "h2d" else "h2d"
-    for i in range(n):
-        yield from _and_kernel(Copy(direction, n_bytes, 1 + i % 4))
-        yield from _and_kernel(Copy(other, n_bytes, 5 + 2 * i % 4))
-        yield from _and_kernel(Copy(other, n_bytes, 5 + (2 * i + 1) % 4))
+    for _ in range(n):
+        yield Copy(direction, n_bytes, 1)
+        yield Copy(other, n_bytes, 2)
+        yield Copy(other, n_bytes, 2)
 
 
 def _and_kernel(copy: Copy) -> tuple[Op, Op]:

@@ -11,12 +11,12 @@ import msgspec
 
 from streamsim.device import Compute, CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
+from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.schedule import Direction
-    from streamsim_validate.gpu import Card
 
 KI, MI = 1 << 10, 1 << 20
 DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
@@ -221,13 +221,12 @@ def _source(samples: Samples, name: str) -> str:
 
 def _fit_directions(samples: Samples, alone: dict[Direction, Link], host: Host) -> list[LinkDirection]:
     there, back = DIRECTIONS
-    switch_s = _fit_switch(samples, alone)
     periods: dict[Direction, list[float]] = {there: [], back: []}
     for n in DUPLEX_BYTES:
         both = (samples.per_link(f"duplex {d}", n) for d in DIRECTIONS)
-        x, y = duplex_periods(*both, *(samples.per_link(d, n) + switch_s for d in DIRECTIONS))
-        periods[there].append(x - switch_s)
-        periods[back].append(y - switch_s)
+        x, y = duplex_periods(*both, *(samples.per_link(d, n) for d in DIRECTIONS))
+        periods[there].append(x)
+        periods[back].append(y)
     made = []
     for own, other in ((there, back), (back, there)):
         link = alone[own]
