@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 from functools import cache
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import streamsim_validate
 from streamsim import load_device
 from streamsim.device import Device, KernelCost, number_names
+from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim_validate import fits
-from streamsim_validate.calibrate import probes
+from streamsim_validate.calibrate import probes, read_samples, write_samples
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
@@ -33,7 +37,7 @@ def truth() -> Device:
         h2d=msgspec.structs.replace(device.h2d, duplex_latency_s=4e-6),
         d2h=msgspec.structs.replace(device.d2h, duplex_latency_s=5e-6),
         copy_engines=msgspec.structs.replace(device.copy_engines, queue_switch_s=5e-7),
-        compute=msgspec.structs.replace(device.compute, kernels=costs),
+        compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs),
         hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0),
         sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
     )
@@ -95,3 +99,33 @@ def test_duplex_periods_of_chains_worked_by_hand() -> None:
     # There 12 a copy beside back's 15; alone 10 and 10. Chain there: 12 + (2 - 12/15) 10 = 24.
     # Chain back: 15 + (2 - 15/12) 10 = 22.5.
     assert fits.duplex_periods(24.0, 22.5, 10.0, 10.0) == pytest.approx((12.0, 15.0))
+
+
+RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
+
+
+def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
+    """Anyone can make the h200 profile again from the raw samples beside the records."""
+    found, shipped = fits.fit(read_samples(RECORDED)), load_device("h200")
+    for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host"):
+        assert getattr(found, part) == getattr(shipped, part)
+    assert found.spread == shipped.spread
+
+
+def test_samples_survive_their_file(tmp_path: Path) -> None:
+    write_samples(samples(), tmp_path / "samples.gz")
+    assert read_samples(tmp_path / "samples.gz") == samples()
+
+
+@pytest.mark.parametrize("data", [b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b'{"card": 1', mtime=0)])
+def test_a_file_that_holds_no_samples_is_one_clear_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(InputError, match="no calibration samples") as error:
+        read_samples(tmp_path / "x")
+    assert "\n" not in str(error.value)
+
+
+def test_missing_probes_are_named() -> None:
+    some = {chain: timings for chain, timings in samples().timings.items() if not chain.kind.startswith("duplex")}
+    with pytest.raises(InputError, match="duplex h2d"):
+        fits.fit(Samples(CARD, 8, "2026-01-01", some))

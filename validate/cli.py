@@ -7,19 +7,22 @@ Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input (one line on stderr
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+from streamsim.device import Device, number_names
 from streamsim.devices import load_device
 from streamsim.errors import InputError
-from streamsim.files import one_line, read_schedule
-from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, run
+from streamsim.files import one_line, read_schedule, write_device
+from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, check_writable, run
+from streamsim_validate.gpu import open_gpu
 from streamsim_validate.record import Record, journal_path, median_and_spread, read_record
 from streamsim_validate.suites import SUITES
 
 OK, FAILED = 0, 1
-US_PER_S = 1e6
+US_PER_S, BYTES_PER_GB = 1e6, 1e9
 MOST_CONNECTIONS = 32
 
 
@@ -89,6 +92,57 @@ def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bo
     if journal_path(plan.output).exists():
         click.echo(f"going on from {journal_path(plan.output)}", err=True)
     _summarise(run(plan), plan.output)
+
+
+@app.command("calibrate")
+@click.option("--output", "-o", type=click.Path(), default="my-gpu.toml", show_default=True, help="The profile.")
+@click.option("--samples", type=click.Path(), help="Keep the raw samples there, too (gzipped JSON).")
+@click.option("--from", "taken", type=click.Path(), help="Fit samples kept earlier; needs no GPU.")
+@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+def calibrate_command(output: str, samples: str | None, taken: str | None, device: int) -> None:
+    """Measure this GPU, its link and its host, and write their device profile.
+
+    Isolated micro-benchmarks that take some ten seconds. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+
+    \b
+    Examples:
+      streamsim-validate calibrate -o my-gpu.toml
+      streamsim-validate calibrate -o my-gpu.toml --samples my-gpu.samples.gz
+      streamsim-validate calibrate -o again.toml --from my-gpu.samples.gz
+    """  # noqa: D301 - click wants the backspace itself
+    from streamsim_validate.calibrate import read_samples, take, write_samples
+    from streamsim_validate.fits import fit
+
+    if taken and samples:
+        raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
+    for path in filter(None, (output, samples)):
+        check_writable(Path(path))
+    if taken:
+        found = read_samples(Path(taken))
+    else:
+        with open_gpu(device) as gpu:
+            found = take(gpu)
+    if samples:
+        write_samples(found, Path(samples))
+    profile = fit(found)
+    write_device(profile, output)
+    click.echo("\n".join(_numbers(profile)))
+    click.echo(f"{output}: {profile.description}")
+
+
+def _numbers(profile: Device) -> Iterator[str]:
+    """The profile's numbers, one a line, with the spread of the runs behind each; the kernels' tables left out."""
+    for name in sorted(number_names(profile) - {"compute.kernels", "connections"}):
+        part, _, field = name.partition(".")
+        value = getattr(getattr(profile, part), field)
+        spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""
+        yield f"{name:36s} {_with_unit(field, value)}{spread}"
+
+
+def _with_unit(field: str, value: float) -> str:
+    if field.endswith("_per_s"):
+        return f"{value / BYTES_PER_GB:.2f} GB/s"
+    return f"{value * US_PER_S:.3f} us" if field.endswith("_s") else str(value)
 
 
 @app.command("compare")

@@ -208,8 +208,10 @@ ATTRIBUTES = {
     "connections": "measured: CUDA_DEVICE_MAX_CONNECTIONS of the calibrating process, or CUDA's default",
     "copy_engines.count": "measured: the card's asyncEngineCount",
     "compute.resident_threads": "measured: the card's multiprocessors times their threads",
-    "compute.concurrent_kernels": "published: compute capability 7.0 and later, CUDA programming guide",
-    "host.pageable_immediate_bytes": "published: 64 KB, CUDA runtime API, API synchronization behavior",
+    "compute.concurrent_kernels": "published: compute capability 7.0 and later, technical specifications,"
+    " https://docs.nvidia.com/cuda/cuda-c-programming-guide/",
+    "host.pageable_immediate_bytes": "published: 64 KB, CUDA runtime API, API synchronization behavior,"
+    " https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html",
 }
 
 
@@ -231,7 +233,7 @@ def _fit_directions(samples: Samples, alone: dict[Direction, Link], host: Host) 
     for own, other in ((there, back), (back, there)):
         link = alone[own]
         duplex = fit_duplex(DUPLEX_BYTES, periods[own], periods[other], link, alone[other].latency_s)
-        pageable = _fit_pageable(samples, own, host)
+        pageable = _fit_pageable(samples, own, host, link)
         made.append(
             LinkDirection(
                 latency_s=link.latency_s,
@@ -245,10 +247,18 @@ def _fit_directions(samples: Samples, alone: dict[Direction, Link], host: Host) 
     return made
 
 
-def _fit_pageable(samples: Samples, direction: Direction, host: Host) -> Link:
-    """A pageable copy holds the host: its chain's link holds the call, and the way to the card and back, too."""
+def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """A pageable copy holds the host: its chain's link holds the call, and the way to the card and back, too.
+
+    Its latency is no less than that of pinned memory, whatever the noise of the line says.
+    """
     held_s = host.copy_s + host.submit_s + host.wake_s
-    return fit_link([(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in PAGEABLE_BYTES])
+    points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in PAGEABLE_BYTES]
+    free = fit_link(points)
+    if free.latency_s >= pinned.latency_s:
+        return free
+    weighted = [(n / seconds, (seconds - pinned.latency_s) / seconds) for n, seconds in points]
+    return Link(pinned.latency_s, sum(x * y for x, y in weighted) / sum(x * x for x, _ in weighted))
 
 
 def _fit_switch(samples: Samples, alone: dict[Direction, Link]) -> float:
