@@ -346,7 +346,7 @@ class Card:
         can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
         if not can_go:
             return False
-        queue = self.pick(engine, can_go, now)
+        queue = self.pick(engine, can_go)
         i = self.queues[engine][queue].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
         self.delay[i] = self.delay_of(engine, i, queue)
@@ -354,7 +354,7 @@ class Card:
         running.append(i)
         return True
 
-    def pick(self, engine: str, can_go: dict[int, int], now: int) -> int:
+    def pick(self, engine: str, can_go: dict[int, int]) -> int:
         part = self.device.compute if engine == "compute" else self.device.copy_engines
         if part.arbitration == "issue-order":
             return min(can_go, key=lambda q: can_go[q])

@@ -167,13 +167,17 @@ def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle
     """Ticks from a copy's start until its bytes flow, read off the final time line."""
     start, ops = timeline.start, timeline.schedule.ops
     beside = any(
-        start[j] < start[copy] < timeline.end[j] or (start[j] == start[copy] and timeline.engine[j] < timeline.engine[copy])
+        start[j] < start[copy] < timeline.end[j]
+        or (start[j] == start[copy] and timeline.engine[j] < timeline.engine[copy])
         for j in needs
         if timeline.engine[j] != timeline.engine[copy]
     )
     latency = needs[copy].duplex_latency if beside else needs[copy].latency
     earlier = [j for j in needs if timeline.engine[j] == timeline.engine[copy] and start[j] < start[copy]]
-    queues = [oracle.connection(ops[j].stream or 0, device.connections) for j in (copy, max(earlier, key=start.__getitem__, default=copy))]
+    queues = [
+        oracle.connection(ops[j].stream or 0, device.connections)
+        for j in (copy, max(earlier, key=start.__getitem__, default=copy))
+    ]
     idle = start[copy] - max((timeline.end[j] for j in earlier), default=0)
     switch = max(0, oracle.in_ticks(device.copy_engines.queue_switch_s) - idle)  # an idle engine turns meanwhile
     return latency + (queues[0] != queues[1]) * switch
@@ -385,7 +389,9 @@ def scaled(device: Device, c: int) -> Device:
     table = tuple(
         msgspec.structs.replace(k, duration_s=tuple(s * c for s in k.duration_s)) for k in device.compute.kernels
     )
-    parts = {name: part(getattr(device, name)) for name in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host")}
+    parts = {
+        name: part(getattr(device, name)) for name in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host")
+    }
     parts["compute"] = msgspec.structs.replace(parts["compute"], kernels=table)
     return msgspec.structs.replace(device, **parts)
 

@@ -117,7 +117,9 @@ def test_samples_survive_their_file(tmp_path: Path) -> None:
     assert read_samples(tmp_path / "samples.gz") == samples()
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b'{"card": 1', mtime=0)])
+@pytest.mark.parametrize(
+    "data", [b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b'{"card": 1', mtime=0)]
+)
 def test_a_file_that_holds_no_samples_is_one_clear_line(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
     with pytest.raises(InputError, match="no calibration samples") as error:

@@ -185,7 +185,9 @@ def _host() -> Iterator[tuple[Chain, Schedule]]:
                 ops += _mix(make, 1 + i % 4, i)
             yield _chain(kind, 0, n, ops, 4, events=n)
         yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
-        yield _chain("wait", 0, n, [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)], 4, events=4)
+        records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
+        waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
+        yield _chain("wait", 0, n, records + waits, 4, events=4)  # CUDA refuses events last recorded in a capture
         yield _chain("synchronise", 0, n, [Synchronize(stream=1)] * n)
         yield _chain("blocking copy", fits.LINK_BYTES, n, [Copy("h2d", fits.LINK_BYTES, 1, blocking=True)] * n)
         yield _chain("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)

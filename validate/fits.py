@@ -110,10 +110,10 @@ class Samples:
             if chain.kind == kind:
                 values = sorted(getattr(t, column) for t in timings)
                 found.append((values[3 * len(values) // 4] - values[len(values) // 4]) / 2 / median(values))
-        return median(found)
+        return float(median(found))
 
     def _median(self, chain: Chain, column: str) -> float:
-        return median(getattr(t, column) for t in self.timings[chain])
+        return float(median(getattr(t, column) for t in self.timings[chain]))
 
 
 def kernel_kind(name: str, parameter: int) -> str:
@@ -351,7 +351,7 @@ def _fit_host(samples: Samples, h2d: Link) -> Host:
 
 def _spread(samples: Samples) -> dict[str, float]:
     """Relative spread (half the quartile distance over the median) of the runs behind a number."""
-    found = {}
+    found: dict[str, float] = {}
     for d in DIRECTIONS:
         found |= dict.fromkeys((f"{d}.latency_s", f"{d}.bandwidth_bytes_per_s"), samples.noise(d))
         found |= dict.fromkeys(

@@ -89,7 +89,21 @@ def large(device: Device, chunks: int = 100_000) -> tuple[float, float, float, f
 
 def cold_start() -> float:
     """Wall time of the README's command over that of importing SimPy and NumPy, medians of runs in turn."""
-    predict = "predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --device h200".split()
+    predict = [
+        "predict",
+        "--h2d",
+        "64MiB",
+        "--kernel",
+        "0.57ms",
+        "--d2h",
+        "64MiB",
+        "--chunks",
+        "16",
+        "--streams",
+        "4",
+        "--device",
+        "h200",
+    ]
     commands = [[sys.executable, "-m", "streamsim", *predict], [sys.executable, "-c", "import simpy, numpy"]]
     walls: list[list[float]] = [[], []]
     with tempfile.TemporaryDirectory() as elsewhere:
