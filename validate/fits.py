@@ -12,6 +12,7 @@ import msgspec
 from streamsim.device import Compute, CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
+from streamsim_validate.record import median_and_spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,8 +109,8 @@ class Samples:
         found = []
         for chain, timings in self.timings.items():
             if chain.kind == kind:
-                values = sorted(getattr(t, column) for t in timings)
-                found.append((values[3 * len(values) // 4] - values[len(values) // 4]) / 2 / median(values))
+                middle, spread = median_and_spread(tuple(getattr(t, column) for t in timings))
+                found.append(spread / middle)
         return float(median(found))
 
     def _median(self, chain: Chain, column: str) -> float:

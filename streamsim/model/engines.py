@@ -183,9 +183,9 @@ class LinkedCopyEngines(Engine):
         duplex = direction.other.op != NONE
         latency = copy.rate.duplex_latency if duplex else copy.rate.latency
         self._link.settle(now)
+        direction.op = op  # closes the lane: the op behind this one need not wake the engine
         start = self._simulation.started(op, now)
         direction.flow.start(start + latency + direction.switch(op, start), copy)
-        direction.op = op
         self._end = NONE  # when the next flow ends is to be worked out anew
 
     def _finish(self, now: int) -> None:
@@ -237,7 +237,8 @@ class ComputeEngine(Engine):
 
     def __init__(self, simulation: Simulation, queues: Queues, most: int) -> None:
         super().__init__(simulation)
-        self.lanes = [Lane(self, queues)]
+        self._lane = Lane(self, queues)
+        self.lanes = [self._lane]
         self._take = queues.take
         self._next_ready = queues.next_ready
         self._most = most
@@ -251,7 +252,9 @@ class ComputeEngine(Engine):
             if op == NONE:
                 due = self._next_ready()
                 break
+            self._lane.op = op  # closed for a moment: the op behind this one need not wake the engine
             self._simulation.started(op, now)
+            self._lane.op = NONE
             shape = self._shapes[self._shape[op]]
             kernel = Running(op, shape.width, shape.duration, self._room, now)
             running.append(kernel)

@@ -35,15 +35,25 @@ class OneQueue:
         return FOREVER
 
 
-class IssueOrder:
-    """Of the ready heads, the one issued first."""
+class _Heads:
+    """The heads of several queues, each from the tick at which it is ready."""
 
     def __init__(self) -> None:
         self._arriving: list[tuple[int, int]] = []  # a heap of (ready, op)
-        self._ready: list[int] = []  # a heap
 
     def arrive(self, op: int, ready: int) -> None:
         heappush(self._arriving, (ready, op))
+
+    def next_ready(self) -> int:
+        return self._arriving[0][0] if self._arriving else FOREVER
+
+
+class IssueOrder(_Heads):
+    """Of the ready heads, the one issued first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ready: list[int] = []  # a heap
 
     def take(self, now: int) -> int:
         arriving, ready = self._arriving, self._ready
@@ -51,28 +61,16 @@ class IssueOrder:
             heappush(ready, heappop(arriving)[1])
         return heappop(ready) if ready else NONE
 
-    def next_ready(self) -> int:
-        return self._arriving[0][0] if self._arriving else FOREVER
 
-
-class ReadyOrder:
+class ReadyOrder(_Heads):
     """Of the ready heads, the one that became ready first; the one issued first among equals."""
-
-    def __init__(self) -> None:
-        self._arriving: list[tuple[int, int]] = []  # a heap of (ready, op)
-
-    def arrive(self, op: int, ready: int) -> None:
-        heappush(self._arriving, (ready, op))
 
     def take(self, now: int) -> int:
         arriving = self._arriving
         return heappop(arriving)[1] if arriving and arriving[0][0] <= now else NONE
 
-    def next_ready(self) -> int:
-        return self._arriving[0][0] if self._arriving else FOREVER
 
-
-class SameQueueFirst:
+class SameQueueFirst(_Heads):
     """Exhaustive polling: stay with a queue while its head is ready, then turn to the next, round and round.
 
     A queue that has run dry or whose head is blocked when the engine chooses loses its turn, if another one
@@ -80,13 +78,10 @@ class SameQueueFirst:
     """
 
     def __init__(self, queue: Sequence[int]) -> None:
+        super().__init__()
         self._queue = queue
-        self._arriving: list[tuple[int, int]] = []  # a heap of (ready, op)
         self._ready: dict[int, int] = {}  # queue -> its head
         self._turn = -1  # the queue being served
-
-    def arrive(self, op: int, ready: int) -> None:
-        heappush(self._arriving, (ready, op))
 
     def take(self, now: int) -> int:
         arriving, ready = self._arriving, self._ready
@@ -98,9 +93,6 @@ class SameQueueFirst:
         if self._turn not in ready:
             self._turn = min([queue for queue in ready if queue > self._turn] or ready)
         return ready.pop(self._turn)
-
-    def next_ready(self) -> int:
-        return self._arriving[0][0] if self._arriving else FOREVER
 
 
 Queues = OneQueue | IssueOrder | ReadyOrder | SameQueueFirst
