@@ -247,6 +247,14 @@ def test_without_copies_back_the_device_is_checked() -> None:
     assert outputs(depth_first(Workload(100), 2, 1)) == [Key("pinned", "h_out0")]
 
 
+def test_an_error_in_two_floats_of_an_element_counts_twice() -> None:
+    # 8 bytes an element, worked on in place: the second kernel sums both floats, each wrong by the first one's
+    # tolerance t, and adds its own: 3 t.
+    wide = depth_first(Workload(8, (8,), (), (WorkloadKernel("sincos", None, 4),) * 2), 1, 1)
+    once = kernels.sincos_tolerance(4)
+    assert {output.tolerance for output in run_reference(wide).outputs.values()} == {3 * once}
+
+
 def test_output_is_compared_byte_for_byte_or_within_the_tolerance() -> None:
     want = as_bytes(1, 2, 3)
     Output(want, 0.0).check("x", want.copy())

@@ -13,7 +13,7 @@ import numpy as np
 
 from streamsim.errors import InputError
 from streamsim.schedule import Copy, Direction, Kernel, Region, Schedule
-from streamsim_validate.kernels import apply_reference, elements_of, find_kernel
+from streamsim_validate.kernels import FLOAT_BYTES, apply_reference, elements_of, find_kernel
 from streamsim_validate.memory import (
     DEVICE_POISON,
     HOST_POISON,
@@ -169,7 +169,12 @@ class _Executor:
         spec = find_kernel(kernel)
         reads = [self._bytes(region) for region in kernel.reads]
         writes = [self._bytes(region) for region in kernel.writes]
-        apply_reference(spec, reads, writes, elements_of(kernel), kernel.parameter)
-        inherited = sum(self._tolerance.get((region.buffer, region.offset), 0.0) for region in kernel.reads)
+        elements = elements_of(kernel)
+        apply_reference(spec, reads, writes, elements, kernel.parameter)
+        # Kernels sum what they read, so an error counts once for every float of an element that carries it.
+        inherited = sum(
+            self._tolerance.get((region.buffer, region.offset), 0.0) * max(1, region.bytes // (elements * FLOAT_BYTES))
+            for region in kernel.reads
+        )
         for region in kernel.writes:
             self._tolerance[region.buffer, region.offset] = inherited + spec.tolerance(kernel.parameter)
