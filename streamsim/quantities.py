@@ -12,11 +12,14 @@ from streamsim.errors import InputError
 from streamsim.schedule import LARGEST_BYTES, LONGEST_S
 
 _NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
-_PREFIX = "(?:[kKMGT]|[KMGT]i)?"
+_PREFIX = "(?P<prefix>[kKMGT]|[KMGT]i)?"
 _COUNT = re.compile(rf"{_NUMBER}{_PREFIX}\s*", re.ASCII)
 _BYTES = re.compile(rf"{_NUMBER}(?:{_PREFIX}B)?\s*", re.ASCII)
-_SECONDS = re.compile(rf"{_NUMBER}(?:[num\u00b5\u03bc]?s)?\s*", re.ASCII)  # both letters that look like a micro sign
+_SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:{_PREFIX}B/s)?\s*", re.ASCII)
+_TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9}  # dividing rounds once
 LONGEST_TEXT = 100
 
 _SHOWN = reprlib.Repr()
@@ -72,12 +75,11 @@ def shown(value: object) -> str:
 
 
 def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
-    """Check the form first: quantiphy, which scales, takes ``64m`` for 0.064 and ``1,5`` for 15."""
-    if len(text) > LONGEST_TEXT or not form.fullmatch(text):  # a number of many digits takes quantiphy seconds
+    """Quantiphy does not do here: it takes ``64m`` for 0.064, ``1,5`` for 15 and ``1e3ms`` for 1000 seconds."""
+    match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    if not match:
         raise InputError(f"{field} = {shown(text)}: expected {hint}")
-    from quantiphy import Quantity
-
-    return float(Quantity(text.strip(), binary=True).real)
+    return float(match["number"]) * _TIMES.get(match["prefix"], 1) / _PARTS.get(match["prefix"], 1)
 
 
 def _whole(text: str, field: str, value: float, least: int, most: int, hint: str) -> int:

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
@@ -36,6 +36,15 @@ def test_times_are_the_nearest_float_or_its_neighbour(digits: int, decimals: int
     if exact <= 86_400:
         parsed = parse_seconds(f"{digits / 10**decimals:.{decimals}f}{space}{unit}")
         assert abs(Fraction(parsed) - exact) <= Fraction(math.ulp(float(exact)))
+
+
+@pytest.mark.parametrize("number", ["2e1", "2E1", "20", "20.0", "+.2e2", "2000e-2"])
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_prefix_scales_a_number_with_an_exponent_too(number: str, space: str) -> None:
+    for unit, exponent in TIMES.items():
+        assert parse_seconds(f"{number}{space}{unit}") == 20 / 10**-exponent
+    for prefix, scale in PREFIXES.items():
+        assert parse_bytes(f"{number}{space}{prefix}B") == 20 * scale
 
 
 @given(st.integers(1, 1000), st.sampled_from(("M", "G", "Mi", "Gi")))
@@ -98,7 +107,6 @@ def test_any_text_gives_a_number_in_range_or_an_input_error(text: str, parse) ->
     assert 0 <= value < math.inf
 
 
-@settings(deadline=None)  # the first to parse imports quantiphy
 @given(st.from_regex(r"[-+]?[0-9.]{1,5}([eE][-+]?[0-9]{1,4})? ?(Ki|[kKMGTmun\u00b5])?(B|s|B/s|b)?", fullmatch=True))
 def test_what_one_unit_accepts_the_others_refuse(text: str) -> None:
     accepted = set()
