@@ -1,0 +1,73 @@
+"""The device profiles, and the JSON Schemas of the files."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streamsim.cli.options import FILE, complete_device, format_options
+from streamsim.cli.printing import print_csv, print_json
+from streamsim.device import Device
+from streamsim.devices import device_names, load_device
+from streamsim.files import KINDS, dump_device, one_line, read_device
+from streamsim.files import schema as file_schema
+
+
+@click.group("devices", invoke_without_command=True)
+@format_options
+@click.pass_context
+def devices(context: click.Context, form: str) -> None:
+    """List the shipped device profiles, show one, or check a file."""
+    if context.invoked_subcommand is None:
+        _print_devices([_device_row(load_device(name)) for name in device_names()], form)
+
+
+@devices.command("show")
+@click.argument("name", shell_complete=complete_device)
+def show_device(name: str) -> None:
+    """Print a profile as TOML, ready to be edited; every number says where it comes from."""
+    sys.stdout.write(dump_device(load_device(name)))
+
+
+@devices.command("check")
+@click.argument("file", metavar="FILE.toml", type=FILE)
+def check_device(file: Path) -> None:
+    """Check a profile; an error names the field, its value and what was expected."""
+    device = read_device(file)
+    print(one_line(f"{file}: ok: {device.name}, {device.description}"))
+
+
+@click.command("schema")
+@click.argument("kind", type=click.Choice(tuple(KINDS)))
+def schema_command(kind: str) -> None:
+    """Print the JSON Schema of a schedule (JSON), workload (TOML) or device (TOML) file."""
+    print_json(file_schema(kind))
+
+
+def _device_row(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "description": device.description,
+        "copy_engines": device.copy_engines.count,
+        "connections": device.connections,
+        "h2d_bytes_per_s": device.h2d.bandwidth_bytes_per_s,
+        "d2h_bytes_per_s": device.d2h.bandwidth_bytes_per_s,
+    }
+
+
+def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
+    if form == "json":
+        return print_json({"schema_version": 1, "devices": rows})
+    if form == "csv":
+        return print_csv(rows)
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "copy engines", "H2D GB/s", "D2H GB/s", "description", box=SIMPLE)
+    table.columns[0].no_wrap = True
+    for row in rows:
+        speeds = (f"{row[k] / 1e9:.1f}" for k in ("h2d_bytes_per_s", "d2h_bytes_per_s"))
+        table.add_row(row["name"], str(row["copy_engines"]), *speeds, row["description"])
+    return Console(highlight=False).print(table)

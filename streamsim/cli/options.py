@@ -1,0 +1,192 @@
+"""Options that several commands share, and what they stand for."""
+
+import math
+from collections.abc import Callable
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import click
+import msgspec
+
+from streamsim.device import Device
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.files import read_workload
+from streamsim.patterns import HostMemory, Order, Workload, WorkloadKernel, build
+from streamsim.quantities import parse_bytes, parse_count, parse_seconds
+from streamsim.schedule import Launch, Schedule
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+BYTES_PER_ELEMENT = 4
+ELEMENTS_WITHOUT_ARRAYS = 1 << 20
+SHORTEST_KERNEL_S = 1e-9
+MOST_CHUNKS = 1_000_000  # a schedule of a million chunks takes some 2 GB; more is a slip of the keyboard
+FORMATS = ("table", "json", "csv")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
+    """A size, time or count; what is wrong with it is an InputError that names the option."""
+
+    def __init__(self, name: str, parse: Callable[[str, str], float]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ARG002 - click calls it so
+        return self.parse(value, param.opts[-1] if param else self.name) if isinstance(value, str) else value
+
+
+class File(click.Path):
+    """A path that is looked at when it is used; then its errors are InputErrors."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:  # noqa: ARG002
+        return Path(value)
+
+
+FILE = File()
+SIZE = Quantity("size", parse_bytes)
+TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
+COUNT = Quantity("count", parse_count)
+CHUNKS = Quantity("count", partial(parse_count, most=MOST_CHUNKS))
+
+
+def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The shipped profiles whose names begin with what was typed."""
+    return [name for name in device_names() if name.startswith(incomplete)]
+
+
+def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, shown in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def format_options(command: Command) -> Command:
+    """``--format`` and ``--json``."""
+    return all_of(
+        click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How to print it."),
+        click.option("--json", "form", flag_value="json", help="The same as --format json."),
+    )(command)
+
+
+pipeline_options = all_of(
+    click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False),
+    click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
+    click.option(
+        "--kernel", type=TIME, multiple=True, help="Time of a kernel over all elements, such as 0.57ms. Repeatable."
+    ),
+    click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
+    click.option(
+        "--elements",
+        type=COUNT,
+        help="Number of elements, such as 16Mi. Default: the greatest common divisor of the sizes, as elements of"
+        " 4 bytes where it divides by 4; 1Mi without arrays.",
+    ),
+    click.option("--chunks", type=CHUNKS, default=1, show_default=True, help="Cut the workload into this many chunks."),
+    click.option("--streams", type=CHUNKS, default=1, show_default=True, help="Chunk i runs in stream i mod this."),
+    click.option(
+        "--order",
+        type=click.Choice(get_args(Order)),
+        default="depth-first",
+        show_default=True,
+        help="Issue chunk by chunk, stage by stage, or as a program that waits for every copy.",
+    ),
+    click.option(
+        "--buffers", type=CHUNKS, help="Device buffers used in turn (2: double buffering). Default: no buffer twice."
+    ),
+    click.option("--memory", type=click.Choice(get_args(HostMemory)), default="pinned", show_default=True),
+    click.option(
+        "--launch",
+        type=click.Choice(get_args(Launch)),
+        default="live",
+        show_default=True,
+        help="The host issues every op, or launches one CUDA graph.",
+    ),
+)
+
+device_options = all_of(
+    click.option(
+        "--device",
+        default="h200",
+        show_default=True,
+        shell_complete=complete_device,
+        help="A shipped profile (streamsim devices) or a TOML file.",
+    ),
+    click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
+)
+
+output_options = all_of(
+    format_options,
+    click.option("--plot", type=FILE, help="Save the Gantt chart: a .png, .svg or .pdf file."),
+    click.option("--trace", type=FILE, help="Save a trace for Perfetto or chrome://tracing."),
+)
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """The options that describe a workload and how it is cut and issued; sizes in bytes, times in seconds."""
+
+    workload: Path | None
+    h2d: tuple[int, ...]
+    kernel: tuple[float, ...]
+    d2h: tuple[int, ...]
+    elements: int | None
+    chunks: int
+    streams: int
+    order: Order
+    buffers: int | None
+    memory: HostMemory
+    launch: Launch
+
+    def load(self) -> Workload:
+        """The workload, from its file or from sizes and times."""
+        if self.workload is None:
+            return _workload(self.h2d, self.kernel, self.d2h, self.elements)
+        if self.h2d or self.kernel or self.d2h or self.elements:
+            raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
+        return read_workload(self.workload)
+
+    def schedule(self, workload: Workload) -> Schedule:
+        """``workload`` in the pattern that the options name."""
+        return build(workload, self.order, self.chunks, self.streams, self.buffers, self.memory, self.launch)
+
+    def inputs(self, workload: Workload) -> dict[str, Any]:
+        """What was asked, as plain numbers and strings."""
+        names = ("chunks", "streams", "order", "buffers", "memory", "launch")
+        sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
+        return {"workload": msgspec.to_builtins(workload), **sizes, **{name: getattr(self, name) for name in names}}
+
+
+def _workload(h2d: tuple[int, ...], kernels: tuple[float, ...], d2h: tuple[int, ...], given: int | None) -> Workload:
+    """The workload of arrays of these sizes and kernels of these times."""
+    if not (h2d or kernels or d2h):
+        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+    elements = given or _elements((*h2d, *d2h))
+    names = ["kernel"] if len(kernels) == 1 else [f"kernel {i}" for i in range(1, len(kernels) + 1)]
+    return Workload(
+        elements=elements,
+        inputs=tuple(_per_element("--h2d", size, elements) for size in h2d),
+        outputs=tuple(_per_element("--d2h", size, elements) for size in d2h),
+        kernels=tuple(WorkloadKernel(name, time) for name, time in zip(names, kernels, strict=True)),
+    )
+
+
+def _elements(sizes: tuple[int, ...]) -> int:
+    if not sizes:
+        return ELEMENTS_WITHOUT_ARRAYS
+    divisor = math.gcd(*sizes)
+    return divisor // BYTES_PER_ELEMENT if divisor % BYTES_PER_ELEMENT == 0 else divisor
+
+
+def _per_element(option: str, size: int, elements: int) -> int:
+    if size % elements:
+        raise InputError(f"--elements = {elements}: does not divide {option} = {size} bytes; give one that does")
+    return size // elements
+
+
+def chosen_device(name: str, connections: int | None) -> Device:
+    """A shipped profile or one from a file, with that many connections. Raises InputError."""
+    device = load_device(name)
+    return device if connections is None else msgspec.structs.replace(device, connections=connections)

@@ -1,0 +1,17 @@
+"""JSON and CSV on standard output."""
+
+import json
+import sys
+from typing import Any
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One object; numbers that JSON lacks are an error."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_csv(rows: list[dict[str, Any]]) -> None:
+    """One line for each row, under a line of names."""
+    from streamsim.report import to_csv
+
+    sys.stdout.write(to_csv(rows))
