@@ -15,6 +15,7 @@ from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import write_schedule
 from streamsim.patterns import depth_first, ring
+from streamsim.schedule import Schedule, WaitEvent
 from streamsim_validate import campaign
 from streamsim_validate.campaign import Plan, check_writable, measure_plan, planned, raise_for, run
 from streamsim_validate.gpu import NoGpuError
@@ -161,6 +162,29 @@ def test_an_unknown_suite_is_one_line_before_anything_starts(tmp_path: Path, mon
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     with pytest.raises(InputError, match="suite = 'fast'"):
         run(Plan(str(tmp_path / "r.json.gz"), suite="fast"))
+
+
+def racy() -> Schedule:
+    """A ring without its waits."""
+    ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, WaitEvent))
+    return msgspec.structs.replace(SCHEDULES[1], ops=ops, name="racy")
+
+
+def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
+    plan = msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], racy()))
+    with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for event 0 .* --allow-races"):
+        run(plan)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("allow_races", [False, True])
+def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool) -> None:
+    """On the emulated card the race is lost or won; either way it has then been replayed."""
+    plan = Plan(str(tmp_path / "r.json.gz"), schedules=(racy(),), repeats=1, allow_races=allow_races)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    (entry,) = finish(journal_path(plan.output), plan.output).runs[0].entries
+    assert ("race: ops[" in entry.status) == (not allow_races)
 
 
 # The command

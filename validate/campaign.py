@@ -37,7 +37,7 @@ from streamsim_validate.record import (
     now,
     to_times,
 )
-from streamsim_validate.replay import Sample
+from streamsim_validate.replay import Sample, refuse_races
 from streamsim_validate.suites import Case, digest, suite, suite_connections, workload_key
 
 REPEATS = 11
@@ -53,6 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.kernels.load_kernels`), because every
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
+    ``allow_races``: measure schedules whose ops race, too.
     """
 
     output: str
@@ -65,6 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
     device: int = 0
     calibrate: bool = True
     timelines: bool = False
+    allow_races: bool = False
 
     @property
     def title(self) -> str:
@@ -102,12 +104,22 @@ def run(plan: Plan) -> Record:
     check_writable(Path(plan.output))
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
+    if not plan.allow_races:
+        _refuse_races(plan.schedules)  # those of the suites have none
     import_cupy()  # in vain there is no need to start a process
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     for connections in plan.connections or usual:
         planned(plan, connections)  # complain here, in one line
         _start(plan, connections)
     return finish(journal_path(plan.output), plan.output)
+
+
+def _refuse_races(schedules: Sequence[Schedule]) -> None:
+    for i, schedule in enumerate(schedules, 1):
+        try:
+            refuse_races(schedule)
+        except InputError as error:
+            raise InputError(f"{schedule.name or f'schedule {i}'}: {error}") from error
 
 
 def check_writable(path: Path) -> None:
@@ -172,17 +184,18 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | 
             plan.seed,
             on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
             on_sample=progress.sample,
+            allow_races=plan.allow_races,
         )
         after = _profile(calibrate, gpu)
-        _trace(untraced, gpu, journal)
+        _trace(untraced, gpu, journal, plan.allow_races)
         journal.append(RunEnds(now(), after))
 
 
-def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal) -> None:
+def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
     if not jobs:
         return
-    for key, found in profiler.profile_all(jobs, gpu):
+    for key, found in profiler.profile_all(jobs, gpu, allow_races):
         if isinstance(found, InputError):
             print(f"{key}: {found}", flush=True)
         else:

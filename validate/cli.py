@@ -74,6 +74,7 @@ def app() -> None:
     "--kernels", type=click.Path(), multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable."
 )
 @click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
+@click.option("--allow-races", is_flag=True, help="Measure schedules whose ops race (streamsim check) all the same.")
 @click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
 def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, **options: object) -> None:
     """Measure a suite, or schedules from files, and write a record.

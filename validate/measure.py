@@ -50,18 +50,20 @@ def measure(
     seed: int = 0,
     on_result: OnResult = lambda _: None,
     on_sample: OnSample = lambda _job, _sample: None,
+    allow_races: bool = False,
 ) -> list[Measured]:
     """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
 
     Each job is verified before its repeats as it stands and after them with the timing events; one that
-    fails or does not fit is reported with its reason in ``status`` and the others go on. ``on_result`` is
-    called with each job as soon as it is settled; on Ctrl-C the group under way is settled with the samples
-    it has, then KeyboardInterrupt rises. The results come in the order of the jobs. Raises LostGpuError when
-    a schedule has broken the card's context, after settling it (status "lost: ...") and those before it.
+    fails, races (unless ``allow_races``) or does not fit is reported with its reason in ``status`` and the
+    others go on. ``on_result`` is called with each job as soon as it is settled; on Ctrl-C the group under way
+    is settled with the samples it has, then KeyboardInterrupt rises. The results come in the order of the
+    jobs. Raises LostGpuError when a schedule has broken the card's context, after settling it (status
+    "lost: ...") and those before it.
     """
     if len({job.key for job in jobs}) != len(jobs):
         raise InputError("key: two jobs have the same key; give each its own")
-    bench = Bench(gpu)
+    bench = Bench(gpu, allow_races)
     results: dict[str, Measured] = {}
 
     def settle(measured: Measured) -> None:

@@ -62,11 +62,11 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     return match(schedule, activities, ids)
 
 
-def profile_all(jobs: Iterable[Job], gpu: Gpu) -> Iterator[tuple[str, Spans | InputError]]:
+def profile_all(jobs: Iterable[Job], gpu: Gpu, allow_races: bool = False) -> Iterator[tuple[str, Spans | InputError]]:
     """The key of each job with its measured time line, or with the reason why there is none."""
     from streamsim_validate.replay import Bench, Replayer, prepare
 
-    bench = Bench(gpu)
+    bench = Bench(gpu, allow_races)
     try:
         for job in jobs:
             try:

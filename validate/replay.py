@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from streamsim.check import check_schedule
 from streamsim.errors import InputError
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim_validate.kernels import (
@@ -84,6 +85,17 @@ def closed(schedule: Schedule) -> Schedule:
     return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
 
 
+def refuse_races(schedule: Schedule) -> None:
+    """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
+    races = [finding for finding in check_schedule(schedule) if finding.severity == "error"]
+    if races:
+        first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
+        raise InputError(
+            f"race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
+            " --allow-races (allow_races=True) runs it all the same"
+        )
+
+
 def _closing(schedule: Schedule) -> int:
     """Index of the first of the synchronisations that end the schedule."""
     first = len(schedule.ops)
@@ -125,9 +137,13 @@ def with_timing_events(schedule: Schedule) -> Schedule:
 
 @dataclass
 class Bench:
-    """What the replayers of one card share: memory, compiled kernels, references, the clock rate."""
+    """What the replayers of one card share: memory, compiled kernels, references, the clock rate.
+
+    ``allow_races``: replay schedules whose output depends on luck all the same.
+    """
 
     gpu: Gpu
+    allow_races: bool = False
     arena: Arena = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
     _references: OrderedDict[tuple[str, tuple[Key, ...]], Expected] = field(default_factory=OrderedDict)
@@ -357,7 +373,7 @@ class Replayer:
     """A schedule made ready on a card: ``verify()`` its output, ``run()`` it for a sample.
 
     Its buffers must be in ``bench.arena`` (see :func:`prepare`), and it must be made again when they move.
-    Raises InputError when the card cannot run it.
+    Raises InputError when the card cannot run it, or when its ops race and ``bench`` does not allow races.
     """
 
     def __init__(self, schedule: Schedule, bench: Bench, reference_key: str | None = None) -> None:
@@ -365,6 +381,9 @@ class Replayer:
         self._bench = bench
         self._cuda = bench.gpu.cuda
         self._reference_key = reference_key
+        if not bench.allow_races:
+            with self._named_errors():
+                refuse_races(self.schedule)
         self._expected: Expected | None = None
         self._timing = bench.gpu.timing_events()
         self._keep: list[object] = []
@@ -531,5 +550,6 @@ __all__ = [
     "WrongOutputError",
     "closed",
     "prepare",
+    "refuse_races",
     "with_timing_events",
 ]

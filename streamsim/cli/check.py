@@ -1,0 +1,110 @@
+"""Check a schedule for races."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamsim.cli.options import FILE
+from streamsim.cli.printing import print_json
+from streamsim.files import read_schedule, write_schedule
+from streamsim.schedule import Schedule
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from streamsim.check import Finding
+
+SCHEMA_VERSION = 1
+CLEAN, FOUND = 0, 1
+MOST_ROWS = 50  # of the table; --json has them all
+
+
+@click.command("check")
+@click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with every finding.")
+@click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
+@click.option("--fix", type=FILE, help="Save the schedule with the waits that its races lack.")
+def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | None) -> int:
+    """Find races in a schedule, and events and waits that do not do what they seem to.
+
+    \b
+    Errors: two ops touch the same bytes of a buffer, one of them writes, and nothing orders them.
+    Warnings: a wait for an event not recorded before; a copy to the host that the host never waits for;
+    a wait that changes nothing.
+
+    Each race comes with the wait that is missing; what only follows from it is not reported again.
+
+    \b
+    Examples:
+      streamsim check schedule.json
+      streamsim check schedule.json --errors-only --json
+      streamsim check schedule.json --fix fixed.json
+
+    Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    from streamsim.check import check_schedule, repaired
+
+    program = read_schedule(schedule)
+    findings = [finding for finding in check_schedule(program) if not errors_only or finding.severity == "error"]
+    if fix is not None:
+        write_schedule(repaired(program, findings), fix)
+    if as_json:
+        print_json(_to_json(schedule, program, findings))
+    else:
+        _print_findings(program, findings)
+    return FOUND if findings else CLEAN
+
+
+def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:
+    from streamsim.check import unnamed_memory
+
+    errors = sum(finding.severity == "error" for finding in findings)
+    return {
+        "ops": len(program),
+        "ops_with_unnamed_memory": unnamed_memory(program),
+        "errors": errors,
+        "warnings": len(findings) - errors,
+    }
+
+
+def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "schedule": str(path),
+        "name": program.name,
+        **_counts(program, findings),
+        "findings": [{"severity": found.severity, **msgspec.to_builtins(found)} for found in findings],
+    }
+
+
+def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    if findings:
+        table = Table("", "rule", "what", "remedy", box=SIMPLE)
+        for found in findings[:MOST_ROWS]:
+            style = "red" if found.severity == "error" else "yellow"
+            severity = f"[{style}]{found.severity}[/]"
+            table.add_row(severity, found.rule, escape(found.what), escape(found.remedy))
+        console.print(table)
+    if len(findings) > MOST_ROWS:
+        console.print(f"and {len(findings) - MOST_ROWS} more; --json has them all")
+    _print_counts(console, **_counts(program, findings))
+
+
+def _print_counts(console: "Console", ops: int, ops_with_unnamed_memory: int, errors: int, warnings: int) -> None:
+    console.print(f"{ops} ops: {_number(errors, 'error')}, {_number(warnings, 'warning')}")
+    if ops_with_unnamed_memory:
+        unseen = f"{ops_with_unnamed_memory} of them do not name all the memory they touch: no race over it shows"
+        console.print(unseen, style="dim")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
