@@ -17,7 +17,7 @@ from streamsim.files import one_line, write_bytes
 from streamsim.lanes import lanes
 from streamsim.quantities import format_seconds
 from streamsim.schedule import Copy, Kernel, Op, Schedule, Synchronize
-from streamsim.timeline import S_PER_TICK, Timeline
+from streamsim.timeline import S_PER_TICK, Timeline, critical_path
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     import numpy as np
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
     from numpy.typing import NDArray
+
+    from streamsim.explain import Explanation
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
@@ -44,6 +47,20 @@ COLOURS = {
 }
 H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS = KINDS = tuple(COLOURS)
 INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
+# Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.
+CAUSE_COLOURS = {
+    "pageable-memory": "#CC3311",
+    "legacy-stream": "#997700",
+    "host-waits": "#EE6677",
+    "issue-order": "#AA88CC",
+    "needless-order": "#66CCEE",
+    "connections": "#BBBB33",
+    "host-issue": "#999999",
+    "small-chunks": "#EECC66",
+    "duplex": "#44AA99",
+    "few-chunks": "#EE99AA",
+}
+BOUND_COLOUR, PATH_COLOUR, PATH = "#DDDDDD", "#222222", "critical path"
 IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
 UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
 PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
@@ -55,6 +72,8 @@ MOST_STREAMS = 64
 MOST_LANES = 8  # that a row grows with
 WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
 DPI, PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 200, 72, 8.0, 6.5, 0.4
+PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
+LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
 
 
@@ -65,9 +84,19 @@ def save_gantt(timeline: Timeline, path: str | os.PathLike[str], serial_s: float
     be written.
     """
     form = picture_format(path)
+    _save(plot_gantt(timeline, serial_s=serial_s), form, path)
+
+
+def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+    """Draw ``explanation`` (see :func:`plot_explanation`) into a file, as :func:`save_gantt` does."""
+    form = picture_format(path)
+    _save(plot_explanation(explanation), form, path)
+
+
+def _save(ax: Axes, form: str, path: str | os.PathLike[str]) -> None:
     from matplotlib import rc_context
 
-    figure = plot_gantt(timeline, serial_s=serial_s).get_figure(root=True)
+    figure = ax.get_figure(root=True)
     assert figure is not None
     picture = io.BytesIO()
     with rc_context({"svg.hashsalt": "streamsim"}):
@@ -94,14 +123,38 @@ def plot_gantt(
     ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
     """
     rows = _rows(timeline)
-    if ax is None:
-        from matplotlib.figure import Figure
-
-        rows_in = min(ROWS_IN, ROW_IN * sum(row.height + row.above for row in rows))
-        ax = Figure(figsize=(WIDTH_IN, MARGINS_IN + rows_in), layout="constrained").add_subplot()
+    ax = _new_axes(rows) if ax is None else ax
     _Chart(rows, ax, until_s).draw()
     ax.set_title(_title(timeline, serial_s), loc="left", fontsize=10, parse_math=False)
     return ax
+
+
+def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
+    """Draw the time line of ``explanation`` with its critical path, and above it where the time goes.
+
+    The row on top runs from 0 to the makespan: first the lower bound of the work, then what each cause has lost
+    (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
+    places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
+    """
+    timeline = explanation.timeline
+    lost = _lost_row(explanation)
+    rows = _rows(timeline)
+    rows[0] = rows[0]._replace(above=GAP)
+    ax = _new_axes([lost, *rows], 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS) if ax is None else ax
+    chart = _Chart([lost, *rows], ax, None, COLOURS | _lost_colours(explanation))
+    chart.draw(path_of=timeline)
+    title = one_line(f"{timeline.schedule.name}: ".removeprefix(": "))
+    lost_s = format_seconds(explanation.gap_s)
+    title += f"makespan {format_seconds(timeline.makespan_s)}, of which {lost_s} above the lower bound"
+    ax.set_title(title, loc="left", fontsize=10, parse_math=False)
+    return ax
+
+
+def _new_axes(rows: Sequence[_Row], legend_lines: int = 1) -> Axes:
+    from matplotlib.figure import Figure
+
+    rows_in = min(ROWS_IN, ROW_IN * sum(row.height + row.above for row in rows)) + LEGEND_LINE_IN * (legend_lines - 1)
+    return Figure(figsize=(WIDTH_IN, MARGINS_IN + rows_in), layout="constrained").add_subplot()
 
 
 def _title(timeline: Timeline, serial_s: float | None) -> str:
@@ -253,14 +306,42 @@ def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
     return isinstance(op, Synchronize)
 
 
+LOST_ROW, BOUND = "where it goes", "lower bound of the work"
+
+
+def _lost_row(explanation: Explanation) -> _Row:
+    """The bound and the losses one after another, in ticks; bars are numbered as the legend is."""
+    import numpy as np
+
+    ends = np.cumsum([round(explanation.bound_s / S_PER_TICK), *(loss.ticks for loss in explanation.losses)])
+    kinds = list(_lost_colours(explanation))
+    bars = [
+        _Bars(kind, np.array([start]), np.array([end]), np.array([0]), np.array([number]))
+        for number, (kind, start, end) in enumerate(zip(kinds, [0, *ends], ends, strict=False))
+    ]
+    share = explanation.gap_s / explanation.makespan_s if explanation.makespan_s else 0.0
+    return _Row(LOST_ROW, bars, note=f"lost {share:.0%}")
+
+
+def _lost_colours(explanation: Explanation) -> dict[str, str]:
+    """By what the legend says of it, the colour of the bound and of each cause that lost something."""
+    colours = {BOUND: BOUND_COLOUR}
+    for number, loss in enumerate(explanation.losses, 1):
+        colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]
+    return colours
+
+
 # Drawing it
 
 
 class _Chart:
     """The rows on an Axes: time in ``unit`` from left to right, rows from top to bottom in plain rows."""
 
-    def __init__(self, rows: Sequence[_Row], ax: Axes, until_s: float | None) -> None:
-        self._rows, self._ax = rows, ax
+    def __init__(
+        self, rows: Sequence[_Row], ax: Axes, until_s: float | None, colours: dict[str, str] = COLOURS
+    ) -> None:
+        self._rows, self._ax, self._colours = rows, ax, colours
+        self._tops: dict[str, float] = {}
         last_s = max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) * S_PER_TICK
         until_s = until_s or last_s or S_PER_TICK
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
@@ -273,7 +354,7 @@ class _Chart:
         self._height = sum(row.height + row.above for row in rows)
         self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)
 
-    def draw(self) -> None:
+    def draw(self, path_of: Timeline | None = None) -> None:
         top, ticks = 0.0, []
         for row in self._rows:
             top += row.above
@@ -288,20 +369,21 @@ class _Chart:
         ax.tick_params(axis="x", labelsize=FONT_PT)
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        self._draw_legend()
+        self._draw_legend([] if path_of is None else self._draw_path(path_of))
 
-    def _draw_legend(self) -> None:
+    def _draw_legend(self, lines: list[Line2D]) -> None:
         from matplotlib.patches import Patch
 
         used = {bars.kind for row in self._rows for bars in row.bars}
-        patches = [
+        handles: list[Any] = [
             Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=kind)
-            for kind, colour in COLOURS.items()
+            for kind, colour in self._colours.items()
             if kind in used
         ]
+        handles += lines
         self._ax.legend(
-            handles=patches,
-            ncols=len(patches) or 1,
+            handles=handles,
+            ncols=(len(handles) or 1) if len(handles) <= len(COLOURS) else LEGEND_COLUMNS,
             frameon=False,
             fontsize=FONT_PT,
             handlelength=1.2,
@@ -313,6 +395,7 @@ class _Chart:
     def _draw_row(self, row: _Row, top: float) -> None:
         margin = (1 - BAR) / 2
         top, height = top + margin, row.height - 2 * margin
+        self._tops[row.name] = top
         self._ax.broken_barh([(0.0, self._last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
         beside = self._ax.get_yaxis_transform()
         self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
@@ -333,7 +416,7 @@ class _Chart:
         y = middle[:, None] + half * np.array([-1, 1, 1, -1])
         wide = float(np.median(right - left)) * self._in_per_unit > EDGED_IN and bars.kind != WAITS
         corners: Any = np.stack([x, y], axis=2)
-        polygons = PolyCollection(corners, facecolor=COLOURS[bars.kind], gid=gid)
+        polygons = PolyCollection(corners, facecolor=self._colours[bars.kind], gid=gid)
         polygons.set(edgecolor=EDGE_COLOUR, linewidth=EDGE_PT if wide else 0.0)
         self._ax.add_collection(polygons, autolim=False)
         self._draw_numbers(bars, left, right, middle)
@@ -346,6 +429,19 @@ class _Chart:
         for k in room.nonzero()[0].tolist():
             self._ax.text((left[k] + right[k]) / 2, y[k], str(bars.number[k]), ink)
 
+    def _draw_path(self, timeline: Timeline) -> list[Line2D]:
+        """Draw the critical path along the lower edge of its bars in the rows of the engines."""
+        heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
+        lane = lanes(timeline, timeline.engine)
+        x, y = list[float](), list[float]()
+        for step in critical_path(timeline):
+            if timeline.engine[step.op] >= 0:
+                name = timeline.engine_names[timeline.engine[step.op]]
+                x += [timeline.start[step.op] * self._per_tick, timeline.end[step.op] * self._per_tick]
+                y += [self._tops[name] + (lane[step.op] + PATH_AT) * heights[name]] * 2
+        self._ax.plot(x, y, color="white", lw=2 * PATH_PT, zorder=3, solid_capstyle="butt")
+        return self._ax.plot(x, y, color=PATH_COLOUR, lw=PATH_PT, gid=PATH, label=PATH, zorder=3, solid_capstyle="butt")
+
     def _draw_shares(self, row: _Row, top: float, height: float) -> None:
         """Stack, from below, the share of each moment that each kind takes."""
         import numpy as np
@@ -356,7 +452,7 @@ class _Chart:
             share = busy_share(bars.start * self._per_tick, bars.end * self._per_tick, edges)
             above = np.minimum(base + share, 1.0)
             lower, upper = (top + height * (1 - np.append(level, level[-1])) for level in (base, above))
-            area = self._ax.fill_between(edges, lower, upper, step="post", color=COLOURS[bars.kind], lw=0)
+            area = self._ax.fill_between(edges, lower, upper, step="post", color=self._colours[bars.kind], lw=0)
             area.set_gid(f"{row.name}: {bars.kind} shares")
             base = above
 

@@ -14,15 +14,27 @@ from streamsim.patterns import serial
 from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
+    from streamsim.explain import Explanation
     from streamsim.report import Prediction
+
+explain_option = click.option(
+    "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
+)
 
 
 @click.command("predict")
 @pipeline_options
 @device_options
 @output_options
+@explain_option
 def predict_command(
-    device: str, connections: int | None, form: str, plot: Path | None, trace: Path | None, **options: Any
+    device: str,
+    connections: int | None,
+    form: str,
+    plot: Path | None,
+    trace: Path | None,
+    explain: bool,
+    **options: Any,
 ) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
@@ -34,6 +46,7 @@ def predict_command(
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --device h200
       streamsim predict --h2d 4MiB --h2d 4MiB --kernel 20us --d2h 4MiB --chunks 8 --streams 2 --order breadth-first
       streamsim predict workload.toml --chunks 32 --streams 4 --buffers 2 --json
+      streamsim predict workload.toml --chunks 16 --streams 4 --memory pageable --explain
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
     """  # noqa: D301 - click wants the backspace itself
     pipeline = Pipeline(**options)
@@ -41,15 +54,22 @@ def predict_command(
     inputs = {**pipeline.inputs(workload), "device": device, "connections": connections}
     unchunked = serial(workload, 1, pipeline.memory)
     prediction = _predict(pipeline.schedule(workload), chosen_device(device, connections), unchunked)
-    _report(prediction, inputs, form, plot, trace)
+    _report(prediction, inputs, form, plot, trace, _explanation(prediction, device, connections) if explain else None)
 
 
 @click.command("simulate")
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @device_options
 @output_options
+@explain_option
 def simulate_command(
-    schedule: Path, device: str, connections: int | None, form: str, plot: Path | None, trace: Path | None
+    schedule: Path,
+    device: str,
+    connections: int | None,
+    form: str,
+    plot: Path | None,
+    trace: Path | None,
+    explain: bool,
 ) -> None:
     """Predict a schedule from a file. Serial is then the same copies and kernels one at a time.
 
@@ -60,7 +80,7 @@ def simulate_command(
     """  # noqa: D301 - click wants the backspace itself
     inputs = {"schedule": str(schedule), "device": device, "connections": connections}
     prediction = _predict(read_schedule(schedule), chosen_device(device, connections))
-    _report(prediction, inputs, form, plot, trace)
+    _report(prediction, inputs, form, plot, trace, _explanation(prediction, device, connections) if explain else None)
 
 
 @click.command("schedule")
@@ -87,25 +107,45 @@ def _predict(schedule: Schedule, device: Device, serial_schedule: Schedule | Non
     return predict(schedule, device, serial_schedule)
 
 
-def _report(prediction: "Prediction", inputs: dict[str, Any], form: str, plot: Path | None, trace: Path | None) -> None:
+def _explanation(prediction: "Prediction", device: str, connections: int | None) -> "Explanation":
+    from streamsim.explain import explain_schedule
+
+    return explain_schedule(prediction.schedule, chosen_device(device, connections))
+
+
+def _report(
+    prediction: "Prediction",
+    inputs: dict[str, Any],
+    form: str,
+    plot: Path | None,
+    trace: Path | None,
+    explanation: "Explanation | None",
+) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
     if plot is not None:
-        from streamsim.plot import save_gantt
+        from streamsim.plot import save_explanation, save_gantt
 
-        save_gantt(prediction.timeline, plot, prediction.serial_s)
+        if explanation is None:
+            save_gantt(prediction.timeline, plot, prediction.serial_s)
+        else:
+            save_explanation(explanation, plot)
     if trace is not None:
         from streamsim.trace import write_trace
 
         write_trace(prediction.timeline, trace)
+    said = prediction.to_json(inputs)
+    if explanation is not None:
+        parts = {loss.cause: loss.lost_s for loss in explanation.losses}
+        said["explanation" if form == "json" else "lost_s"] = explanation.to_json(inputs) if form == "json" else parts
     if form == "table":
-        _print_prediction(prediction)
+        _print_prediction(prediction, explanation)
     elif form == "json":
-        print_json(prediction.to_json(inputs))
+        print_json(said)
     else:
-        print_csv([{k: v for k, v in prediction.to_json().items() if k != "inputs"}])
+        print_csv([{k: v for k, v in said.items() if k != "inputs"}])
 
 
-def _print_prediction(prediction: "Prediction") -> None:
+def _print_prediction(prediction: "Prediction", explanation: "Explanation | None") -> None:
     from rich.console import Console
 
     from streamsim.report import gantt, summary
@@ -114,3 +154,7 @@ def _print_prediction(prediction: "Prediction") -> None:
     console.print(summary(prediction))
     console.print(gantt(prediction.timeline, console.width), markup=False)
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
+    if explanation is not None:
+        from streamsim.cli.explain import print_explanation
+
+        print_explanation(explanation)
