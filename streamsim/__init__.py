@@ -13,11 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamsim.best import Best, find_best
     from streamsim.bounds import Bound, lower_bound, published
+    from streamsim.check import Finding, check_schedule, repaired
     from streamsim.device import Device
     from streamsim.devices import device_names, load_device
     from streamsim.errors import InputError
+    from streamsim.explain import Explanation, Loss, explain_schedule
     from streamsim.files import read_device, read_schedule, read_workload, write_device, write_schedule, write_workload
+    from streamsim.grid import Config, Grid, evaluate
+    from streamsim.heatmap import HeatMap, save_heatmap
     from streamsim.model import simulate
     from streamsim.patterns import (
         Workload,
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
         serial,
         serialized,
     )
-    from streamsim.plot import save_gantt
+    from streamsim.plot import save_explanation, save_gantt
     from streamsim.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.report import Prediction, gantt, predict
     from streamsim.schedule import (
@@ -44,6 +49,9 @@ if TYPE_CHECKING:
         Synchronize,
         WaitEvent,
     )
+    from streamsim.sweep import Axis, Sweep, sweep_blocks
+    from streamsim.sweep_files import write_sweep
+    from streamsim.sweep_plan import read_sweep, sweep_of
     from streamsim.timeline import Span, Timeline, critical_path
     from streamsim.trace import write_trace
 
@@ -84,9 +92,31 @@ _HOME = {
     "Bound": "bounds",  # a lower bound and what sets it
     "lower_bound": "bounds",  # no schedule of this work can be faster
     "published": "bounds",  # the published formulas
+    "check_schedule": "check",  # races, and events and waits that do nothing
+    "Finding": "check",  # what it finds
+    "repaired": "check",  # a schedule with the waits that its races lack
+    # The best schedule, and many of them
+    "Config": "grid",  # how to cut and issue a workload
+    "Grid": "grid",  # all ways to combine some of them
+    "evaluate": "grid",  # configs to makespans, compiled where numba is installed
+    "find_best": "best",  # exactly the optimum of a grid
+    "Best": "best",  # what find_best gives
+    "Axis": "sweep",  # a name and its values
+    "Sweep": "sweep",  # every combination of some axes
+    "sweep_blocks": "sweep",  # the rows of a sweep, on any executor
+    "sweep_of": "sweep_plan",  # a sweep from ranges such as "1..64*2"
+    "read_sweep": "sweep_plan",  # such ranges from TOML
+    "write_sweep": "sweep_files",  # to CSV, JSON lines or Parquet, resumable
+    "HeatMap": "heatmap",  # the rows of a sweep by two columns
+    "save_heatmap": "heatmap",  # as a picture
+    # Why
+    "explain_schedule": "explain",  # the time above the lower bound, split over its causes
+    "Explanation": "explain",  # what explain_schedule gives
+    "Loss": "explain",  # a cause, what it has lost, and its remedy
     # Pictures and files
     "gantt": "report",  # a time line as text
     "save_gantt": "plot",  # a time line as a picture
+    "save_explanation": "plot",  # the same with the critical path and the lost time by cause
     "write_trace": "trace",  # a time line for Perfetto
     "read_schedule": "files",  # from JSON
     "write_schedule": "files",  # to JSON
@@ -101,17 +131,26 @@ _HOME = {
 }
 
 __all__ = [
+    "Axis",
+    "Best",
     "Bound",
     "Buffer",
+    "Config",
     "Copy",
     "Device",
+    "Explanation",
+    "Finding",
+    "Grid",
+    "HeatMap",
     "InputError",
     "Kernel",
+    "Loss",
     "Prediction",
     "RecordEvent",
     "Region",
     "Schedule",
     "Span",
+    "Sweep",
     "Synchronize",
     "Timeline",
     "WaitEvent",
@@ -120,9 +159,13 @@ __all__ = [
     "__version__",
     "breadth_first",
     "build",
+    "check_schedule",
     "critical_path",
     "depth_first",
     "device_names",
+    "evaluate",
+    "explain_schedule",
+    "find_best",
     "gantt",
     "load_device",
     "lower_bound",
@@ -135,14 +178,21 @@ __all__ = [
     "published",
     "read_device",
     "read_schedule",
+    "read_sweep",
     "read_workload",
+    "repaired",
     "ring",
+    "save_explanation",
     "save_gantt",
+    "save_heatmap",
     "serial",
     "serialized",
     "simulate",
+    "sweep_blocks",
+    "sweep_of",
     "write_device",
     "write_schedule",
+    "write_sweep",
     "write_trace",
     "write_workload",
 ]

@@ -134,13 +134,24 @@ def _read(path: str | os.PathLike[str], most: int) -> bytes:
                 raise InputError(one_line(f"{path}: is not a regular file"))
             data = b"" if status.st_size > most else file.read(most + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
-        raise _file_error(path, error, "read") from None
+        raise file_error(path, error, "read") from None
     if status.st_size > most or len(data) > most:
         raise InputError(one_line(f"{path}: is larger than {most} bytes, the largest file of its kind"))
     return data
 
 
-def _file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:
+def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The plain table in a TOML file, for who checks it himself. Raises InputError naming the file."""
+    try:
+        return tomllib.loads(_read(path, LARGEST_TOML_BYTES).decode())
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(one_line(f"{path}: {_malformed(error)}")) from None
+
+
+def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:
+    """The error of one line for a file that could not be read or written (``verb``)."""
     if isinstance(error, InputError):
         return error
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -279,12 +290,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         special = Path(path).exists() and not Path(path).is_file()
         target = Path(os.path.realpath(path))  # the file that a link stands for, not the link
     except (OSError, ValueError) as error:
-        raise _file_error(path, error, "write") from None
+        raise file_error(path, error, "write") from None
     try:
         with open(path, "wb") if special else _beside(target) as file:
             yield file
     except OSError as error:
-        raise _file_error(path, error, "write") from None
+        raise file_error(path, error, "write") from None
 
 
 @contextmanager

@@ -19,8 +19,12 @@ COMMANDS = {
     "predict": "predict:predict_command",
     "simulate": "predict:simulate_command",
     "schedule": "predict:schedule_command",
+    "explain": "explain:explain_command",
+    "best": "best:best_command",
+    "sweep": "sweep:sweep_command",
     "devices": "devices:devices",
     "schema": "devices:schema_command",
+    "check": "check:check_command",
 }
 
 

@@ -1,6 +1,5 @@
 """Options that several commands share, and what they stand for."""
 
-import math
 from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
@@ -13,15 +12,14 @@ from streamsim.device import Device
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import read_workload
-from streamsim.patterns import HostMemory, Order, Workload, WorkloadKernel, build
+from streamsim.patterns import HostMemory, Order, Workload, build
 from streamsim.quantities import parse_bytes, parse_count, parse_seconds
 from streamsim.schedule import Launch, Schedule
+from streamsim.sizes import workload_of_sizes
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-BYTES_PER_ELEMENT = 4
-ELEMENTS_WITHOUT_ARRAYS = 1 << 20
 SHORTEST_KERNEL_S = 1e-9
 MOST_CHUNKS = 1_000_000  # a schedule of a million chunks takes some 2 GB; more is a slip of the keyboard
 FORMATS = ("table", "json", "csv")
@@ -143,7 +141,9 @@ class Pipeline(msgspec.Struct, frozen=True):
     def load(self) -> Workload:
         """The workload, from its file or from sizes and times."""
         if self.workload is None:
-            return _workload(self.h2d, self.kernel, self.d2h, self.elements)
+            if not (self.h2d or self.kernel or self.d2h):
+                raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+            return workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements)
         if self.h2d or self.kernel or self.d2h or self.elements:
             raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
         return read_workload(self.workload)
@@ -157,33 +157,6 @@ class Pipeline(msgspec.Struct, frozen=True):
         names = ("chunks", "streams", "order", "buffers", "memory", "launch")
         sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
         return {"workload": msgspec.to_builtins(workload), **sizes, **{name: getattr(self, name) for name in names}}
-
-
-def _workload(h2d: tuple[int, ...], kernels: tuple[float, ...], d2h: tuple[int, ...], given: int | None) -> Workload:
-    """The workload of arrays of these sizes and kernels of these times."""
-    if not (h2d or kernels or d2h):
-        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
-    elements = given or _elements((*h2d, *d2h))
-    names = ["kernel"] if len(kernels) == 1 else [f"kernel {i}" for i in range(1, len(kernels) + 1)]
-    return Workload(
-        elements=elements,
-        inputs=tuple(_per_element("--h2d", size, elements) for size in h2d),
-        outputs=tuple(_per_element("--d2h", size, elements) for size in d2h),
-        kernels=tuple(WorkloadKernel(name, time) for name, time in zip(names, kernels, strict=True)),
-    )
-
-
-def _elements(sizes: tuple[int, ...]) -> int:
-    if not sizes:
-        return ELEMENTS_WITHOUT_ARRAYS
-    divisor = math.gcd(*sizes)
-    return divisor // BYTES_PER_ELEMENT if divisor % BYTES_PER_ELEMENT == 0 else divisor
-
-
-def _per_element(option: str, size: int, elements: int) -> int:
-    if size % elements:
-        raise InputError(f"--elements = {elements}: does not divide {option} = {size} bytes; give one that does")
-    return size // elements
 
 
 def chosen_device(name: str, connections: int | None) -> Device:

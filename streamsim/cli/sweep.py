@@ -1,0 +1,177 @@
+"""Predict every combination of some ranges, into a file."""
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamsim.cli.notes import note, progress_bar
+from streamsim.cli.options import FILE
+from streamsim.errors import InputError
+from streamsim.files import one_line
+from streamsim.grid import SLOW, is_fast
+from streamsim.plot import picture_format
+from streamsim.sweep import RETRIES, Sweep, sweep_blocks
+from streamsim.sweep_files import FORMATS, Format, encoder, format_of, header, read_rows, write_sweep
+from streamsim.sweep_plan import read_sweep, sweep_of
+
+if TYPE_CHECKING:
+    from streamsim.sweep_files import Journal
+
+CLUSTER_S = 5.0  # for how long a cluster is looked for
+
+
+@click.command("sweep")
+@click.argument("workload", metavar="[WORKLOAD.toml]", required=False)
+@click.option("--file", "asked", type=FILE, help="A TOML file with these options' names; those given here win.")
+@click.option("--h2d", multiple=True, help="Sizes of an input array: 64MiB, 1MiB..1GiB*2. Repeatable: another array.")
+@click.option("--kernel", multiple=True, help="Times of a kernel: 0.57ms, 0.1ms..1ms+0.1ms. Repeatable.")
+@click.option("--d2h", multiple=True, help="Sizes of an output array. Repeatable.")
+@click.option("--elements", help="Number of elements, as for predict.")
+@click.option("--scale", help="The whole workload, elements and kernel times, so many times: 0.25..4*2.")
+@click.option("--chunks", help="Numbers of chunks: 1..64, 1..64*2, 1,2,4. Default: 1.")
+@click.option("--streams", help="Numbers of streams. Default: 1.")
+@click.option("--order", help="Issue orders: depth-first,breadth-first,serial. Default: depth-first.")
+@click.option("--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk.")
+@click.option("--memory", help="Host memory: pinned,pageable. Default: pinned.")
+@click.option("--launch", help="live,graph. Default: live.")
+@click.option("--device", help="Shipped profiles and TOML files, separated by commas. Default: h200.")
+@click.option("--connections", help="Hardware queues: 1..32*2. Default: the profile's number.")
+@click.option(
+    "--set",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="A number or rule of the profile: h2d.bandwidth_bytes_per_s=10GB/s..60GB/s*1.5, host.kernel_s=1us,5us,"
+    " copy_engines.count=1,2. Repeatable.",
+)
+@click.option("--output", "-o", type=FILE, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="In place of the one that the file name says.")
+@click.option("--json", "form", flag_value="jsonl", help="The same as --format jsonl.")
+@click.option("--plot", type=FILE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
+@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
+@click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 100),
+    default=RETRIES,
+    show_default=True,
+    help="How often a block that fails on a worker is tried again.",
+)
+def sweep_command(
+    asked: Path | None,
+    output: Path | None,
+    form: str | None,
+    plot: Path | None,
+    plot_by: str,
+    workers: int | None,
+    dask: str | None,
+    retries: int,
+    **options: Any,
+) -> None:
+    """Predict every combination of ranges, one row each; combinations that cannot be issued are left out.
+
+    The output is written as it goes: the same command goes on where it was stopped, and the file ends up the
+    same. When only the bandwidth or latency of a direction is set, its duplex one changes with it.
+
+    \b
+    Examples:
+      streamsim sweep --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks "1..64*2" --streams 1,2,4,8 -o sweep.csv
+      streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl --plot map.png
+      streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency_s=1us,10us
+    """  # noqa: D301 - click wants the backspace itself
+    given = {name: [value] if isinstance(value, str) else list(value) for name, value in options.items() if value}
+    sweep = sweep_of({**(read_sweep(asked) if asked else {}), **given})
+    axes = _plot_axes(plot, plot_by, output, sweep)
+    kind = format_of(output or "stdout", form)
+    if not (workers or dask or is_fast()):
+        note(SLOW)
+    with _executor(workers, dask) as executor:
+        if output is None:
+            _to_stdout(sweep, kind, executor, retries)
+        else:
+            with progress_bar("sweeping") as progress:
+                written = write_sweep(sweep, output, kind, executor, retries, progress=progress)
+            _summarise(sweep, written, output)
+    if plot is not None and output is not None:
+        _plot(output, kind, plot, axes)
+
+
+def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
+    """The columns of the heat map; what is wrong with it is said before the sweep begins."""
+    x, _, y = (part.strip() for part in plot_by.partition(","))
+    for name in (x, y):
+        if name not in sweep.columns:
+            columns = ", ".join(sweep.columns)
+            raise InputError(one_line(f"--plot-by {plot_by}: expected two of the columns {columns}"))
+    if plot is not None:
+        picture_format(plot)
+        if output is None:
+            raise InputError("--plot: draws the rows of a file; give --output too")
+    return x, y
+
+
+@contextmanager
+def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None]:
+    """Who does the work: this process (None), processes beside it, or a Dask cluster."""
+    if workers and dask:
+        raise InputError("--workers, --dask: give one of them")
+    if dask:
+        with _dask(dask) as executor:
+            yield executor
+    elif workers:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool
+    else:
+        yield None
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError:
+        raise InputError("--dask: needs Dask: pip install 'streamsim[dask]'") from None
+    try:
+        client = distributed.Client(address, timeout=CLUSTER_S)
+    except (OSError, ValueError) as error:
+        raise InputError(one_line(f"--dask = {address!r}: no cluster there: {error}")) from None
+    with client:
+        yield client.get_executor()
+
+
+def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: int) -> None:
+    if kind == "parquet":
+        raise InputError("--format parquet: needs a file; give --output too")
+    encode = encoder(kind)
+    sys.stdout.write(header(kind, sweep.columns).decode())
+    for rows in sweep_blocks(sweep, 0, executor, retries):
+        sys.stdout.write(encode(sweep.columns, rows.rows).decode())
+
+
+def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
+    from streamsim.heatmap import HeatMap, save_heatmap
+
+    heat = HeatMap(*axes)
+    heat.add(read_rows(output, kind))
+    save_heatmap(heat, plot)
+
+
+def _summarise(sweep: Sweep, written: "Journal", output: Path) -> None:
+    from streamsim.quantities import format_seconds
+
+    if written.left_out:
+        note(f"{written.left_out} combinations that cannot be issued were left out, the first because {written.reason}")
+    if written.fastest is not None and output.is_file():
+        row = dict(zip(sweep.columns, written.fastest, strict=True))
+        found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
+        took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as serial"
+        print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))

@@ -1,0 +1,160 @@
+"""What to sweep, as text: options of the command or a TOML file with the same names.
+
+device = "a100,h200"
+h2d = ["64MiB"]              # a text for each array; a range in it is an axis
+kernel = ["0.1ms..1ms*1.5"]
+d2h = ["64MiB"]
+chunks = "1..64"             # or [1, 2, 4]
+streams = "1,2,4,8"
+set."h2d.latency_s" = "1us..8us*2"
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamsim.devices import load_device
+from streamsim.errors import InputError
+from streamsim.files import one_line, read_table, read_workload
+from streamsim.grid import HOST_MEMORIES, ORDERS
+from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
+from streamsim.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
+from streamsim.schedule import LAUNCHES
+from streamsim.sweep import Axis, Sweep, current
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from streamsim.device import Device
+
+SHORTEST_KERNEL_S = 1e-9
+CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
+COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
+ARRAYS = ("h2d", "kernel", "d2h")
+NAMES = ("workload", "device", "connections", *ARRAYS, "elements", "scale", *CHOICES, "buffers", *COUNTS, "set")
+
+Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
+
+
+def read_sweep(path: str | os.PathLike[str]) -> Asked:
+    """The texts in a sweep file. Raises InputError naming the file, the name and the value."""
+    asked: Asked = {}
+    for name, value in read_table(path).items():
+        if name not in NAMES:
+            raise InputError(one_line(f"{path}: {name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
+        if name == "set" and isinstance(value, dict):
+            asked[name] = [f"{key}={','.join(_texts(path, f'set.{key}', item))}" for key, item in value.items()]
+        else:
+            texts = _texts(path, name, value)
+            asked[name] = texts if name in ARRAYS else [",".join(texts)]
+    if "workload" in asked:  # beside the file that names it
+        asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
+    return asked
+
+
+def _texts(path: str | os.PathLike[str], name: str, value: Any) -> list[str]:
+    """A text, a number, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(type(item) in (str, int, float) for item in values):
+        raise InputError(one_line(f"{path}: {name} = {shown(value)}: expected a text, a number or a list of them"))
+    return [str(item) for item in values]
+
+
+def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
+    """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
+    texts = {name: list(values) for name, values in asked.items() if values}
+    devices = tuple(map(load_device, _split(texts, "device") or ["h200"]))
+    _refuse_twins(devices)
+    workload = read_workload(texts["workload"][0]) if "workload" in texts else None
+    if workload is not None and "elements" in texts:
+        raise InputError("elements: the workload file says how many; use scale for other sizes")
+    if workload is None and not any(name in texts for name in ARRAYS):
+        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+    elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
+    sweep = Sweep(tuple(_axes(texts, devices)), devices, workload, elements)
+    refusal = sweep.first_refusal()
+    if refusal is not None:
+        raise InputError(one_line(f"an empty grid: none of its {len(sweep)} combinations can be issued: {refusal}"))
+    return sweep
+
+
+def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:
+    """From the outermost to the innermost."""
+    axes = [Axis("device", tuple(device.name for device in devices))]
+    if "connections" in texts:
+        axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
+    axes += [_device_axis(text, devices[0]) for text in texts.get("set", ())]
+    axes += [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
+    if "scale" in texts:
+        scale = partial(_number, least=1e-9, most=1e9)
+        axes.append(Axis("scale", expand(_joined(texts, "scale"), "scale", scale, whole=False)))
+    for name, choices in CHOICES.items():
+        if name in texts:
+            axes.append(Axis(name, chosen(name, _joined(texts, name), choices)))
+    if "buffers" in texts:
+        axes.append(Axis("buffers", parse_buffers(_joined(texts, "buffers"))))
+    for name, most in COUNTS.items():
+        if name in texts:
+            axes.append(Axis(name, expand(_joined(texts, name), name, _count(most))))
+    return axes
+
+
+def _array_axes(name: str, texts: list[str]) -> list[Axis]:
+    column = "kernel_s" if name == "kernel" else f"{name}_bytes"
+    parse: Parse = partial(parse_seconds, least=SHORTEST_KERNEL_S) if name == "kernel" else parse_bytes
+    numbers = [""] if len(texts) == 1 else [f"_{k}" for k in range(1, len(texts) + 1)]
+    return [
+        Axis(f"{column}{number}", expand(text, name, parse, whole=name != "kernel", step_by_one=False))
+        for number, text in zip(numbers, texts, strict=True)
+    ]
+
+
+def _device_axis(text: str, device: Device) -> Axis:
+    """``"h2d.latency_s=1us..8us*2"``: how its values are written follows from the value in the profile."""
+    name, equals, values = text.partition("=")
+    if not equals:
+        raise InputError(f"set = {shown(text)}: expected NAME=VALUES such as h2d.latency_s=1us,2us")
+    name = name.strip()
+    value = current(device, name)
+    if isinstance(value, str):
+        return Axis(name, tuple(part.strip() for part in values.split(",")))
+    parse: Parse = _count(1 << 40, least=0)
+    if name.endswith("_bytes_per_s"):
+        parse = parse_bandwidth
+    elif name.endswith("_s"):
+        parse = parse_seconds
+    elif name.endswith("_bytes"):
+        parse = partial(parse_bytes, least=0, most=1 << 40)
+    return Axis(name, expand(values, name, parse, whole=isinstance(value, int), step_by_one=isinstance(value, int)))
+
+
+def _count(most: int, least: int = 1) -> Parse:
+    return partial(parse_count, least=least, most=most)
+
+
+def _number(text: str, field: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not least <= value <= most:
+        raise InputError(f"{field} = {shown(text)}: expected a number from {least:g} to {most:g}")
+    return value
+
+
+def _joined(texts: dict[str, list[str]], name: str) -> str:
+    return ",".join(texts[name])
+
+
+def _split(texts: dict[str, list[str]], name: str) -> list[str]:
+    return [part.strip() for text in texts.get(name, ()) for part in text.split(",")]
+
+
+def _refuse_twins(devices: tuple[Device, ...]) -> None:
+    names = [device.name for device in devices]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")
