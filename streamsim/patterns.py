@@ -5,8 +5,9 @@ replayed with its output verified. Host and device arrays hold the whole workloa
 whose device buffers hold one chunk each and are used again.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, cycle, repeat
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -33,6 +34,7 @@ from streamsim.schedule import (
 
 Order = Literal["depth-first", "breadth-first", "serial"]
 HostMemory = Literal["pinned", "pageable"]
+T = TypeVar("T")
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
 
@@ -83,19 +85,36 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return sum(self.outputs) * self.elements
 
 
-def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
-    """First element and count of each chunk: equal chunks, the last one smaller where N does not divide.
+def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:
+    """(m, a, b): the first m chunks have a elements each, the others b; equal, or the last one smaller.
 
-    Raises InputError when there are more chunks than elements.
+    Where that would leave the last chunk nothing, they differ by one. Raises InputError when there are more
+    chunks than elements.
     """
     check_whole("chunks", chunks, 1, LARGEST_COUNT)
     if chunks > elements:
         raise InputError(f"chunks = {chunks}: more chunks than elements ({elements}); use at most {elements}")
     size, over = divmod(elements, chunks)
     if over and (size + 1) * (chunks - 1) < elements:
-        size += 1  # all but the last of size + 1, the last with what is left
-        return [(i * size, min(size, elements - i * size)) for i in range(chunks)]
-    return [(i * size + min(i, over), size + (i < over)) for i in range(chunks)]
+        return chunks - 1, size + 1, elements - (chunks - 1) * (size + 1)
+    return over, size + 1, size
+
+
+def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
+    """First element and count of each chunk: see :func:`chunk_counts`."""
+    larger, a, b = chunk_counts(elements, chunks)
+    return [(i * a, a) for i in range(larger)] + [(larger * a + i * b, b) for i in range(chunks - larger)]
+
+
+def chunk_duration_s(duration_s: float | None, count: int, elements: int) -> float | None:
+    """The share of a kernel's duration over all ``elements`` that a chunk of ``count`` takes."""
+    return None if duration_s is None else duration_s * (count / elements)
+
+
+def chunk_kernel(workload: Workload, kernel: WorkloadKernel, count: int, stream: int) -> Kernel:
+    """The kernel on a chunk of ``count`` elements, less the bytes that it touches."""
+    duration_s = chunk_duration_s(kernel.duration_s, count, workload.elements)
+    return Kernel(stream, kernel.name, count, kernel.parameter, duration_s, kernel.fill)
 
 
 class _Array(NamedTuple):
@@ -106,19 +125,28 @@ class _Array(NamedTuple):
     n_bytes: int
 
 
-class _Arrays:
-    """The buffers of a workload, and the ops of a chunk on them.
+class _Stages(NamedTuple):
+    """The ops of all chunks in columns: a column for each array copied or kernel run, a row for each chunk."""
 
-    ``slots``: device buffers used in turn, each of ``slot_elements``; None: one for the whole workload.
+    h2d: list[list[Op]]
+    kernels: list[list[Op]]
+    d2h: list[list[Op]]
+
+
+class _Chunked:
+    """A workload cut into chunks: its buffers, and the ops of every chunk on them.
+
+    ``slots``: device buffers used in turn, each of one chunk; None: one for the whole workload. Columns are made
+    whole: a schedule of many chunks costs little more than its ops.
     """
 
-    def __init__(
-        self, workload: Workload, memory: HostMemory, slots: int | None = None, slot_elements: int = 0
-    ) -> None:
+    def __init__(self, workload: Workload, chunks: int, memory: HostMemory, slots: int | None = None) -> None:
         self.workload = workload
         self.memory = memory
-        self.slots = slots
-        self.device_elements = workload.elements if slots is None else slot_elements
+        bounds = chunk_bounds(workload.elements, chunks)
+        self.slots = None if slots is None else min(slots, chunks)
+        self.first = [first for first, _ in bounds]
+        self.count = [count for _, count in bounds]
         self.inputs = self._arrays("in", workload.inputs)
         self.outputs = self._arrays("out", workload.outputs)
 
@@ -130,70 +158,61 @@ class _Arrays:
 
     def buffers(self) -> tuple[Buffer, ...]:
         found: list[Buffer] = []
+        on_device = self.workload.elements if self.slots is None else max(self.count)
         for array in self.inputs + self.outputs:
             found.append(Buffer(array.host, array.n_bytes * self.workload.elements, self.memory))
-            found += [Buffer(name, array.n_bytes * self.device_elements, "device") for name in array.device]
+            found += [Buffer(name, array.n_bytes * on_device, "device") for name in array.device]
         return tuple(found)
 
-    def on_device(self, arrays: list[_Array], chunk: int, first: int, count: int) -> tuple[Region, ...]:
-        if self.slots is None:
-            return tuple([Region(name[0], n * first, n * count) for _, name, n in arrays])
-        slot = chunk % self.slots
-        return tuple([Region(names[slot], 0, n * count) for _, names, n in arrays])
+    def stages(self, streams: Sequence[list[int]], blocking: bool = False) -> _Stages:
+        """The ops of all chunks; ``streams``: for each of the three stages the streams of its chunks."""
+        h2d, reads = self._copies("h2d", self.inputs, streams[0], blocking)
+        d2h, writes = self._copies("d2h", self.outputs, streams[2], blocking)
+        return _Stages(h2d, self._kernels(reads, writes, streams[1]), d2h)
 
-    def copies(
-        self, direction: Direction, device: tuple[Region, ...], first: int, stream: int, blocking: bool
-    ) -> list[Op]:
-        arrays = self.inputs if direction == "h2d" else self.outputs
-        return [
-            Copy(direction, region.bytes, stream, Region(name, n * first, region.bytes), region, blocking)
-            for (name, _, n), region in zip(arrays, device, strict=True)
-        ]
+    def _copies(
+        self, direction: Direction, arrays: list[_Array], streams: list[int], blocking: bool
+    ) -> tuple[list[list[Op]], list[list[Region]]]:
+        """For each array its copies, and the device regions that they read or write."""
+        columns, regions = [], []
+        for host, device, n in arrays:
+            sizes = list(map({count: n * count for count in self.count}.__getitem__, self.count))  # shared numbers
+            offsets = [n * first for first in self.first]
+            on_host = map(Region, repeat(host), offsets, sizes)
+            on_device = list(map(Region, cycle(device), offsets if self.slots is None else repeat(0), sizes))
+            columns.append(list[Op](map(Copy, repeat(direction), sizes, streams, on_host, on_device, repeat(blocking))))
+            regions.append(on_device)
+        return columns, regions
 
-    def kernels(self, reads: tuple[Region, ...], writes: tuple[Region, ...], count: int, stream: int) -> list[Op]:
-        """The kernels of a chunk of ``count`` elements; with no output array the last input is worked on in place."""
-        share = count / self.workload.elements
-        targets = writes or reads[-1:]
-        ops: list[Op] = []
-        for kernel in self.workload.kernels:
-            chunk_s = None if kernel.duration_s is None else kernel.duration_s * share
-            ops.append(Kernel(stream, kernel.name, count, kernel.parameter, chunk_s, kernel.fill, reads, targets))
-        return ops
+    def _kernels(self, reads: list[list[Region]], writes: list[list[Region]], streams: list[int]) -> list[list[Op]]:
+        """The launches of each kernel; with no output array the last input is worked on in place."""
+        elements = self.workload.elements
+        sources, targets = self.rows(reads), self.rows(writes or reads[-1:])
+        columns: list[list[Op]] = []
+        for name, duration_s, parameter, fill in map(msgspec.structs.astuple, self.workload.kernels):
+            cost = {n: chunk_duration_s(duration_s, n, elements) for n in self.count}
+            ops = zip(streams, self.count, sources, targets, strict=True)
+            columns.append([Kernel(s, name, n, parameter, cost[n], fill, reads, writes) for s, n, reads, writes in ops])
+        return columns
 
-
-class Chunk(NamedTuple):
-    """The ops of one chunk, stage by stage."""
-
-    number: int
-    stream: int
-    h2d: list[Op]
-    kernels: list[Op]
-    d2h: list[Op]
-
-
-def _chunks(arrays: _Arrays, bounds: list[tuple[int, int]], streams: int, blocking: bool = False) -> Iterator[Chunk]:
-    for i, (first, count) in enumerate(bounds):
-        stream = 1 + i % streams
-        reads = arrays.on_device(arrays.inputs, i, first, count)
-        writes = arrays.on_device(arrays.outputs, i, first, count)
-        yield Chunk(
-            i,
-            stream,
-            arrays.copies("h2d", reads, first, stream, blocking),
-            arrays.kernels(reads, writes, count, stream),
-            arrays.copies("d2h", writes, first, stream, blocking),
-        )
+    def rows(self, columns: list[list[T]]) -> list[tuple[T, ...]]:
+        """What each chunk has in the columns."""
+        return list(zip(*columns, strict=True)) if columns else [()] * len(self.count)
 
 
-def _check_streams(streams: int) -> None:
+def _in_turn(chunks: int, streams: int) -> list[int]:
+    """The stream of each chunk."""
     check_whole("streams", streams, 1, LARGEST_COUNT)
+    return [1 + i % streams for i in range(chunks)]
 
 
-def _schedule(arrays: _Arrays, ops: list[Op], streams: int, launch: Launch, name: str, events: int = 0) -> Schedule:
+def _schedule(
+    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0
+) -> Schedule:
     return Schedule(
         ops=(*ops, Synchronize()),
         streams=NON_BLOCKING * streams,
-        buffers=arrays.buffers(),
+        buffers=chunked.buffers(),
         events=events,
         launch=launch,
         name=name,
@@ -202,23 +221,22 @@ def _schedule(arrays: _Arrays, ops: list[Op], streams: int, launch: Launch, name
 
 def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
     """The program people start from: blocking copies, one chunk after another, nothing overlaps."""
-    arrays = _Arrays(workload, memory)
-    ops: list[Op] = []
-    for chunk in _chunks(arrays, chunk_bounds(workload.elements, chunks), 1, blocking=True):
-        ops += (*chunk.h2d, *chunk.kernels, *chunk.d2h)
-    return _schedule(arrays, ops, 1, "live", f"serial N={chunks}")
+    chunked = _Chunked(workload, chunks, memory)
+    stages = chunked.stages([_in_turn(chunks, 1)] * 3, blocking=True)
+    return _schedule(chunked, _by_chunk(stages), 1, "live", f"serial N={chunks}")
 
 
 def depth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """For each chunk in turn: its H2D copies, its kernels, its D2H copies."""
-    _check_streams(streams)
-    arrays = _Arrays(workload, memory)
-    ops: list[Op] = []
-    for chunk in _chunks(arrays, chunk_bounds(workload.elements, chunks), streams):
-        ops += (*chunk.h2d, *chunk.kernels, *chunk.d2h)
-    return _schedule(arrays, ops, streams, launch, f"depth-first N={chunks} S={streams}")
+    chunked = _Chunked(workload, chunks, memory)
+    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
+    return _schedule(chunked, _by_chunk(stages), streams, launch, f"depth-first N={chunks} S={streams}")
+
+
+def _by_chunk(stages: _Stages) -> Iterable[Op]:
+    return chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True))
 
 
 def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
@@ -230,11 +248,10 @@ def breadth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """Stage by stage: the H2D copies of all chunks, then all kernels, then all D2H copies."""
-    _check_streams(streams)
-    arrays = _Arrays(workload, memory)
-    cut = list(_chunks(arrays, chunk_bounds(workload.elements, chunks), streams))
-    ops = [op for stage in ("h2d", "kernels", "d2h") for chunk in cut for op in getattr(chunk, stage)]
-    return _schedule(arrays, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
+    chunked = _Chunked(workload, chunks, memory)
+    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
+    ops = chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True))
+    return _schedule(chunked, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
 
 
 def ring(
@@ -252,20 +269,20 @@ def ring(
     """
     check_whole("buffers", buffers, 1, LARGEST_COUNT)
     streams = buffers if streams is None else streams
-    _check_streams(streams)
-    bounds = chunk_bounds(workload.elements, chunks)
+    chunked = _Chunked(workload, chunks, memory, buffers)
     buffers = min(buffers, chunks)
-    arrays = _Arrays(workload, memory, slots=buffers, slot_elements=max(count for _, count in bounds))
+    stream = _in_turn(chunks, streams)
     ops: list[Op] = []
     across = buffers % streams != 0  # chunks i and i - buffers run in different streams
-    for chunk in _chunks(arrays, bounds, streams):
-        if across and chunk.number >= buffers:
-            ops.append(WaitEvent(chunk.number - buffers, chunk.stream))
-        ops += (*chunk.h2d, *chunk.kernels, *chunk.d2h)
-        if across and chunk.number + buffers < chunks:
-            ops.append(RecordEvent(chunk.number, chunk.stream))
+    h2d, kernels, d2h = chunked.stages([stream] * 3)
+    for i, row in enumerate(zip(*h2d, *kernels, *d2h, strict=True)):
+        if across and i >= buffers:
+            ops.append(WaitEvent(i - buffers, stream[i]))
+        ops += row
+        if across and i + buffers < chunks:
+            ops.append(RecordEvent(i, stream[i]))
     events = max(0, chunks - buffers) if across else 0
-    return _schedule(arrays, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
+    return _schedule(chunked, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
 
 
 def prefetch(
@@ -277,37 +294,29 @@ def prefetch(
     Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back.
     """
     check_whole("buffers", buffers, 1, LARGEST_COUNT)
-    bounds = chunk_bounds(workload.elements, chunks)
+    chunked = _Chunked(workload, chunks, memory, buffers)
     slots = min(buffers, chunks)
-    arrays = _Arrays(workload, memory, slots=slots, slot_elements=max(count for _, count in bounds))
     copy_in, compute, copy_out = 1, 2, 3
-    inputs = [_prefetch_input(arrays, i, bound, slots, copy_in) for i, bound in enumerate(bounds)]
+    stages = chunked.stages([[stream] * chunks for stream in (copy_in, compute, copy_out)])
+    inputs = [_prefetch_input(copies, i, slots, copy_in) for i, copies in enumerate(chunked.rows(stages.h2d))]
     ops: list[Op] = list(inputs[0])
-    for i, (first, count) in enumerate(bounds):
+    for i, (kernels, outputs) in enumerate(zip(chunked.rows(stages.kernels), chunked.rows(stages.d2h), strict=True)):
         if i + 1 < chunks and slots > 1:
             ops += inputs[i + 1]
-        reads = arrays.on_device(arrays.inputs, i, first, count)
-        writes = arrays.on_device(arrays.outputs, i, first, count)
         ops.append(WaitEvent(3 * i, compute))
-        if i >= slots and workload.outputs:
+        if i >= slots and outputs:
             ops.append(WaitEvent(3 * (i - slots) + 2, compute))
-        ops += (*arrays.kernels(reads, writes, count, compute), RecordEvent(3 * i + 1, compute))
-        if workload.outputs:
-            ops.append(WaitEvent(3 * i + 1, copy_out))
-            ops += arrays.copies("d2h", writes, first, copy_out, blocking=False)
-            ops.append(RecordEvent(3 * i + 2, copy_out))
+        ops += (*kernels, RecordEvent(3 * i + 1, compute))
+        if outputs:
+            ops += (WaitEvent(3 * i + 1, copy_out), *outputs, RecordEvent(3 * i + 2, copy_out))
         if i + 1 < chunks and slots == 1:
             ops += inputs[i + 1]
-    return _schedule(arrays, ops, 3, launch, f"prefetch N={chunks} K={slots}", 3 * chunks)
+    return _schedule(chunked, ops, 3, launch, f"prefetch N={chunks} K={slots}", 3 * chunks)
 
 
-def _prefetch_input(arrays: _Arrays, batch: int, bound: tuple[int, int], slots: int, stream: int) -> list[Op]:
-    first, count = bound
-    ops: list[Op] = []
-    if batch >= slots:
-        ops.append(WaitEvent(3 * (batch - slots) + 1, stream))
-    ops += arrays.copies("h2d", arrays.on_device(arrays.inputs, batch, first, count), first, stream, blocking=False)
-    return [*ops, RecordEvent(3 * batch, stream)]
+def _prefetch_input(copies: Iterable[Op], batch: int, slots: int, stream: int) -> list[Op]:
+    reuse = [WaitEvent(3 * (batch - slots) + 1, stream)] if batch >= slots else []
+    return [*reuse, *copies, RecordEvent(3 * batch, stream)]
 
 
 def serialized(schedule: Schedule) -> Schedule:

@@ -244,9 +244,11 @@ def _check_ops(schedule: Schedule) -> None:
             if op.device is not None and _outside(op.device, on_device):
                 raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
         elif isinstance(op, Kernel):
-            _check_kernel_regions(f"ops[{i}]", op, on_device, on_host)
+            for region in op.reads + op.writes:
+                if _outside(region, on_device):
+                    raise _misplaced(_where(i, op, region), region, on_device, on_host, "device")
         else:
-            _check_event(f"ops[{i}]", op, events)
+            _check_event(i, op, events)
         if op.stream is not None and op.stream > streams:
             raise InputError(
                 f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
@@ -254,18 +256,17 @@ def _check_ops(schedule: Schedule) -> None:
             )
 
 
-def _check_kernel_regions(where: str, kernel: Kernel, on_device: dict[str, int], on_host: dict[str, int]) -> None:
-    for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
-        for region in regions:
-            if _outside(region, on_device):
-                raise _misplaced(f"{where}.{field}[{regions.index(region)}]", region, on_device, on_host, "device")
+def _where(i: int, kernel: Kernel, region: Region) -> str:
+    """The name of a region among those of a kernel: the first that is equal to it."""
+    field = "reads" if region in kernel.reads else "writes"
+    return f"ops[{i}].{field}[{getattr(kernel, field).index(region)}]"
 
 
-def _check_event(where: str, op: RecordEvent | WaitEvent | Synchronize, events: int) -> None:
+def _check_event(i: int, op: RecordEvent | WaitEvent | Synchronize, events: int) -> None:
     if type(op) not in OP_TYPES:
-        raise InputError(f"{where} = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+        raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
     if op.event is not None and op.event >= events:
-        raise InputError(f"{where}.event = {op.event}: unknown event; events = {events} are declared")
+        raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
 
 
 def _outside(region: Region, sizes: dict[str, int]) -> bool:

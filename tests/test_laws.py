@@ -75,6 +75,27 @@ def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, 
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
+@st.composite
+def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """Hand-overs longer than ops, so that an end may be heard of before earlier ones.
+
+    No events and no legacy stream: each op waits for one other at most, and no dependence is implied by others.
+    """
+    stream = st.integers(1, 4)
+    ops = draw(st.lists(st.one_of(card.copies(stream, False), card.kernels(stream)), min_size=2, max_size=20))
+    hand_overs = {f.removesuffix("_s"): draw(st.integers(0, 30)) for f in card.HAND_OVERS}
+    device = draw(card.devices(kernel_signal="each", **hand_overs))
+    return card.program(*ops, buffers=card.BUFFERS), device
+
+
+@settings(deadline=None)
+@given(long_hand_overs())
+def test_equals_the_tick_by_tick_oracle_with_long_hand_overs(case: tuple[Schedule, Device]) -> None:
+    schedule, device = case
+    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+
+
 def recurrence(schedule: Schedule, device: Device) -> tuple[list[int], list[int]]:
     """Start = max(engine free, stream free, events waited for), op by op: one queue per engine in issue order."""
     free: dict[str, int] = {}

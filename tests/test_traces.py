@@ -318,6 +318,19 @@ def test_a_copy_takes_longer_beside_one_in_the_other_direction() -> None:
     assert spans(device, h2d(1, 10), d2h(2, 4), h2d(1, 10)) == [(1, 13), (2, 11), (13, 25)]
 
 
+def test_a_copy_that_is_ready_later_goes_by_what_runs_then() -> None:
+    # Stream 1's kernel ends at 10 and hands over in 10: D2H starts at 20. H2D was there when the kernel ended, but has
+    # ended at 2 + 13 = 15, or just at 20: D2H is alone, 2 + 4. H2D until 2 + 28 = 30: D2H is beside it, 5 + 4. No H2D
+    # at 10, but one from 16 on, 4 after the kernel of stream 2 (10..12): 2 + 10, alone as it starts; D2H is beside it.
+    side = link(latency=2, duplex_latency=5)
+    device = make_device(h2d=side, d2h=side, kernel_to_d2h=10, kernel_to_h2d=4)
+    assert spans(device, kernel(1, 10), d2h(1, 4), h2d(2, 13)) == [(0, 10), (20, 26), (0, 15)]
+    assert spans(device, kernel(1, 10), d2h(1, 4), h2d(2, 18)) == [(0, 10), (20, 26), (0, 20)]
+    assert spans(device, kernel(1, 10), d2h(1, 4), h2d(2, 28)) == [(0, 10), (20, 29), (0, 30)]
+    ops = (kernel(1, 10), d2h(1, 4), kernel(2, 2), h2d(2, 10))
+    assert spans(device, *ops) == [(0, 10), (20, 29), (10, 12), (16, 28)]
+
+
 def test_a_copy_from_another_queue_pays_for_the_switch() -> None:
     # Streams 1 and 3 share one of two connections: no switch between them; 3 ticks from there to stream 2.
     for engines in (1, 2):
@@ -357,6 +370,33 @@ def test_small_kernels_run_side_by_side_while_there_is_room() -> None:
     ops = [kernel(s, 10, fill=0.5) for s in (1, 2, 3)]
     assert spans(make_device(concurrent_kernels=16), *ops) == [(0, 10), (0, 10), (10, 20)]
     assert spans(make_device(concurrent_kernels=1), *ops) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_an_end_that_is_heard_of_sooner_overtakes_an_earlier_one() -> None:
+    # H2D ends at 10 and hands over in 10: its kernel is ready at 20. D2H ends at 13 and hands over in 2: its kernel is
+    # ready at 15, while the card is idle: 15..21. Then the other one, 21..27, and the small one behind it, 27..31.
+    device = make_device(h2d_to_kernel=10, d2h_to_kernel=2, concurrent_kernels=2)
+    first, second, small = (h2d(1, 10), kernel(1, 6)), d2h(2, 13), kernel(1, 4, fill=0.5)
+    expected = [(0, 10), (21, 27), (0, 13), (15, 21), (27, 31)]
+    assert spans(device, *first, second, kernel(2, 6), small) == expected
+    assert spans(device, *first, second, RecordEvent(0, 2), WaitEvent(0, 3), kernel(3, 6), small) == expected
+
+
+def test_a_copy_in_the_same_stream_overtakes_one_that_waits_for_an_event() -> None:
+    # The kernel of stream 1 ends at 10; stream 3 hears of it through an event, at 10 + 10 + 15. The kernel of stream 2
+    # ends at 12; its copy is ready at 22 and goes first, 5 + 4 beside the H2D that runs all the time (2 + 60).
+    side = link(latency=2, duplex_latency=5)
+    device = make_device(h2d=side, d2h=side, kernel_to_d2h=10, event=15)
+    ops = (kernel(1, 10), RecordEvent(0, 1), WaitEvent(0, 3), d2h(3, 4), kernel(2, 2), d2h(2, 4), h2d(4, 60))
+    assert spans(device, *ops) == [(0, 10), (35, 44), (10, 12), (22, 31), (0, 62)]
+
+
+def test_a_call_that_comes_sooner_overtakes_an_op_that_waits_for_its_hand_over() -> None:
+    # H2D ends at 10; its kernel is ready at 40. The host waits for the second copy, 10..13, and then issues the kernel
+    # of stream 3: 14..24, while the first one is still on its way.
+    device = make_device(h2d_to_kernel=30, concurrent_kernels=2, kernel=1)
+    ops = (h2d(1, 10), kernel(1, 6), h2d(2, 3, blocking=True), kernel(3, 10, fill=0.5))
+    assert spans(device, *ops) == [(0, 10), (40, 46), (10, 13), (14, 24)]
 
 
 def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:

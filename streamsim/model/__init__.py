@@ -17,7 +17,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     program = compile_schedule(schedule, device)
     simulation = Simulation(program)
     simulation.run()
-    _complete_events(simulation, program)
+    complete_events(simulation, program)
     return Timeline(
         schedule=schedule,
         engine_names=program.engine_names,
@@ -31,11 +31,11 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     )
 
 
-def _complete_events(simulation: Simulation, program: Program) -> None:
+def complete_events(times: Simulation | Timeline, program: Program) -> None:
     """Events and host calls occupy no engine: an event completes with what it stands for, a call on return."""
     for op, kind in enumerate(program.kind):
         if kind == NOTHING:
-            done = simulation.returned[op]
+            done = times.returned[op]
             for earlier in program.frontier.get(op, ()):
-                done = max(done, simulation.end[earlier])
-            simulation.ready[op] = simulation.start[op] = simulation.end[op] = done
+                done = max(done, times.end[earlier])
+            times.ready[op] = times.start[op] = times.end[op] = done

@@ -1,203 +1,232 @@
 """The engines: each takes ops from its hardware queues, runs them and says when they end.
 
-An engine has an alarm and one or more *lanes*, the places where an op can be: a copy engine or a plain
-compute engine is its own lane; the two directions of a shared link are the lanes of one pair, because
-when a copy ends depends on both.
+An engine is two functions over its state: ``dispatch(now)`` starts what can start and sets the alarm for when
+something ends or can start; ``ring`` hears the alarm and ends what is due. It gives the *lanes* in which ops
+come to it: one, or two for the directions of a shared link, where it depends on both when a copy ends.
 
-This is the model's inner loop. It takes names out of loops and keeps calls few where that shows in
-``tests/benchmarks``.
+This is the model's inner loop, where every call and every name looked up on the way shows in
+``tests/benchmarks``. Hence functions inside functions, whose names are bound once; hence also entries put on
+SimPy's agenda by hand, as ``Environment.schedule`` does. (C901 counts the inner functions as one with the outer.)
 """
 
 from __future__ import annotations
 
+from heapq import heappush
 from typing import TYPE_CHECKING
 
 from simpy.events import NORMAL
 
 from streamsim.model.alarm import Alarm
-from streamsim.model.link import Flow, Link
-from streamsim.model.program import FULL_CARD
+from streamsim.model.link import NEVER, Flow, Link
+from streamsim.model.program import FULL_CARD, KERNEL
 from streamsim.model.queues import FOREVER, NONE, Queues
 
 if TYPE_CHECKING:
-    import simpy
+    from collections.abc import Callable, Iterator
 
     from streamsim.model.program import Program
     from streamsim.model.simulation import Simulation
 
 
-class Engine:
-    """Something with an alarm that starts ops and ends them."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.lanes: list[Lane] = []
-        self._simulation = simulation
-        self._env = simulation.env
-        self._alarm = Alarm(simulation.env, self._ring)
-        self._schedule = simulation.env.schedule
-        self._shapes, self._shape = simulation.program.shapes, simulation.program.shape
-
-    def dispatch(self, now: int) -> None:
-        """Start what can start, and set the alarm for when something ends or can start."""
-        raise NotImplementedError
-
-    def _finish(self, now: int) -> None:
-        """End what is due."""
-        raise NotImplementedError
-
-    def _ring(self, _: simpy.Event) -> None:
-        alarm = self._alarm
-        alarm.callbacks = alarm.calls
-        now: int = self._env._now  # type: ignore[assignment]  # the clock counts whole ticks
-        simulation = self._simulation
-        if now == alarm.due:
-            simulation.touched.append(self)
-            self._finish(now)
-        if self._env.peek() > now:  # engines choose when everything that ends at this tick has ended
-            simulation.dispatch(now)
-
-    def _wake(self, due: int, now: int) -> None:
-        """Set the alarm for the tick ``due``; an earlier setting no longer counts."""
-        alarm = self._alarm
-        if due != alarm.due and due < FOREVER:
-            alarm.due = due
-            self._schedule(alarm, NORMAL, due - now)
-
-
 class Lane:
     """A place for one op at a time (``op``, or NONE), behind its hardware queues."""
 
-    def __init__(self, engine: Engine, queues: Queues) -> None:
+    def __init__(self, queues: Queues | None = None) -> None:
         self.op = NONE
-        self.engine = engine
-        self.arrive = queues.arrive
-        self.take = queues.take
-        self.next_ready = queues.next_ready
+        # A heap of (ready tick, op); None: no need to know who comes, only that someone does.
+        self.arriving = None if queues is None else queues.arriving
+        self.dispatch: Callable[[int], None]
 
 
-class CopyLane(Lane):
-    """A lane that takes longer for an op of another queue than the one before, unless it has turned to it by then.
+class Turning:
+    """A copy engine takes longer for an op of another queue than the one before, unless it has turned to it by then.
 
     An engine that stands idle turns to the next queue while it waits.
     """
 
-    def __init__(self, engine: Engine, queues: Queues, program: Program) -> None:
-        super().__init__(engine, queues)
+    def __init__(self, program: Program) -> None:
         self._queue = program.queue
         self._switch = program.switch
         self._last = NONE
-        self.free = 0  # the tick at which the last op ended
+        self.free = -program.switch  # the tick at which the last op ended; by the first, it has turned to any queue
 
-    def switch(self, op: int, start: int) -> int:
+    def turn(self, op: int, start: int) -> int:
         """Ticks that turning to the queue of ``op`` takes after its start."""
-        queue, last = self._queue[op], self._last
-        self._last = queue
-        if last in (queue, NONE):
+        queue = self._queue[op]
+        if queue == self._last:
             return 0
-        return max(0, self._switch - (start - self.free))
+        self._last = queue
+        ticks = self._switch - (start - self.free)
+        return ticks if ticks > 0 else 0
 
 
-class SerialEngine(Engine):
-    """One op at a time, each for its fixed time."""
+def in_order_engine(simulation: Simulation, ops: Iterator[int]) -> list[Lane]:
+    """One op at a time, each for its fixed time, from a single queue: in issue order, whatever is ready first.
 
-    def __init__(self, simulation: Simulation, queues: Queues) -> None:
-        super().__init__(simulation)
-        self._lane = Lane(self, queues)
-        self.lanes = [self._lane]
-        self._take = queues.take
-        self._duration = [shape.duration for shape in simulation.program.shapes]
+    Nothing can overtake the head of the queue, so it is taken ahead of its time, as soon as that is known.
+    """
+    env, touched, schedule, ended = simulation.env, simulation.touched, simulation.env.schedule, simulation.ended
+    pending, ready, start = simulation.pending, simulation.ready, simulation.start
+    shape, durations = simulation.program.shape, [shape.duration for shape in simulation.program.shapes]
+    lane = Lane()
+    head = next(ops, NONE)
 
-    def dispatch(self, now: int) -> None:
-        if self._lane.op == NONE:
-            op = self._take(now)
-            if op == NONE:
-                self._wake(self._lane.next_ready(), now)
-            else:
-                self._lane.op = op
-                start = self._simulation.started(op, now)
-                self._wake(start + self._ticks(op, start), now)
+    def dispatch(now: int) -> None:
+        nonlocal head
+        if head == NONE or pending[head] or lane.op != NONE:
+            return
+        op = lane.op = head
+        head = next(ops, NONE)
+        at = ready[op]
+        if at < now:
+            at = now
+        start[op] = at
+        schedule(alarm, NORMAL, at - now + durations[shape[op]])
 
-    def _ticks(self, op: int, start: int) -> int:  # noqa: ARG002 (a copy engine needs it)
-        return self._duration[self._shape[op]]
+    def ring(_: Alarm) -> None:
+        touched.append(dispatch)
+        op, lane.op = lane.op, NONE
+        ended(op, env._now)  # type: ignore[arg-type]  # the clock counts whole ticks
 
-    def _finish(self, now: int) -> None:
-        op = self._lane.op
-        if op != NONE:
-            self._lane.op = NONE
-            self._simulation.ended(op, now)
-
-
-class SerialCopyEngine(SerialEngine):
-    """A copy engine whose copies take their time whatever the other direction does."""
-
-    def __init__(self, simulation: Simulation, queues: Queues) -> None:
-        super().__init__(simulation, queues)
-        self._lane = self._copy_lane = CopyLane(self, queues, simulation.program)
-        self.lanes = [self._lane]
-
-    def _ticks(self, op: int, start: int) -> int:
-        ticks = super()._ticks(op, start) + self._copy_lane.switch(op, start)
-        self._copy_lane.free = start + ticks
-        return ticks
+    alarm = Alarm(env, ring, simulation.choose)
+    lane.dispatch = dispatch
+    return [lane]
 
 
-class Direction(CopyLane):
+def serial_engine(simulation: Simulation, queues: Queues, turning: Turning | None = None) -> list[Lane]:
+    """One op at a time, each for its fixed time, from several queues; a copy engine may have to turn to them."""
+    env, touched, schedule, ended = simulation.env, simulation.touched, simulation.env.schedule, simulation.ended
+    started = simulation.note_start()
+    take, arriving = queues.take, queues.arriving
+    shape, durations = simulation.program.shape, [shape.duration for shape in simulation.program.shapes]
+    lane = Lane(queues)
+    due = NONE  # the tick that the alarm is set for
+
+    def dispatch(now: int) -> None:
+        if lane.op != NONE:
+            return
+        op = take(now)
+        if op == NONE:
+            wake(arriving[0][0] if arriving else FOREVER, now)
+            return
+        lane.op = op
+        started(op, now)
+        end = now + durations[shape[op]]
+        if turning:
+            end += turning.turn(op, now)
+            turning.free = end
+        wake(end, now)
+
+    def wake(at: int, now: int) -> None:
+        nonlocal due
+        if at != due and at < FOREVER:
+            due = at
+            schedule(alarm, NORMAL, at - now)
+
+    def ring(_: Alarm) -> None:
+        now: int = env._now  # type: ignore[assignment]
+        if now == due:
+            touched.append(dispatch)
+            if lane.op != NONE:
+                op, lane.op = lane.op, NONE
+                ended(op, now)
+
+    alarm = Alarm(env, ring, simulation.choose)
+    lane.dispatch = dispatch
+    return [lane]
+
+
+class Direction(Lane, Turning, Flow):
     """A copy engine on one direction of the link."""
 
-    def __init__(self, engine: Engine, queues: Queues, program: Program, flow: Flow) -> None:
-        super().__init__(engine, queues, program)
-        self.flow = flow
+    def __init__(self, queues: Queues, program: Program, kind: int) -> None:
+        Lane.__init__(self, queues)
+        Turning.__init__(self, program)
+        Flow.__init__(self)
+        self.kind = kind
+        self.take, self.arriving, self.waiting = queues.take, queues.arriving, queues.waiting
         self.other = self
 
 
-class LinkedCopyEngines(Engine):
+def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -> list[Lane]:  # noqa: C901
     """Two copy engines, one for each direction of a link; how long a copy takes depends on both."""
+    env, touched, ended = simulation.env, simulation.touched, simulation.ended
+    agenda, number = env._queue, env._eid
+    started, lookahead = simulation.note_start(), simulation.lookahead
+    shape, copies = simulation.program.shape, [(shape.units, *shape.rate) for shape in simulation.program.shapes]
+    directions = there, back = [Direction(q, simulation.program, kind) for kind, q in enumerate(queues)]
+    there.other, back.other = back, there
+    link = Link(there, back)
+    next_end = link.next_end
+    end = FOREVER  # the tick at which the next flow ends; NONE: to be worked out anew
+    due = NONE  # the tick that the alarm is set for
 
-    def __init__(self, simulation: Simulation, queues: tuple[Queues, Queues]) -> None:
-        super().__init__(simulation)
-        self._link = Link()
-        flows = self._link.flows
-        there, back = (Direction(self, q, simulation.program, f) for q, f in zip(queues, flows, strict=True))
-        there.other, back.other = back, there
-        self._directions = [there, back]
-        self.lanes = [*self._directions]
-        self._end = FOREVER  # the tick at which the next flow ends; NONE: to be worked out anew
-
-    def dispatch(self, now: int) -> None:
+    def dispatch(now: int) -> None:  # noqa: C901 (the inner loop)
+        nonlocal due, end
         wake = FOREVER
-        for direction in self._directions:
-            if direction.op == NONE:
-                op = direction.take(now)
-                if op == NONE:
-                    ready = direction.next_ready()
-                    if ready < wake:
-                        wake = ready
-                else:
-                    self._start(direction, op, now)
-        if self._end == NONE:  # a flow has started or finished
-            self._end = self._link.next_end()
-        self._wake(wake if wake < self._end else self._end, now)
+        for direction in directions:
+            if direction.op != NONE:
+                continue
+            if direction.waiting:
+                at = now
+            else:
+                arriving = direction.arriving
+                if not arriving:
+                    continue
+                at = arriving[0][0]
+                if at < now:
+                    at = now
+                elif at > now and not is_known(direction, at, now):
+                    if at < wake:
+                        wake = at
+                    continue
+            op = direction.op = direction.take(at)  # closes the lane: the op behind this one need not wake the engine
+            started(op, at)
+            direction.left, latency, duplex_latency, direction.alone, direction.shared = copies[shape[op]]
+            if direction.other.op != NONE:
+                latency = duplex_latency
+            direction.begins = at + latency + direction.turn(op, at)
+            end = NONE
+        if end == NONE:  # a flow has started or finished
+            end = next_end()
+        if wake > end:
+            wake = end
+        if wake != due and wake < FOREVER:
+            due = wake
+            heappush(agenda, (wake, NORMAL, next(number), alarm))
 
-    def _start(self, direction: Direction, op: int, now: int) -> None:
-        copy = self._shapes[self._shape[op]]
-        duplex = direction.other.op != NONE
-        latency = copy.rate.duplex_latency if duplex else copy.rate.latency
-        self._link.settle(now)
-        direction.op = op  # closes the lane: the op behind this one need not wake the engine
-        start = self._simulation.started(op, now)
-        direction.flow.start(start + latency + direction.switch(op, start), copy)
-        self._end = NONE  # when the next flow ends is to be worked out anew
+    def is_known(direction: Direction, at: int, now: int) -> bool:
+        """Whether it is known now what the idle direction will choose at the tick ``at``, and how long that takes.
 
-    def _finish(self, now: int) -> None:
-        if now == self._end:
-            self._end = NONE
-            self._link.settle(now)
-            for direction in self._directions:
-                if direction.op != NONE and direction.flow.left <= 0:
+        It is if no op can become ready before, and the other direction still runs the copy that it runs now.
+        """
+        nonlocal end
+        if at > now + lookahead[direction.kind] or direction.other.op == NONE:
+            return False
+        if end == NONE:
+            end = next_end()
+        return at < end
+
+    def ring(_: Alarm) -> None:
+        nonlocal end
+        now: int = env._now  # type: ignore[assignment]
+        if now != due:
+            return
+        touched.append(dispatch)
+        if now == end:
+            end = NONE
+            link.since = now
+            for direction in directions:
+                left = direction.left = direction.then
+                if left <= 0:
                     op, direction.op = direction.op, NONE
                     direction.free = now
-                    direction.flow.finish()
-                    self._simulation.ended(op, now)
+                    direction.begins, direction.left = NEVER, 1
+                    ended(op, now)
+
+    alarm = Alarm(env, ring, simulation.choose)
+    there.dispatch = back.dispatch = dispatch
+    return [there, back]
 
 
 class Running:
@@ -228,58 +257,71 @@ class Running:
         self.end = now - -self.left // self.given
 
 
-class ComputeEngine(Engine):
+def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[Lane]:  # noqa: C901
     """Kernels side by side: earlier ones take what they can fill, later ones what is left over.
 
     The card's block scheduler in the large: a later kernel's blocks go where an earlier kernel has no more
     blocks to put ("leftover policy"). Its lane stays open: a kernel on the card does not close it.
     """
+    env, touched, ended = simulation.env, simulation.touched, simulation.ended
+    agenda, number = env._queue, env._eid
+    started, lookahead = simulation.note_start(), simulation.lookahead
+    take, arriving, waiting = queues.take, queues.arriving, queues.waiting
+    shape, kernels = simulation.program.shape, [(shape.width, shape.duration) for shape in simulation.program.shapes]
+    running: list[Running] = []
+    room = FULL_CARD
+    due = NONE  # the tick that the alarm is set for
 
-    def __init__(self, simulation: Simulation, queues: Queues, most: int) -> None:
-        super().__init__(simulation)
-        self._lane = Lane(self, queues)
-        self.lanes = [self._lane]
-        self._take = queues.take
-        self._next_ready = queues.next_ready
-        self._most = most
-        self._running: list[Running] = []
-        self._room = FULL_CARD
-
-    def dispatch(self, now: int) -> None:
-        running = self._running
-        while self._room and len(running) < self._most:
-            op = self._take(now)
-            if op == NONE:
-                due = self._next_ready()
+    def dispatch(now: int) -> None:
+        nonlocal due, room
+        at = now
+        if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
+            at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
+        wake = FOREVER
+        while room and len(running) < most:
+            if not waiting and (not arriving or arriving[0][0] > at):
+                if arriving:
+                    wake = arriving[0][0]
                 break
-            self._lane.op = op  # closed for a moment: the op behind this one need not wake the engine
-            self._simulation.started(op, now)
-            self._lane.op = NONE
-            shape = self._shapes[self._shape[op]]
-            kernel = Running(op, shape.width, shape.duration, self._room, now)
+            op = take(at)
+            started(op, at)
+            width, duration = kernels[shape[op]]
+            kernel = Running(op, width, duration, room, at)
             running.append(kernel)
-            self._room -= kernel.given
-        else:
-            due = FOREVER
+            room -= kernel.given
         for kernel in running:
-            if kernel.end < due:
-                due = kernel.end
-        self._wake(due, now)
+            if kernel.end < wake:
+                wake = kernel.end
+        if wake != due and wake < FOREVER:
+            due = wake
+            heappush(agenda, (wake, NORMAL, next(number), alarm))
 
-    def _finish(self, now: int) -> None:
-        done = [kernel for kernel in self._running if kernel.end <= now]
+    def ring(_: Alarm) -> None:
+        nonlocal room
+        now: int = env._now  # type: ignore[assignment]
+        if now != due:
+            return
+        done = [kernel for kernel in running if kernel.end <= now]
         for kernel in done:
-            self._running.remove(kernel)
-            self._room += kernel.given
-        if self._running and done:
-            self._share(now)
+            running.remove(kernel)
+            room += kernel.given
+        if running and done:
+            share(now)
         for kernel in done:
-            self._simulation.ended(kernel.op, now)
+            ended(kernel.op, now)
+        if running or arriving or waiting:
+            touched.append(dispatch)
 
-    def _share(self, now: int) -> None:
+    def share(now: int) -> None:
         """Give the room to the earliest of the kernels that can use more."""
-        for kernel in self._running:
-            if self._room and kernel.given < kernel.width:
-                more = kernel.given + self._room
+        nonlocal room
+        for kernel in running:
+            if room and kernel.given < kernel.width:
+                more = kernel.given + room
                 kernel.give(more, now)
-                self._room = more - kernel.given
+                room = more - kernel.given
+
+    alarm = Alarm(env, ring, simulation.choose)
+    lane = Lane(queues)
+    lane.dispatch = dispatch
+    return [lane]

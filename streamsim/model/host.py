@@ -22,34 +22,32 @@ class Host:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._segments = iter(simulation.program.segments)
-        self._waits_for: set[int] = set()
+        self.waits_for: set[int] = set()  # the ops whose end the waiting call needs, the same set all the time
         self._last_call = 0  # the op whose call is waiting
         self._returns = 0  # the earliest tick at which it can return
-        self.is_waiting = False
         self._calls = [shape.call for shape in simulation.program.shapes]
 
     def resume(self, now: int) -> None:
         """Issue from the tick ``now`` on until a call has to wait."""
         simulation = self._simulation
-        self.is_waiting = False
         for segment in self._segments:
             now = self._issue(segment.first, segment.last, now)
+            if segment.last == len(simulation.issued):
+                simulation.all_issued()
             self._last_call, self._returns = segment.last - 1, now
-            self._waits_for = {op for op in segment.waits_for if simulation.end[op] < 0}
+            self.waits_for.update(op for op in segment.waits_for if simulation.end[op] < 0)
             for op in segment.waits_for:
                 self._note_end(simulation.end[op])
-            if self._waits_for:
-                self.is_waiting = True
+            if self.waits_for:
                 return
             now = self._return()
 
     def ended(self, op: int, now: int) -> None:
-        """An op has ended: go on if it was the last one waited for."""
-        if op in self._waits_for:
-            self._waits_for.remove(op)
-            self._note_end(now)
-            if not self._waits_for:
-                self.resume(self._return())
+        """An op that the host waits for has ended: go on if it was the last one."""
+        self.waits_for.remove(op)
+        self._note_end(now)
+        if not self.waits_for:
+            self.resume(self._return())
 
     def _note_end(self, end: int) -> None:
         if end >= 0:
@@ -68,9 +66,7 @@ class Host:
         simulation.returned[first:last] = times[1:]
         pending, kind = simulation.pending, simulation.program.kind
         for op in range(first, last):
-            if kind[op] != NOTHING:
-                if first:
-                    pending[op] -= 1
-                if not pending[op]:
-                    simulation.arrive(op)
+            if kind[op] != NOTHING and (first or not pending[op]):
+                pending[op] += not first
+                simulation.release(op, 0)
         return times[-1]

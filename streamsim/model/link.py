@@ -5,80 +5,48 @@ direction has the link alone and at its shared rate while the other direction fl
 overlap slows only the overlapping part and bytes are conserved.
 """
 
-from streamsim.model.program import Shape
-
 NEVER = 1 << 62
 
 
 class Flow:
-    """One direction: ``left`` units to move, flowing from the tick ``begins`` on (NEVER: no copy)."""
+    """One direction: ``left`` units to move, flowing from the tick ``begins`` on (NEVER: no copy).
 
-    __slots__ = ("alone", "begins", "left", "shared")
+    ``alone`` or ``shared`` of them a tick; ``then`` will be left when the next flow ends.
+    """
 
     def __init__(self) -> None:
         self.begins = NEVER
-        self.left = self.alone = self.shared = 0
-
-    def start(self, begins: int, copy: Shape) -> None:
-        """A copy has started whose bytes will flow from the tick ``begins`` on."""
-        _, _, self.alone, self.shared = copy.rate
-        self.begins = begins
-        self.left = copy.units
-
-    def finish(self) -> None:
-        """The copy has moved its last byte."""
-        self.begins = NEVER
+        self.left = self.then = self.alone = self.shared = 1
 
 
 class Link:
-    """The two flows, accounted for up to the tick ``_settled``."""
+    """The two flows, whose units were ``left`` at the tick ``since``: when one of them ended last."""
 
-    def __init__(self) -> None:
-        self.flows = Flow(), Flow()
-        self._settled = 0
-
-    def settle(self, now: int) -> None:
-        """Move the bytes up to ``now``: before a flow starts or finishes."""
-        since = self._settled
-        if since == now:
-            return
-        self._settled = now
-        first, second = self._by_begin()
-        if first.begins >= now:
-            return
-        if first.begins > since:
-            since = first.begins
-        both = second.begins
-        if both >= now:
-            first.left -= (now - since) * first.alone
-            return
-        if both > since:
-            first.left -= (both - since) * first.alone
-            since = both
-        first.left -= (now - since) * first.shared
-        second.left -= (now - since) * second.shared
+    def __init__(self, there: Flow, back: Flow) -> None:
+        self._there, self._back = there, back
+        self.since = 0
 
     def next_end(self) -> int:
-        """When the next flow ends if none starts or finishes before, or NEVER; settle first."""
-        since = self._settled
-        first, second = self._by_begin()
-        if first.begins > since:
-            since = first.begins
+        """When the next flow ends if none starts or finishes before, or NEVER; notes what will be left ``then``."""
+        first, second = self._there, self._back
+        if first.begins > second.begins:
+            first, second = second, first
+        since, begins, left = self.since, first.begins, first.left
+        if begins > since:
+            since = begins
             if since == NEVER:
                 return NEVER
-        both = second.begins
+        both, other = second.begins, second.left
         if both > since:
-            end = since - -first.left // first.alone
+            end = since - -left // first.alone
             if end <= both:
+                first.then, second.then = 0, other
                 return end
-            left = first.left - (both - since) * first.alone
+            left -= (both - since) * first.alone
             since = both
-        else:
-            left = first.left
-        end = since - -left // first.shared
-        other = since - -second.left // second.shared
-        return end if end < other else other
-
-    def _by_begin(self) -> tuple[Flow, Flow]:
-        there, back = self.flows
-        return (there, back) if there.begins <= back.begins else (back, there)
+        ticks = -(-left // first.shared)
+        if ticks * second.shared > other:
+            ticks = -(-other // second.shared)
+        first.then = left - ticks * first.shared
+        second.then = other - ticks * second.shared
+        return since + ticks

@@ -14,7 +14,7 @@ import math
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,6 +99,13 @@ class Program(NamedTuple):
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
         return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))
 
+    def crossings(self) -> set[tuple[int, int]]:
+        """The pairs of kinds of which an op on one engine waits for an op on another."""
+        kind = self.kind + bytes((NOTHING,))  # what follows the op -1
+        pairs = set(zip(kind, map(kind.__getitem__, self.after), strict=False))
+        pairs |= {(kind[op], kind[other]) for op, others in self.also.items() for other in others}
+        return {(a, b) for a, b in pairs if b != NOTHING and self.engine_of[a] != self.engine_of[b]}
+
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
         return self.shapes[self.shape[op]]
@@ -152,17 +159,21 @@ class _Streams:
         self._ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
         ]
-        self._tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
+        # The ops whose end completes everything in each stream so far, but for the legacy stream.
+        self.tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
         self._recorded: dict[int, tuple[int, ...]] = {}
 
     def before(self, stream: int) -> tuple[int, ...]:
         """The ops whose end completes everything in ``stream`` so far."""
         if stream == LEGACY_STREAM:
-            return self._union(self._tail[number] for number in self._ordinary)
-        return self._tail[stream]
+            return self._union(self.tail[number] for number in self._ordinary)
+        return self.tail[stream]
 
     def append(self, stream: int, op: int) -> None:
-        self._set_tail(stream, (op,))
+        if stream == LEGACY_STREAM:
+            self._set_tail(stream, (op,))
+        else:
+            self.tail[stream] = (op,)
 
     def record(self, stream: int, event: int) -> tuple[int, ...]:
         done = self._recorded[event] = self.before(stream)
@@ -181,13 +192,13 @@ class _Streams:
             return self._recorded.get(sync.event, ())
         if sync.stream is not None:
             return self.before(sync.stream)
-        return self._union(self._tail)
+        return self._union(self.tail)
 
     def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
-        self._tail[stream] = ops
+        self.tail[stream] = ops
         if stream == LEGACY_STREAM:  # later ops of ordinary streams come after it, earlier ones are in it
             for number in self._ordinary:
-                self._tail[number] = ops
+                self.tail[number] = ops
 
     def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
         """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
@@ -236,7 +247,11 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
 def _launch_ticks(schedule: Schedule, device: Device) -> int:
     if schedule.launch == "live":
         return 0
-    nodes = sum(isinstance(op, Copy | Kernel) for op in schedule.ops)
+    return graph_ticks(device, sum(isinstance(op, Copy | Kernel) for op in schedule.ops))
+
+
+def graph_ticks(device: Device, nodes: int) -> int:
+    """Ticks before the first op of a graph of so many copies and kernels is issued."""
     return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
 
 
@@ -254,7 +269,7 @@ class _Shapes:
         self.rates = copy_rates(device)
         self._device = device
         self._pageable = schedule.pageable_names
-        self._call = _call_ticks(schedule, device)
+        self._call = call_ticks(schedule.launch, device)
         self._known: dict[tuple[object, ...], int] = {}
 
     def index(self, op: Op) -> int:
@@ -283,9 +298,10 @@ class _Shapes:
         return Shape(NOTHING, call)
 
 
-def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:
+def call_ticks(launch: Launch, device: Device) -> dict[type[Op], int]:
+    """What the host spends on a call, by type of op."""
     host = device.host
-    live = schedule.launch == "live"  # a captured call costs nothing when the graph is launched
+    live = launch == "live"  # a captured call costs nothing when the graph is launched
     return {
         Copy: ticks(host.copy_s) * live,
         Kernel: ticks(host.kernel_s) * live,
@@ -297,52 +313,70 @@ def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:
 
 def _fill_order(program: Program) -> None:
     """Who waits for whom: streams, events, the legacy stream, signals and the host's blocking calls."""
+    ops = program.schedule.ops
     streams = _Streams(program.schedule)
     edges = _Edges(program)
+    tail = streams.tail
     pageable, immediate = program.schedule.pageable_names, program.device.host.pageable_immediate_bytes
     first = 0
-    for i, op in enumerate(program.schedule.ops):
+    for i, (op, kind) in enumerate(zip(ops, program.kind, strict=True)):
         waits_for: tuple[int, ...] | None = None
-        if isinstance(op, Copy | Kernel):
-            edges.add(i, op.stream, streams.before(op.stream))
-            streams.append(op.stream, i)
-            if isinstance(op, Copy) and (op.blocking or pageable) and _holds_host(op, pageable, immediate):
-                waits_for = (i,)
-        elif isinstance(op, Synchronize):
-            waits_for = streams.awaited(op)
-        elif isinstance(op, RecordEvent):
-            program.frontier[i] = streams.record(op.stream, op.event)
+        if kind == NOTHING:
+            waits_for = _order_call(program, streams, i, op)
         else:
-            program.frontier[i] = streams.wait(op.stream, op.event)
+            stream: int = op.stream  # type: ignore[assignment]  # every copy and kernel has one
+            edges.add(i, stream, tail[stream] if stream else streams.before(stream))
+            if stream:
+                tail[stream] = (i,)
+            else:
+                streams.append(stream, i)
+            if isinstance(op, Copy) and (op.blocking or pageable) and holds_host(op, pageable, immediate):
+                waits_for = (i,)
         if waits_for is not None:
             program.segments.append(Segment(first, i + 1, waits_for))
             first = i + 1
-    if first < len(program.schedule.ops):
-        program.segments.append(Segment(first, len(program.schedule.ops), ()))
-    for i in range(program.segments[0].last, len(program.schedule.ops)):
+    if first < len(ops):
+        program.segments.append(Segment(first, len(ops), ()))
+    for i in range(program.segments[0].last, len(ops)):
         program.pending[i] += 1  # the call itself: only the first segment is issued before anything runs
+
+
+def _order_call(program: Program, streams: _Streams, i: int, op: Op) -> tuple[int, ...] | None:
+    """Order a record, a wait or a host call; what the host waits for, if it is one."""
+    if isinstance(op, Synchronize):
+        return streams.awaited(op)
+    if isinstance(op, RecordEvent):
+        program.frontier[i] = streams.record(op.stream, op.event)
+    elif isinstance(op, WaitEvent):
+        program.frontier[i] = streams.wait(op.stream, op.event)
+    return None
 
 
 class _Edges:
     """Writes down which op waits for which."""
 
     def __init__(self, program: Program) -> None:
-        self._program = program
+        self._kind, self._also = program.kind, program.also
+        self._after, self._pending = program.after, program.pending
         self._run_ends = _run_ends(program) if program.device.compute.kernel_signal == "run" else {}
-        self._stream: dict[int, int] = {}  # the last op of a stream whose follower is not yet known
+        # The last op of each stream, whose follower is not yet known.
+        self._last = [-1] * (len(program.schedule.streams) + 1)
 
     def add(self, op: int, stream: int, before: tuple[int, ...]) -> None:
-        program = self._program
-        if self._run_ends and program.kind[op] != KERNEL:
+        if self._run_ends and self._kind[op] != KERNEL:
             before = tuple(dict.fromkeys(end for earlier in before for end in self._run_ends.get(earlier, (earlier,))))
-        last = self._stream.get(stream, -1)
-        for earlier in before:
-            if earlier == last:
-                program.after[earlier] = op
-            else:
-                program.also.setdefault(earlier, []).append(op)
-        program.pending[op] += len(before)
-        self._stream[stream] = op
+        last = self._last[stream]
+        self._last[stream] = op
+        if before == (last,):
+            self._pending[op] = 1
+            self._after[last] = op
+        elif before:
+            self._pending[op] = len(before)
+            for earlier in before:
+                if earlier == last:
+                    self._after[earlier] = op
+                else:
+                    self._also.setdefault(earlier, []).append(op)
 
 
 def _run_ends(program: Program) -> dict[int, tuple[int, ...]]:
@@ -359,8 +393,8 @@ def _run_ends(program: Program) -> dict[int, tuple[int, ...]]:
     return ends
 
 
-def _holds_host(copy: Copy, pageable_names: frozenset[str], immediate_bytes: int) -> bool:
+def holds_host(copy: Copy, pageable_names: frozenset[str], immediate_bytes: int) -> bool:
     """Whether the call returns only when the copy is done: blocking, or pageable beyond the immediate size."""
-    pageable = copy.host is not None and copy.host.buffer in pageable_names
-    staged_at_once = pageable and copy.direction == "h2d" and copy.bytes <= immediate_bytes
-    return (copy.blocking or pageable) and not staged_at_once
+    if copy.host is None or copy.host.buffer not in pageable_names:
+        return copy.blocking
+    return copy.direction == "d2h" or copy.bytes > immediate_bytes

@@ -1,9 +1,10 @@
 """Hardware queues in front of an engine, and the rule by which the engine picks among their heads.
 
 Every queue is in order: an op is a candidate only when the ops before it in its queue have been
-dispatched, so a blocked head blocks what is behind it. Each class takes note of candidates as they
-``arrive(op, ready)`` and answers ``take(now)``: the op to start, or NONE; and ``next_ready()``: when to look
-again, or FOREVER.
+dispatched, so a blocked head blocks what is behind it. Candidates are put in ``arriving``, a heap of
+(ready tick, op); those that were ready when another one was taken are ``waiting``. Each class answers
+``take(now)``: the op to start, or NONE. (A single queue on an engine that runs one op at a time needs none of
+this: see ``engines.InOrderEngine``.)
 """
 
 from collections.abc import Sequence
@@ -13,64 +14,33 @@ FOREVER = 1 << 62
 NONE = -1
 
 
-class OneQueue:
-    """A single queue: issue order, whatever becomes ready first. The head may be taken ahead of its time."""
-
-    def __init__(self, ops: list[int], pending: Sequence[int]) -> None:
-        self._ops = iter(ops)
-        self._head = next(self._ops, NONE)
-        self._pending = pending
-
-    def arrive(self, op: int, ready: int) -> None:
-        """Nothing to note: only the head counts, and ``take`` looks at it."""
-
-    def take(self, now: int) -> int:  # noqa: ARG002 (the head may be taken ahead of its time)
-        head = self._head
-        if head == NONE or self._pending[head]:
-            return NONE
-        self._head = next(self._ops, NONE)
-        return head
-
-    def next_ready(self) -> int:
-        return FOREVER
-
-
-class _Heads:
-    """The heads of several queues, each from the tick at which it is ready."""
-
-    def __init__(self) -> None:
-        self._arriving: list[tuple[int, int]] = []  # a heap of (ready, op)
-
-    def arrive(self, op: int, ready: int) -> None:
-        heappush(self._arriving, (ready, op))
-
-    def next_ready(self) -> int:
-        return self._arriving[0][0] if self._arriving else FOREVER
-
-
-class IssueOrder(_Heads):
+class IssueOrder:
     """Of the ready heads, the one issued first."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._ready: list[int] = []  # a heap
+        self.arriving: list[tuple[int, int]] = []
+        self.waiting: list[int] = []  # a heap
 
     def take(self, now: int) -> int:
-        arriving, ready = self._arriving, self._ready
+        arriving, waiting = self.arriving, self.waiting
         while arriving and arriving[0][0] <= now:
-            heappush(ready, heappop(arriving)[1])
-        return heappop(ready) if ready else NONE
+            heappush(waiting, heappop(arriving)[1])
+        return heappop(waiting) if waiting else NONE
 
 
-class ReadyOrder(_Heads):
+class ReadyOrder:
     """Of the ready heads, the one that became ready first; the one issued first among equals."""
 
+    def __init__(self) -> None:
+        self.arriving: list[tuple[int, int]] = []
+        self.waiting = ()  # they stay in ``arriving``
+
     def take(self, now: int) -> int:
-        arriving = self._arriving
+        arriving = self.arriving
         return heappop(arriving)[1] if arriving and arriving[0][0] <= now else NONE
 
 
-class SameQueueFirst(_Heads):
+class SameQueueFirst:
     """Exhaustive polling: stay with a queue while its head is ready, then turn to the next, round and round.
 
     A queue that has run dry or whose head is blocked when the engine chooses loses its turn, if another one
@@ -78,21 +48,24 @@ class SameQueueFirst(_Heads):
     """
 
     def __init__(self, queue: Sequence[int]) -> None:
-        super().__init__()
+        self.arriving: list[tuple[int, int]] = []
+        self.waiting: dict[int, int] = {}  # queue -> its head
         self._queue = queue
-        self._ready: dict[int, int] = {}  # queue -> its head
         self._turn = -1  # the queue being served
 
     def take(self, now: int) -> int:
-        arriving, ready = self._arriving, self._ready
+        arriving, waiting = self.arriving, self.waiting
         while arriving and arriving[0][0] <= now:
             op = heappop(arriving)[1]
-            ready[self._queue[op]] = op
-        if not ready:
+            waiting[self._queue[op]] = op
+        if len(waiting) == 1:  # no choice, as mostly
+            self._turn, op = waiting.popitem()
+            return op
+        if not waiting:
             return NONE
-        if self._turn not in ready:
-            self._turn = min([queue for queue in ready if queue > self._turn] or ready)
-        return ready.pop(self._turn)
+        if self._turn not in waiting:
+            self._turn = min([queue for queue in waiting if queue > self._turn] or waiting)
+        return waiting.pop(self._turn)
 
 
-Queues = OneQueue | IssueOrder | ReadyOrder | SameQueueFirst
+Queues = IssueOrder | ReadyOrder | SameQueueFirst

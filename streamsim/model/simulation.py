@@ -1,26 +1,38 @@
 """The event loop: host, engines and link on one SimPy environment."""
 
 from array import array
+from collections.abc import Callable, Iterator
+from heapq import heappush
+from itertools import compress, count
 
 import simpy
 
-from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialCopyEngine, SerialEngine
+from streamsim.model.alarm import Alarm
+from streamsim.model.engines import (
+    Lane,
+    Turning,
+    compute_engine,
+    in_order_engine,
+    linked_copy_engines,
+    serial_engine,
+)
 from streamsim.model.host import Host
 from streamsim.model.program import FULL_CARD, NOTHING, Program
-from streamsim.model.queues import NONE, IssueOrder, OneQueue, Queues, ReadyOrder, SameQueueFirst
+from streamsim.model.queues import FOREVER, NONE, IssueOrder, Queues, ReadyOrder, SameQueueFirst
 
 NEVER = -1
+OpAt = Callable[[int, int], None]  # a function of an op and a tick
 
 
 class Simulation:
-    """One run of a program. After ``run`` the arrays hold the ticks of every op, indexed like its schedule."""
+    """One run of a program. After ``run`` the arrays hold the ticks of every op, indexed like its schedule.
+
+    ``release``, ``ended`` and ``choose`` are called for every op: closures, whose names are bound once.
+    """
 
     def __init__(self, program: Program) -> None:
         n = len(program.kind)
         self.program = program
-        self._kind, self._after, self._also = program.kind, program.after, program.also
-        self._hand_over = program.hand_over
-        self._submit = program.submit
         self.env = simpy.Environment(initial_time=0)
         self.pending = array("i", program.pending)  # how many things each op still waits for
         self.issued = array("q", [NEVER]) * n  # the host's call begins ...
@@ -29,111 +41,194 @@ class Simulation:
         self.start = array("q", [NEVER]) * n
         self.end = array("q", [NEVER]) * n
         self.behind: dict[int, int] | array[int] = {}  # the op behind this one in its hardware queue
-        self.touched: list[Engine] = []  # engines that may be able to start something at this tick
+        self.touched: list[Callable[[int], None]] = []  # what to call for engines that may be able to start something
+        self.lookahead = [0] * NOTHING  # for how many ticks an idle engine knows all ops of a kind that become ready
         self.host = Host(self)
-        lanes = [lane for engine in _build_engines(self) for lane in engine.lanes]
-        self._lane_of_kind = [lanes[k] for k in program.engine_of[:NOTHING]]
+        self.lanes: list[Lane] = []  # by kind
+        self.release, self.ended = _hand_over(self)
+        self.choose = _choose(self)
+        lanes = _build_engines(self)
+        self.lanes += [lanes[k] for k in program.engine_of[:NOTHING]]
 
     def run(self) -> None:
         """Run until every op has ended."""
         self.host.resume(self.program.launch)
-        self.dispatch(0)
+        self.choose(Alarm(self.env))
         self.env.run()
 
-    def release(self, op: int, ready: int) -> None:
+    def note_start(self) -> OpAt:
+        """What an engine with several queues calls when it starts an op."""
+        return self._started if self.behind else self.start.__setitem__
+
+    def _started(self, op: int, now: int) -> None:
+        """Note the start of ``op``: the one behind it becomes the head of its queue."""
+        self.start[op] = now
+        behind = self.behind[op]
+        if behind >= 0:
+            self.release(behind, 0)
+
+    def all_issued(self) -> None:
+        """The host has issued its last op: from now on ops become ready only when others end.
+
+        Of an end on another engine they hear a hand-over later at the earliest. So an idle engine knows what it will
+        choose from for as long as the shortest of them, and need not be woken to choose.
+        """
+        crossings, hand_over = self.program.crossings(), self.program.hand_over
+        for kind in range(NOTHING):
+            self.lookahead[kind] = min((hand_over[a][b] for a, b in crossings if b == kind), default=FOREVER)
+
+
+def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (three functions)
+    """Make ``release(op, ready)`` and ``ended(op, now)`` for a simulation."""
+    program, lanes, touched, host = simulation.program, simulation.lanes, simulation.touched, simulation.host
+    pending, returned, ready_at, end = simulation.pending, simulation.returned, simulation.ready, simulation.end
+    kind, after, also, hand_over, submit = program.kind, program.after, program.also, program.hand_over, program.submit
+    ops, awaited = program.schedule.ops, host.waits_for
+
+    def release(op: int, ready: int) -> None:
         """One of the things that ``op`` waits for has come; it cannot start before the tick ``ready``."""
-        if ready > self.ready[op]:
-            self.ready[op] = ready
-        left = self.pending[op] - 1
-        self.pending[op] = left
-        if not left:
-            self.arrive(op)
-
-    def arrive(self, op: int) -> None:
-        """All that ``op`` waits for has come, or will at a known tick: it is a candidate in its queue."""
-        ready = self.returned[op] + self._submit
-        if ready > self.ready[op]:
-            self.ready[op] = ready
-        else:
-            ready = self.ready[op]
-        lane = self._lane_of_kind[self._kind[op]]
-        lane.arrive(op, ready)
+        known = ready_at[op]
+        if known > ready:
+            ready = known
+        pending[op] -= 1
+        if pending[op]:
+            ready_at[op] = ready
+            return
+        on_card = returned[op] + submit  # all has come, or will at a known tick: it joins its queue
+        if on_card > ready:
+            ready = on_card
+        ready_at[op] = ready
+        lane = lanes[kind[op]]
+        if lane.arriving is not None:
+            heappush(lane.arriving, (ready, op))
         if lane.op == NONE:
-            self.touched.append(lane.engine)
+            touched.append(lane.dispatch)
 
-    def started(self, op: int, now: int) -> int:
-        """An engine has taken ``op``: it starts now, or when it will be ready. Returns the tick."""
-        start = self.ready[op]
-        if start < now:
-            start = now
-        self.start[op] = start
-        if self.behind:
-            behind = self.behind[op]
-            if behind >= 0:
-                self.release(behind, 0)
-        return start
-
-    def ended(self, op: int, now: int) -> None:
+    def ended(op: int, now: int) -> None:
         """``op`` has ended: release what waits for it."""
-        self.end[op] = now
-        after = self._after[op]
-        if after >= 0:
-            kind = self._kind
-            self.release(after, now + self._hand_over[kind[op]][kind[after]])
-        if op in self._also:
-            self._release_others(op, now)
-        if self.host.is_waiting:
-            self.host.ended(op, now)
+        end[op] = now
+        follower = after[op]
+        if follower >= 0:
+            to = kind[follower]
+            ready = now + hand_over[kind[op]][to]
+            if pending[follower] > 1:
+                release(follower, ready)
+            else:  # what release() does then, without the call: most ops come this way
+                pending[follower] = 0
+                known, on_card = ready_at[follower], returned[follower] + submit
+                if known > ready:
+                    ready = known
+                if on_card > ready:
+                    ready = on_card
+                ready_at[follower] = ready
+                lane = lanes[to]
+                if lane.arriving is not None:
+                    heappush(lane.arriving, (ready, follower))
+                if lane.op == NONE:
+                    touched.append(lane.dispatch)
+        if op in also:
+            release_others(op, now)
+        if op in awaited:
+            host.ended(op, now)
 
-    def _release_others(self, op: int, now: int) -> None:
-        ops, kind, hand_over = self.program.schedule.ops, self._kind, self._hand_over[self._kind[op]]
-        for other in self._also[op]:
-            event = self.program.event if ops[other].stream != ops[op].stream else 0
-            self.release(other, now + hand_over[kind[other]] + event)
+    def release_others(op: int, now: int) -> None:
+        for other in also[op]:
+            event = program.event if ops[other].stream != ops[op].stream else 0
+            release(other, now + hand_over[kind[op]][kind[other]] + event)
 
-    def dispatch(self, now: int) -> None:
+    return release, ended
+
+
+def _choose(simulation: Simulation) -> Callable[[Alarm], None]:
+    """Make what is called after every ring of an alarm."""
+    env, touched = simulation.env, simulation.touched
+    agenda = env._queue  # SimPy's heap of what is to come: the first of it says when
+
+    def choose(alarm: Alarm) -> None:
         """Let the engines choose, when everything that ends at this tick has ended."""
-        for engine in self.touched:
-            engine.dispatch(now)
-        self.touched.clear()
+        alarm.callbacks = alarm.calls
+        now: int = env._now  # type: ignore[assignment]  # the clock counts whole ticks
+        if touched and (not agenda or agenda[0][0] > now):
+            for dispatch in touched:
+                dispatch(now)
+            touched.clear()
+
+    return choose
 
 
-def _build_engines(simulation: Simulation) -> list[Engine]:
+def _build_engines(simulation: Simulation) -> list[Lane]:
     """The engines that a program needs: the simplest ones that do what its device does."""
     program, device = simulation.program, simulation.program.device
-    ops_of: list[list[int]] = [[] for _ in program.engine_names]
-    for op, kind in enumerate(program.kind):
-        if kind != NOTHING:
-            ops_of[program.engine_of[kind]].append(op)
-    linked = len(program.engine_names) == 3 and any(
+    copy_engines = device.copy_engines.count
+    linked = copy_engines == 2 and any(
         rate.shared < rate.alone or rate.duplex_latency > rate.latency for rate in program.rates.values()
     )
     rule = device.copy_engines.arbitration
-    copies = [_queues(simulation, ops, rule, not linked) for ops in ops_of[: len(ops_of) - 1 or 1]]
-    engines: list[Engine]
     if linked:
-        engines = [LinkedCopyEngines(simulation, (copies[0], copies[1]))]
+        there, back = (_queues(simulation, _Ops(program, engine), rule) for engine in (0, 1))
+        lanes = linked_copy_engines(simulation, (there, back))
     else:
-        engines = [(SerialCopyEngine if program.switch else SerialEngine)(simulation, queues) for queues in copies]
-    if len(ops_of) > 1:
-        engines.append(_compute_engine(simulation, ops_of[-1]))
-    return engines
+        lanes = [
+            lane
+            for engine in range(copy_engines or 1)
+            for lane in _serial_engine(simulation, engine, rule, Turning(program) if program.switch else None)
+        ]
+    return lanes + _compute_engine(simulation, copy_engines) if copy_engines else lanes
 
 
-def _compute_engine(simulation: Simulation, kernels: list[int]) -> Engine:
+def _compute_engine(simulation: Simulation, engine: int) -> list[Lane]:
     compute = simulation.program.device.compute
     if compute.concurrent_kernels > 1 and any(shape.width < FULL_CARD for shape in simulation.program.shapes):
-        queues = _queues(simulation, kernels, compute.arbitration, one_by_one=False)
-        return ComputeEngine(simulation, queues, compute.concurrent_kernels)
-    return SerialEngine(simulation, _queues(simulation, kernels, compute.arbitration))
+        queues = _queues(simulation, _Ops(simulation.program, engine), compute.arbitration)
+        return compute_engine(simulation, queues, compute.concurrent_kernels)
+    return _serial_engine(simulation, engine, compute.arbitration)
 
 
-def _queues(simulation: Simulation, ops: list[int], rule: str, one_by_one: bool = True) -> Queues:
-    """The hardware queues in front of an engine, with the arbitration ``rule`` among their heads."""
+def _serial_engine(simulation: Simulation, engine: int, rule: str, turning: Turning | None = None) -> list[Lane]:
+    """An engine of one op at a time: the one that its number of queues needs."""
+    ops = _Ops(simulation.program, engine)
+    if len(ops.queues()) <= 1:
+        return in_order_engine(simulation, iter(ops))
+    return serial_engine(simulation, _queues(simulation, ops, rule), turning)
+
+
+class _Ops:
+    """The ops of an engine, in issue order."""
+
+    def __init__(self, program: Program, engine: int) -> None:
+        self._program = program
+        self._own = program.kind.translate(bytes(its == engine for its in program.engine_of).ljust(256))
+
+    def __iter__(self) -> Iterator[int]:
+        return compress(count(), self._own)
+
+    def queues(self) -> set[int]:
+        """The hardware queues that they come through."""
+        return set(compress(self._program.queue, self._own))
+
+    def streams(self) -> set[int | None]:
+        """The streams that they are in."""
+        return {op.stream for op in compress(self._program.schedule.ops, self._own)}
+
+
+def _queues(simulation: Simulation, ops: _Ops, rule: str) -> Queues:
+    """The hardware queues in front of an engine, with the arbitration ``rule`` among their heads.
+
+    In a queue of one stream every op waits for the one ahead of it anyway.
+    """
     queue = simulation.program.queue
-    used = {queue[op] for op in ops}
-    if len(used) <= 1 and one_by_one:
-        return OneQueue(ops, simulation.pending)
+    if len(ops.streams()) > len(ops.queues()):
+        _stand_behind(simulation, ops)
+    if rule == "issue-order":
+        return IssueOrder()
+    if rule == "ready-order":
+        return ReadyOrder()
+    return SameQueueFirst(queue)
+
+
+def _stand_behind(simulation: Simulation, ops: _Ops) -> None:
+    """Every op waits until the one ahead of it in its queue has started."""
+    queue = simulation.program.queue
     if not simulation.behind:
         simulation.behind = array("i", [-1]) * len(queue)
     last: dict[int, int] = {}
@@ -143,8 +238,3 @@ def _queues(simulation: Simulation, ops: list[int], rule: str, one_by_one: bool 
             simulation.behind[ahead] = op
             simulation.pending[op] += 1
         last[queue[op]] = op
-    if rule == "issue-order":
-        return IssueOrder()
-    if rule == "ready-order":
-        return ReadyOrder()
-    return SameQueueFirst(queue)

@@ -1,7 +1,15 @@
 """The model's speed against raw SimPy, in one run: ``python tests/benchmarks/bench_model.py``.
 
 The ceiling is what SimPy itself can do: three processes that yield bare timeouts. Absolute times differ
-between machines and from minute to minute; the ratios, taken in turn and as medians, are what counts.
+between machines and from minute to minute; the ratios, taken in turn and as medians, are what counts. An op is
+a copy or a kernel: a chunk has three. What the figures count:
+
+- event loop: ``Simulation(program).run()``, the host's calls included; compiled and the engines built before.
+- whole simulate(): compile, build the engines, run, and make the time line; the schedule built before.
+- schedule: ``depth_first(...)``, with every op made and checked; the bytes that it keeps.
+- simulate: ``simulate(schedule, device)``; the most bytes that it has at any one time beyond the schedule, the
+  48 an op of the time line and the 14 of the compiled program (which the time line keeps) included.
+- cold start: the README's command as a process of its own, against one that imports SimPy and NumPy.
 """
 
 from __future__ import annotations
@@ -123,8 +131,8 @@ def main() -> None:
     for name in ("ideal", "h200"):
         build_s, simulate_s, schedule_bytes, simulate_bytes = large(load_device(name))
         print(
-            f"{name:6} 100,000 chunks: schedule {build_s:.2f} s and {schedule_bytes:.0f} bytes an op,"
-            f" simulate {simulate_s:.2f} s and {simulate_bytes:.0f} bytes an op"
+            f"{name:6} 100,000 chunks in {build_s + simulate_s:.2f} s: schedule {build_s:.2f} s and"
+            f" {schedule_bytes:.0f} bytes an op, simulate {simulate_s:.2f} s and {simulate_bytes:.0f} bytes an op"
         )
     print(f"predict from a cold start: {cold_start():.2f} times `import simpy, numpy`")
 
