@@ -1,0 +1,823 @@
+"""Everything that is compiled: the event loop for any program, and a faster one for plain pipelines.
+
+The rules are those of ``streamsim.model``, on records instead of objects. What happens at a tick does not
+depend on the order in which it is noticed (every effect is a maximum, a count or a mark), so all that ends at
+a tick is noted first, then the host goes on, then every engine chooses; SimPy's heap of events becomes the
+least of five ticks. An engine keeps the heads of its queues in an array with a bit for each.
+
+All in one file, because numba looks only at the file of the function that is called to see whether its cache
+still holds. Every number is an int64; :func:`streamsim.compiled.arrays.fits` says for which programs that is
+enough. Reference counts are off (``_nrt``): counting references to the arrays would take most of the time.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+# numba infers the types of what is compiled.
+# ruff: noqa: C901 (a loop keeps its state in local variables, for the compiler to keep in registers)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+FOREVER = 1 << 62
+NONE = -1
+ENDED = -1  # in place of how many things an op waits for
+FULL_CARD = 1 << 20
+NOTHING = 3  # a kind of op
+H2D, D2H, COMPUTE = 0, 1, 2  # lanes: with one copy engine the first carries all copies, with none everything
+LANES = 3
+QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
+NO_TURN = QUEUES - 1
+ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
+RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
+JOB_BITS = 15  # a chunk of a plain pipeline has fewer ops on a lane than this can count
+JOBS = (1 << JOB_BITS) - 1
+
+
+def _record(fields: str) -> np.dtype[Any]:
+    return np.dtype([(name, "i8") for name in fields.split()], align=True)
+
+
+CARD = _record("submit wake event switch linked concurrent copy_rule kernel_rule")
+SHAPE = _record("kind call duration units latency duplex_latency alone shared width holds")
+OP = np.dtype(
+    [
+        ("tick", "i8"),  # ready, as far as is known; once ended, the end
+        ("after", "i4"),  # the op that follows in the same stream, or NONE
+        ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
+        ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
+        ("also_to", "i4"),
+        ("shape", "i4"),
+        ("pending", "i4"),  # how many things it waits for, or ENDED
+        ("kind", "u1"),
+        ("lane", "u1"),
+        ("queue", "u1"),
+        ("awaited", "u1"),  # the host waits for it
+    ],
+    align=True,
+)
+SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
+ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
+# mask: queues with a head; turn: the queue being served; next: when to look again; last: queue of the last copy;
+# free: the tick at which it ended. The rest is for plain pipelines: see _set_out.
+LANE = _record("mask turn rule next last free jobs shapes first issue stride call follows")
+HEAD = _record("tick op")  # of a queue: when it may start (FOREVER: not known, or there is none), and which it is
+RUNNING = _record("op width since given end left")
+CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch")
+
+
+def new_state(concurrent: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Scratch for one run at a time: lanes, ticks and ops of the heads, running kernels, ops that end at a tick."""
+    return (
+        np.zeros(LANES, LANE),
+        np.zeros(LANES * QUEUES, HEAD),
+        np.zeros(concurrent, RUNNING),
+        np.zeros(concurrent + 2, np.int64),
+    )
+
+
+uintp = np.uintp  # indices are unsigned: numba would look at the sign of each, to count from the end
+_OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
+_inlined: Any = njit(inline="always", **_OPTIONS)
+_compiled: Any = njit(nogil=True, cache=True, **_OPTIONS)
+_first_of: Any = trailing_zeros  # the number of the lowest bit that is set
+
+
+@_inlined
+def _ticks(units, rate):
+    """Ticks that so many units (at least one) take at a rate; in unsigned numbers, where their sum has room."""
+    return np.int64((np.uint64(units) + np.uint64(rate - 1)) // np.uint64(rate))
+
+
+# Queues and arbitration: see the model's queues.py.
+
+
+@_inlined
+def _reset(card, lanes, heads):
+    """Empty all queues."""
+    for k in range(LANES):
+        lane = lanes[uintp(k)]
+        lane.mask = 0
+        lane.turn = NO_TURN
+        lane.rule = card.kernel_rule if k == COMPUTE else card.copy_rule
+        lane.next = FOREVER
+        lane.last = NONE
+        lane.free = 0
+    for k in range(LANES * QUEUES):
+        heads[uintp(k)].tick = FOREVER
+
+
+@_inlined
+def _arrive(lane, heads, place, queue, op, tick):
+    """All that the head of a queue waits for has come, or will at a known tick."""
+    heads[uintp(place)].tick = tick
+    heads[uintp(place)].op = op
+    lane.mask |= 1 << queue
+    if tick < lane.next:
+        lane.next = tick
+
+
+@_inlined
+def _choose(lane, heads, first, now):
+    """The queue whose head starts now by the lane's rule; or NONE, and ``lane.next`` says when to look again."""
+    rest = lane.mask
+    turn = lane.turn
+    soon = FOREVER
+    if lane.rule == SAME_QUEUE_FIRST:
+        if heads[uintp(first + turn)].tick <= now:
+            return turn
+        can = 0
+        while rest:
+            queue = _first_of(rest)
+            rest &= rest - 1
+            tick = heads[uintp(first + queue)].tick
+            can |= np.int64(tick <= now) << queue
+            soon = min(soon, tick)
+        if can:
+            later = can & -(2 << turn)
+            turn = _first_of(later if later else can)
+            lane.turn = turn
+            return turn
+        lane.next = soon
+        return NONE
+    found, best, op = NONE, FOREVER, FOREVER
+    while rest:
+        queue = _first_of(rest)
+        rest &= rest - 1
+        tick = heads[uintp(first + queue)].tick
+        if tick <= now:
+            rank = heads[uintp(first + queue)].op if lane.rule == ISSUE_ORDER else tick
+            if rank < best or (rank == best and heads[uintp(first + queue)].op < op):
+                found, best, op = queue, rank, heads[uintp(first + queue)].op
+        soon = min(soon, tick)
+    if found == NONE:
+        lane.next = soon
+    return found
+
+
+@_inlined
+def _leave(lane, heads, place, queue):
+    """The head of a queue has been dispatched."""
+    heads[uintp(place)].tick = FOREVER
+    lane.mask &= ~(1 << queue)
+
+
+@_inlined
+def _seen(now, crossing):
+    """The tick at which an op that waits for it may see an end at ``now``."""
+    return now + crossing
+
+
+# The link and the copy engines: see the model's link.py and engines.py.
+
+
+@_inlined
+def _turn_to(lane, queue, start, cost):
+    """Ticks that a copy engine takes to turn to another queue, less those for which it stood idle."""
+    last = lane.last
+    lane.last = queue
+    if last in (queue, NONE):
+        return 0
+    return max(0, cost - (start - lane.free))
+
+
+@_inlined
+def _flowed(since, now, begins, left, alone, shared, other_begins):
+    """What a flow has left at ``now``, of ``left`` at ``since``."""
+    begins = min(max(since, begins), now)
+    meets = min(max(begins, other_begins), now)
+    return left - (meets - begins) * alone - (now - meets) * shared
+
+
+@_inlined
+def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b):
+    """When the next of two flows ends if none starts or finishes before, or FOREVER."""
+    if begins_a > begins_b:
+        begins_a, begins_b = begins_b, begins_a
+        left_a, left_b = left_b, left_a
+        alone_a = alone_b
+        shared_a, shared_b = shared_b, shared_a
+    if begins_a == FOREVER:
+        return FOREVER
+    since = max(since, begins_a)
+    if begins_b > since:
+        if begins_b == FOREVER or left_a <= (begins_b - since) * alone_a:
+            return since + _ticks(left_a, alone_a)
+        left_a -= (begins_b - since) * alone_a
+        since = begins_b
+    return since + min(_ticks(left_a, shared_a), _ticks(left_b, shared_b))
+
+
+# Kernels side by side: see the model's ComputeEngine.
+
+
+@_inlined
+def _start_kernel(kernel, op, shape, room, now):
+    """Put a kernel on the card; returns how much of it the kernel is given."""
+    kernel.op = op
+    kernel.width = shape.width
+    if shape.width <= room:
+        kernel.given = shape.width
+        kernel.end = now + shape.duration
+    else:
+        kernel.since = now
+        kernel.given = room
+        kernel.left = shape.duration * shape.width
+        kernel.end = now + _ticks(kernel.left, room)
+    return kernel.given
+
+
+@_inlined
+def _finish_kernels(running, n, room, now, done, n_done):
+    """Take the kernels that end off the card and give their room to the earliest that can use more."""
+    if n == 1:
+        done[uintp(n_done)] = running[0].op
+        return 0, FULL_CARD, FOREVER, n_done + 1
+    kept = 0
+    for k in range(n):
+        kernel = running[uintp(k)]
+        if kernel.end <= now:
+            done[uintp(n_done)] = kernel.op
+            n_done += 1
+            room += kernel.given
+        else:
+            if kept < k:
+                place = running[uintp(kept)]
+                place.op, place.width, place.since = kernel.op, kernel.width, kernel.since
+                place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
+            kept += 1
+    end = FOREVER
+    for k in range(kept):
+        kernel = running[uintp(k)]
+        if room and kernel.given < kernel.width:
+            kernel.left -= kernel.given * (now - kernel.since)
+            kernel.since = now
+            more = kernel.given + room
+            kernel.given = min(kernel.width, more)
+            kernel.end = now + _ticks(kernel.left, kernel.given)
+            room = more - kernel.given
+        end = min(end, kernel.end)
+    return kept, room, end, n_done
+
+
+# Any program.
+
+
+@_inlined
+def _release(ops, lanes, heads, op, tick):
+    """One of the things that ``op`` waits for has come; it cannot start before ``tick``."""
+    waiting = ops[uintp(op)]
+    if tick > waiting.tick:
+        waiting.tick = tick
+    left = waiting.pending - 1
+    waiting.pending = left
+    if left == 0:
+        place = np.int64(waiting.lane) * QUEUES + waiting.queue
+        _arrive(lanes[uintp(waiting.lane)], heads, place, waiting.queue, op, waiting.tick)
+
+
+@_inlined
+def _dispatched(ops, lanes, heads, lane, queue, now, times):
+    """The head of a queue starts: the op behind it is the head now. Returns the op."""
+    place = lane * QUEUES + queue
+    op = heads[uintp(place)].op
+    _leave(lanes[uintp(lane)], heads, place, queue)
+    if times.shape[1]:
+        times[2, op] = ops[uintp(op)].tick
+        times[3, op] = now
+    if ops[uintp(op)].behind >= 0:
+        _release(ops, lanes, heads, ops[uintp(op)].behind, 0)
+    return op
+
+
+@_compiled
+def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, times):
+    """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
+
+    ``ops`` is used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
+    (5, 0) where only the makespan is wanted. ``state``: of :func:`new_state`.
+    """
+    lanes, heads, running, done = state
+    trace = times.shape[1] > 0
+    linked, switch, most = card.linked, card.switch, card.concurrent
+    _reset(card, lanes, heads)
+    op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
+    end_a = end_b = copies_end = FOREVER
+    begins_a = begins_b = FOREVER  # the flows on a shared link, accounted for up to `settled`
+    left_a = left_b = settled = 0
+    alone_a = alone_b = shared_a = shared_b = 1
+    changed = False
+    n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    segment = first = awaited = 0
+    returns, go_on = launch, True
+    now = last_end = 0
+    while True:
+        while go_on and segment < len(segments):  # the host issues until a call has to wait
+            this = segments[segment]
+            segment += 1
+            for op in range(first, this.last):
+                call = ops[uintp(op)]
+                if trace:
+                    times[0, op] = returns
+                returns += shapes[uintp(call.shape)].call
+                if trace:
+                    times[1, op] = returns
+                if call.kind != NOTHING:
+                    if first == 0:
+                        call.pending += 1
+                    _release(ops, lanes, heads, op, returns + card.submit)
+            first = this.last
+            for k in range(this.waits_from, this.waits_to):
+                waited = ops[uintp(waits[uintp(k)])]
+                if waited.pending == ENDED:
+                    returns = max(returns, waited.tick + card.wake)
+                elif not waited.awaited:
+                    waited.awaited = 1
+                    awaited += 1
+            go_on = awaited == 0
+            if go_on and trace:
+                times[1, first - 1] = returns
+
+        # every engine chooses
+        if op_a == NONE and lanes[H2D].next <= now:
+            queue = _choose(lanes[H2D], heads, H2D * QUEUES, now)
+            if queue != NONE:
+                op_a = _dispatched(ops, lanes, heads, H2D, queue, now, times)
+                copy = shapes[uintp(ops[uintp(op_a)].shape)]
+                turn = _turn_to(lanes[H2D], queue, now, switch)
+                if linked:
+                    left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
+                    settled = now
+                    begins_a = now + turn + (copy.latency if op_b == NONE else copy.duplex_latency)
+                    left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
+                else:
+                    end_a = lanes[H2D].free = now + copy.duration + turn
+                changed = True
+        if op_b == NONE and lanes[D2H].next <= now:
+            queue = _choose(lanes[D2H], heads, D2H * QUEUES, now)
+            if queue != NONE:
+                op_b = _dispatched(ops, lanes, heads, D2H, queue, now, times)
+                copy = shapes[uintp(ops[uintp(op_b)].shape)]
+                turn = _turn_to(lanes[D2H], queue, now, switch)
+                if linked:
+                    left_a = _flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
+                    settled = now
+                    begins_b = now + turn + (copy.latency if op_a == NONE else copy.duplex_latency)
+                    left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
+                else:
+                    end_b = lanes[D2H].free = now + copy.duration + turn
+                changed = True
+        if changed:
+            changed = False
+            if linked:
+                copies_end = _next_end(
+                    settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b
+                )
+            else:
+                copies_end = min(end_a, end_b)
+        while lanes[COMPUTE].next <= now and room and n_running < most:
+            queue = _choose(lanes[COMPUTE], heads, COMPUTE * QUEUES, now)
+            if queue == NONE:
+                break
+            op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
+            room -= _start_kernel(running[uintp(n_running)], op, shapes[uintp(ops[uintp(op)].shape)], room, now)
+            compute_end = min(compute_end, running[uintp(n_running)].end)
+            n_running += 1
+
+        # the next tick at which something ends or can start
+        now = min(copies_end, compute_end)
+        if op_a == NONE:
+            now = min(now, lanes[H2D].next)
+        if op_b == NONE:
+            now = min(now, lanes[D2H].next)
+        if room and n_running < most:
+            now = min(now, lanes[COMPUTE].next)
+        if now == FOREVER:
+            return last_end
+
+        # everything that ends at this tick
+        n_done = 0
+        if now == copies_end:
+            if linked:
+                was_a = left_a
+                left_a = _flowed(settled, now, begins_a, was_a, alone_a, shared_a, begins_b)
+                left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
+                settled = now
+                if op_a != NONE and left_a <= 0:
+                    end_a = lanes[H2D].free = now
+                if op_b != NONE and left_b <= 0:
+                    end_b = lanes[D2H].free = now
+            if end_a == now:
+                done[uintp(n_done)] = op_a
+                n_done += 1
+                op_a = NONE
+                end_a = begins_a = FOREVER
+                lanes[H2D].next = now
+            if end_b == now:
+                done[uintp(n_done)] = op_b
+                n_done += 1
+                op_b = NONE
+                end_b = begins_b = FOREVER
+                lanes[D2H].next = now
+            changed = True
+        if now == compute_end:
+            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, n_done)
+            lanes[COMPUTE].next = now
+        for k in range(n_done):
+            last_end = now
+            op = ops[uintp(done[uintp(k)])]
+            op.tick = now
+            op.pending = ENDED
+            if trace:
+                times[4, done[uintp(k)]] = now
+            after = op.after
+            if after >= 0:
+                crossing = hand_over[uintp(op.kind * 4 + ops[uintp(after)].kind)]
+                _release(ops, lanes, heads, after, _seen(now, crossing))
+            for j in range(op.also_from, op.also_to):
+                other = also[uintp(j)].op
+                crossing = hand_over[uintp(op.kind * 4 + ops[uintp(other)].kind)]
+                if also[uintp(j)].crosses:
+                    crossing += card.event
+                _release(ops, lanes, heads, other, _seen(now, crossing))
+            if op.awaited:
+                awaited -= 1
+                returns = max(returns, now + card.wake)
+                if awaited == 0:
+                    go_on = True
+                    if trace:
+                        times[1, first - 1] = returns
+
+
+# Patterns as programs: see streamsim/patterns.py and the model's program.py.
+
+
+@_inlined
+def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
+    """Write down an op that follows ``before`` in its stream, and waits for so many other things."""
+    new = ops[uintp(op)]
+    new.tick = 0
+    new.after = new.behind = NONE
+    new.also_from = new.also_to = 0
+    new.shape = shape
+    new.kind = kind
+    new.lane = lane_of_kind[kind]
+    new.queue = queue
+    new.awaited = 0
+    if before >= 0:
+        ops[uintp(before)].after = op
+        waits += 1
+    place = np.int64(lane_of_kind[kind]) * QUEUES + queue
+    ahead = tails[uintp(place)]
+    tails[uintp(place)] = op
+    if ahead >= 0:
+        ops[uintp(ahead)].behind = op
+        waits += 1
+    new.pending = waits
+
+
+@_inlined
+def _after_all_kernels(ops, also, last, streams, back, jobs):
+    """The first copy back of every stream waits for the last kernel of every other stream too."""
+    n = 0
+    for stream in range(streams):
+        kernel = ops[uintp(last[uintp(stream)])]
+        kernel.also_from = n
+        for other in range(streams):
+            if other != stream:
+                also[uintp(n)].op, also[uintp(n)].crosses = back + other * jobs, 1
+                n += 1
+        kernel.also_to = n
+
+
+@_compiled
+def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program):
+    """Write the ops and segments of a pattern; returns how many of each."""
+    ops, segments, waits, also, tails, last = program
+    copies_in, kernels, copies_back = jobs
+    chunks, streams, slots = config.chunks, config.streams, config.slots
+    last[:streams] = NONE
+    tails[:] = NONE
+    n = n_segments = later = 0
+    across = slots % streams != 0
+    for stage in range(3 if config.breadth else 1):
+        begin, end = 0, copies_in + kernels + copies_back
+        if config.breadth:
+            begin = 0 if stage == 0 else copies_in if stage == 1 else copies_in + kernels
+            end = begin + jobs[stage]
+            if begin == end:
+                continue
+        joined = stage == 2 and run_signal and kernels > 0 and streams > 1
+        back = n
+        if joined:
+            _after_all_kernels(ops, also, last, streams, back, copies_back)
+        stream = 0
+        for i in range(chunks):
+            row = config.row_a if i < config.larger else config.row_b
+            waits_for_slot = across and i >= slots
+            if waits_for_slot:
+                ops[uintp(n)].shape, ops[uintp(n)].kind = config.wait, NOTHING
+                also[uintp(i - slots)].op, also[uintp(i - slots)].crosses = n + 1, 1
+                n += 1
+            before = last[uintp(stream)]
+            for shape in range(row + begin, row + end):
+                kind = shapes[uintp(shape)].kind
+                queue = connection[uintp(stream)]
+                _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
+                waits_for_slot = False
+                before = n
+                n += 1
+                if shapes[uintp(shape)].holds:
+                    segment = segments[n_segments]
+                    segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments + 1
+                    waits[uintp(n_segments)] = before
+                    n_segments += 1
+                    later = 1
+            last[uintp(stream)] = before
+            if across and i + slots < chunks:
+                ops[uintp(before)].also_from, ops[uintp(before)].also_to = i, i + 1
+                ops[uintp(n)].shape, ops[uintp(n)].kind = config.record, NOTHING
+                n += 1
+            stream += 1
+            if stream == streams:
+                stream = 0
+        if joined:
+            for k in range(streams):
+                ops[uintp(back + k * copies_back)].pending += streams - 1
+    if n_segments == 0 or segments[n_segments - 1].last < n:
+        segment = segments[n_segments]
+        segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments
+        n_segments += 1
+    return n, n_segments
+
+
+# Plain pipelines: two copy engines, nothing holds the host, no events. The op of lane L that is number `job` of
+# chunk `chunk` is the number chunk << JOB_BITS | job; it waits for one op before it in its stream, and it is known
+# beforehand when the host issues it. So no ops are written down: `seen` holds the tick at which each may start,
+# FOREVER as long as the op before it runs.
+
+
+@_inlined
+def _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen):
+    """Prepare the lanes of a pipeline; returns the first stage's lane.
+
+    ``shapes``: the first shape of its jobs in a row of shapes; ``first``: its first op in ``seen``; ``issue``,
+    ``stride`` and ``call``: the card has op (chunk, job) at issue + chunk * stride + job * call; ``follows``:
+    the lane of the next stage, or NONE.
+    """
+    chunks, streams = config.chunks, config.streams
+    whole = called = n_shapes = first = 0
+    begins = before = NONE
+    for stage in range(3):
+        lane = lanes[uintp(0 if stage == 0 else COMPUTE if stage == 1 else D2H)]
+        lane.jobs = jobs[stage]
+        lane.call = shapes[uintp(config.row_b + n_shapes)].call if jobs[stage] else 0
+        lane.shapes = n_shapes
+        lane.first = first
+        n_shapes += jobs[stage]
+        first += jobs[stage] * chunks
+        whole += jobs[stage] * lane.call
+    for stage in range(3):
+        place = 0 if stage == 0 else COMPUTE if stage == 1 else D2H
+        lane = lanes[uintp(place)]
+        lane.follows = NONE
+        if lane.jobs:
+            if before == NONE:
+                begins = place
+            else:
+                lanes[before].follows = place
+            before = place
+        own = lane.jobs * lane.call
+        lane.issue = config.launch + card.submit + lane.call + (called * chunks if config.breadth else called)
+        lane.stride = own if config.breadth else whole
+        called += own
+    seen[:first] = FOREVER
+    stream = 0
+    for chunk in range(chunks):
+        queue_of[uintp(chunk)] = connection[uintp(stream)]
+        stream += 1
+        if stream == streams:
+            stream = 0
+    return begins
+
+
+@_inlined
+def _queue_up(chunks, queue_of, behind, tails):
+    """Which chunk follows each in its hardware queue (``chunks`` if none); ``tails`` gets the first of each."""
+    tails[:] = chunks
+    for k in range(chunks):
+        chunk = chunks - 1 - k
+        queue = queue_of[uintp(chunk)]
+        behind[uintp(chunk)] = tails[uintp(queue)]
+        tails[uintp(queue)] = chunk
+
+
+@_inlined
+def _may_start(lane, heads, first, seen, chunk, job, queue, tick):
+    """The op before this one in its stream has ended: it may start at ``tick``, once it is the head and issued."""
+    tick = max(tick, lane.issue + chunk * lane.stride + job * lane.call)
+    seen[uintp(lane.first + chunk * lane.jobs + job)] = tick
+    if heads[uintp(first + queue)].op == (chunk << JOB_BITS | job):
+        _arrive(lane, heads, first + queue, queue, chunk << JOB_BITS | job, tick)
+
+
+@_inlined
+def _next_head(lane, heads, first, seen, behind, chunks, queue):
+    """The head of a queue starts: the op behind it is the head now. Returns the op's chunk and shape in its row."""
+    place = first + queue
+    chunk = heads[uintp(place)].op >> JOB_BITS
+    job = heads[uintp(place)].op & JOBS
+    shape = lane.shapes + job
+    follower = chunk
+    job += 1
+    if job == lane.jobs:
+        job = 0
+        follower = np.int64(behind[uintp(chunk)])
+    heads[uintp(place)].op = follower << JOB_BITS | job
+    tick = seen[uintp(lane.first + follower * lane.jobs + job)] if follower < chunks else FOREVER
+    heads[uintp(place)].tick = tick
+    if tick == FOREVER:
+        lane.mask &= ~(1 << queue)
+    elif tick < lane.next:
+        lane.next = tick
+    return chunk, shape
+
+
+@_inlined
+def _go_on(lanes, heads, seen, hand_over, queue_of, breadth, chunks, streams, begins, place, op, now):
+    """The op of a lane has ended: the one after it in its stream may start."""
+    lane = lanes[uintp(place)]
+    chunk = op >> JOB_BITS
+    job = (op & JOBS) + 1
+    to = place
+    if job == lane.jobs:
+        job = 0
+        to = lane.follows
+        if breadth:
+            if chunk + streams < chunks:
+                chunk += streams
+                to = place
+            else:
+                chunk %= streams
+        elif to == NONE:
+            chunk += streams
+            to = begins
+            if chunk >= chunks:
+                return
+    if to != NONE:
+        tick = _seen(now, hand_over[uintp(place * 4 + to)])
+        _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, chunk, job, queue_of[uintp(chunk)], tick)
+
+
+@_compiled
+def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, state):
+    """Run a plain pipeline; returns its makespan in ticks."""
+    lanes, heads, running, done = state
+    seen, behind, queue_of, tails = pipeline
+    chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
+    row_a, row_b = config.row_a, config.row_b
+    linked, switch, most = card.linked, card.switch, card.concurrent
+    _reset(card, lanes, heads)
+    begins = _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen)
+    _queue_up(chunks, queue_of, behind, tails)
+    for place in range(LANES):
+        for queue in range(32):
+            heads[uintp(place * QUEUES + queue)].op = np.int64(tails[uintp(queue)]) << JOB_BITS
+    for chunk in range(streams):
+        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, chunk, 0, queue_of[uintp(chunk)], 0)
+    op_a = op_b = NONE  # as in `run`, from here on
+    end_a = end_b = copies_end = FOREVER
+    begins_a = begins_b = FOREVER
+    left_a = left_b = settled = 0
+    alone_a = alone_b = shared_a = shared_b = 1
+    changed = False
+    n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    now = last_end = 0
+    lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
+    while True:
+        if op_a == NONE and lane_a.next <= now:
+            queue = _choose(lane_a, heads, H2D * QUEUES, now)
+            if queue != NONE:
+                op_a = heads[uintp(H2D * QUEUES + queue)].op
+                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, behind, chunks, queue)
+                copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
+                turn = _turn_to(lane_a, queue, now, switch)
+                if linked:
+                    left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
+                    settled = now
+                    begins_a = now + turn + (copy.latency if op_b == NONE else copy.duplex_latency)
+                    left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
+                else:
+                    end_a = lane_a.free = now + copy.duration + turn
+                changed = True
+        if op_b == NONE and lane_b.next <= now:
+            queue = _choose(lane_b, heads, D2H * QUEUES, now)
+            if queue != NONE:
+                op_b = heads[uintp(D2H * QUEUES + queue)].op
+                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, behind, chunks, queue)
+                copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
+                turn = _turn_to(lane_b, queue, now, switch)
+                if linked:
+                    left_a = _flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
+                    settled = now
+                    begins_b = now + turn + (copy.latency if op_a == NONE else copy.duplex_latency)
+                    left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
+                else:
+                    end_b = lane_b.free = now + copy.duration + turn
+                changed = True
+        if changed:
+            changed = False
+            if linked:
+                copies_end = _next_end(
+                    settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b
+                )
+            else:
+                copies_end = min(end_a, end_b)
+        while lane_k.next <= now and room and n_running < most:
+            queue = _choose(lane_k, heads, COMPUTE * QUEUES, now)
+            if queue == NONE:
+                break
+            op = heads[uintp(COMPUTE * QUEUES + queue)].op
+            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, behind, chunks, queue)
+            shape = shapes[uintp((row_a if chunk < larger else row_b) + job)]
+            room -= _start_kernel(running[uintp(n_running)], op << 2 | COMPUTE, shape, room, now)
+            compute_end = min(compute_end, running[uintp(n_running)].end)
+            n_running += 1
+
+        now = min(copies_end, compute_end)
+        if op_a == NONE:
+            now = min(now, lane_a.next)
+        if op_b == NONE:
+            now = min(now, lane_b.next)
+        if room and n_running < most:
+            now = min(now, lane_k.next)
+        if now == FOREVER:
+            return last_end
+
+        n_done = 0
+        if now == copies_end:
+            last_end = now
+            changed = True
+            if linked:
+                was_a = left_a
+                left_a = _flowed(settled, now, begins_a, was_a, alone_a, shared_a, begins_b)
+                left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
+                settled = now
+                if op_a != NONE and left_a <= 0:
+                    end_a = lane_a.free = now
+                if op_b != NONE and left_b <= 0:
+                    end_b = lane_b.free = now
+            if end_a == now:
+                done[uintp(n_done)] = op_a << 2 | H2D
+                n_done += 1
+                op_a = NONE
+                end_a = begins_a = FOREVER
+                lane_a.next = now
+            if end_b == now:
+                done[uintp(n_done)] = op_b << 2 | D2H
+                n_done += 1
+                op_b = NONE
+                end_b = begins_b = FOREVER
+                lane_b.next = now
+        if now == compute_end:
+            last_end = now
+            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, n_done)
+            lane_k.next = now
+        for k in range(n_done):
+            op = done[uintp(k)]
+            _go_on(lanes, heads, seen, hand_over, queue_of, breadth, chunks, streams, begins, op & 3, op >> 2, now)
+
+
+@_compiled
+def run_patterns(
+    card,
+    hand_over,
+    configs,
+    begin,
+    step,
+    jobs,
+    run_signal,
+    shapes,
+    lane_of_kind,
+    connection,
+    program,
+    pipeline,
+    state,
+    no_times,
+    makespans,
+):
+    """Run every ``step``-th configuration from ``begin`` on. ``jobs``: copies in, kernels and copies back of a chunk.
+
+    ``program`` and ``pipeline``: room for the ops of one that is not, or is, a plain pipeline.
+    """
+    ops, segments, waits, also, _, _ = program
+    for k in range(begin, len(configs), step):
+        config = configs[k]
+        if config.plain:
+            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, state)
+        else:
+            _, n = _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program)
+            makespans[k] = run(card, hand_over, config.launch, shapes, ops, segments[:n], waits, also, state, no_times)

@@ -1,0 +1,34 @@
+"""A whole time line from the compiled loop."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import streamsim.model
+from streamsim.compiled.arrays import flatten
+from streamsim.compiled.kernel import new_state, run
+from streamsim.model import complete_events
+from streamsim.model.program import compile_schedule
+from streamsim.timeline import Timeline
+
+if TYPE_CHECKING:
+    from streamsim.device import Device
+    from streamsim.schedule import Schedule
+
+
+def simulate(schedule: Schedule, device: Device) -> Timeline:
+    """See :func:`streamsim.compiled.simulate`."""
+    program = compile_schedule(schedule, device)
+    arrays = flatten(program)
+    if arrays is None:  # SimPy counts in Python's integers
+        return streamsim.model.simulate(schedule, device)
+    times = np.full((5, len(schedule.ops)), -1, np.int64)
+    run(*arrays, new_state(device.compute.concurrent_kernels), times)
+    issued, returned, ready, start, end = (array("q", row.tobytes()) for row in times)
+    engine = program.engine()
+    timeline = Timeline(schedule, program.engine_names, engine, issued, returned, ready, start, end, program)
+    complete_events(timeline, program)
+    return timeline

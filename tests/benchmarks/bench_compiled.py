@@ -1,0 +1,183 @@
+"""The compiled twin against SimPy and against C, in one run: ``python tests/benchmarks/bench_compiled.py``.
+
+Every rate is taken on the same configurations of the default grid (1 to 256 chunks, 1 to 32 streams, both issue
+orders, live and as a graph) on the H200's profile, all effects on. C: the same loop, compiled here with the
+system's compiler. Machines differ and neighbours interfere: what is compared runs in turn, and medians of the
+ratios count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsim import Workload, WorkloadKernel, build, load_device
+from streamsim.compiled import makespans
+from streamsim.compiled.kernel import CARD, CONFIG
+from streamsim.compiled.patterns import _Costs, _Job
+from streamsim.grid import Config
+from streamsim.model import simulate
+from streamsim.timeline import S_PER_TICK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROUNDS = 9
+WORKLOAD = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3),))
+GRID = [
+    Config(order, chunks, streams, launch=launch)
+    for order in ("depth-first", "breadth-first")
+    for launch in ("live", "graph")
+    for chunks in range(1, 257)
+    for streams in range(1, 33)
+]
+
+
+def ops_of(configs: list[Config]) -> int:
+    """Copies and kernels."""
+    return sum(3 * config.chunks for config in configs)
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds of ``work``: of this process's processors, or of the wall."""
+    begin = clock()
+    work()
+    return clock() - begin
+
+
+def in_c(device: Any) -> Callable[[], np.ndarray[Any, Any]] | None:
+    """The grid in C, or None where there is no compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    library = Path(tempfile.mkdtemp()) / "pipeline.so"
+    source = Path(__file__).with_name("pipeline.c")
+    subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
+    run = ctypes.CDLL(str(library)).run_pipelines
+    costs = _Costs(WORKLOAD, device)
+    configs = np.array([costs.config(config) for config in GRID], CONFIG)
+    found = np.zeros(len(configs), np.int64)
+    arrays = [np.array([costs.card.record], CARD), costs.card.hand_over, configs, np.array(costs.jobs)]
+    arrays += [costs.shapes, costs.connections(32), found]
+    pointers: list[Any] = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
+    pointers.insert(3, ctypes.c_int64(len(configs)))
+
+    def call() -> np.ndarray[Any, Any]:
+        assert arrays  # keeps the memory that the pointers point to
+        run(*pointers)
+        return found
+
+    return call
+
+
+def against_c(device: Any) -> None:
+    """Print the rate of the loop and of the whole call on one core, and the ratio to C."""
+    costs = _Costs(WORKLOAD, device)
+    configs = np.array([costs.config(config) for config in GRID], CONFIG)
+    job, c, ops = _Job(costs, configs), in_c(device), ops_of(GRID)
+    expected = makespans(WORKLOAD, GRID, device, threads=1)
+    if c is not None:
+        assert (c() == expected).all()
+    loops, wholes, ratios = [], [], []
+    for _ in range(ROUNDS):
+        loops.append(seconds(lambda: job.run(1)))
+        wholes.append(seconds(lambda: makespans(WORKLOAD, GRID, device, threads=1)))
+        if c is not None:
+            ratios.append(seconds(c) / loops[-1])
+    print(f"one core, {len(GRID)} configurations, {ops / 1e6:.1f} M ops: {ops / median(loops) / 1e6:.0f} M ops/s")
+    print(f"  the whole call, from Config to makespan: {ops / median(wholes) / 1e6:.0f} M ops/s")
+    if ratios:
+        print(f"  of the speed of the same loop in C: {median(ratios):.2f}")
+
+
+def against_simpy(device: Any, every: int = 397) -> None:
+    """Print how many times SimPy's speed: predicting some of the grid's configurations, schedules ready made."""
+    some = GRID[::every]
+    schedules = [build(WORKLOAD, c.order, c.chunks, c.streams, c.buffers, c.memory, c.launch) for c in some]
+    expected = [round(simulate(schedule, device).makespan_s / S_PER_TICK) for schedule in schedules]
+    many = some * 50
+    assert list(makespans(WORKLOAD, some, device)) == expected
+    ratios = []
+    for _ in range(3):
+        compiled = seconds(lambda: makespans(WORKLOAD, many, device, threads=1)) / 50
+        ratios.append(seconds(lambda: [simulate(schedule, device) for schedule in schedules]) / compiled)
+    print(f"times the speed of SimPy, on {len(some)} of them: {median(ratios):.0f}")
+
+
+def on_two_cores(device: Any) -> None:
+    """Print what a second thread brings, by the wall clock; and what it brings to hashing, which shares nothing.
+
+    Where neighbours keep the second core busy it brings little to either.
+    """
+    data = bytes(200_000_000)
+
+    def hash_in(threads: int) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda _: hashlib.sha256(data).digest(), range(2)))
+
+    ratios, hashing = [], []
+    for _ in range(ROUNDS):
+        one, two = (
+            seconds(lambda: makespans(WORKLOAD, GRID, device, threads=threads), time.perf_counter)  # noqa: B023
+            for threads in (1, 2)
+        )
+        ratios.append(one / two)
+        one, two = (seconds(lambda: hash_in(threads), time.perf_counter) for threads in (1, 2))  # noqa: B023
+        hashing.append(one / two)
+    print(f"two threads over one: {median(ratios):.2f} (best {max(ratios):.2f});", end=" ")
+    print(f"of hashing {median(hashing):.2f} (best {max(hashing):.2f})")
+
+
+def repeat(times: int, workload: Workload, configs: list[Config], device: Any) -> None:
+    """Predict the same again and again."""
+    for _ in range(times):
+        makespans(workload, configs, device)
+
+
+def one_prediction(device: Any) -> None:
+    """Print how long one configuration takes: 100,000 chunks, and 16."""
+    large = Workload(100_000 << 8)
+    for workload, chunks, times in ((large, 100_000, 3), (WORKLOAD, 16, 500)):
+        config = [Config(chunks=chunks, streams=4)]
+        took = median(seconds(lambda: repeat(times, workload, config, device)) for _ in range(ROUNDS))  # noqa: B023
+        print(f"one prediction of {chunks} chunks: {took / times * 1e3:.3f} ms")
+
+
+def cold_start() -> None:
+    """Print the wall time from a new process to the first makespan, over that of importing numba alone."""
+    first = (
+        "from streamsim import Workload, load_device; from streamsim.compiled import makespans;"
+        "from streamsim.grid import Config; makespans(Workload(64), [Config()], load_device('h200'))"
+    )
+    walls: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        for code, wall in zip((first, "import numba"), walls, strict=True):
+            command = [sys.executable, "-c", code]
+            wall.append(seconds(lambda: subprocess.run(command, check=True), time.perf_counter))  # noqa: B023
+    ratio = median(walls[0]) / median(walls[1])
+    print(f"a new process's first prediction, code cached: {ratio:.2f} times `import numba`")
+
+
+def main() -> None:
+    """Print the table."""
+    device = load_device("h200")
+    against_c(device)
+    against_simpy(device)
+    on_two_cores(device)
+    one_prediction(device)
+    cold_start()
+
+
+if __name__ == "__main__":
+    main()

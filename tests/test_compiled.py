@@ -1,0 +1,272 @@
+"""The compiled twin: the same ticks as the SimPy model, on everything that can be said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
+
+from streamsim import model
+from streamsim.compiled import available, makespans, simulate
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.patterns import Workload, WorkloadKernel, build
+from streamsim.schedule import LARGEST_BYTES, LONGEST_S, Kernel, Schedule
+from streamsim_validate.record import read_record
+
+if TYPE_CHECKING:
+    from streamsim.device import Device
+    from streamsim.timeline import Timeline
+
+compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
+RECORDS = Path(__file__).parents[1] / "validate" / "records"
+COLUMNS = ("issued", "returned", "ready", "start", "end", "engine")
+
+
+def assert_same(schedule: Schedule, device: Device) -> Timeline:
+    """Both models on a schedule; every column of their time lines."""
+    expected, found = model.simulate(schedule, device), simulate(schedule, device)
+    assert found.engine_names == expected.engine_names
+    for column in COLUMNS:
+        assert getattr(found, column) == getattr(expected, column), column
+    return found
+
+
+def config(order: str = "depth-first", chunks: int = 1, streams: int = 1, **more: Any) -> Any:
+    """A way to cut and issue a workload."""
+    return SimpleNamespace(
+        order=order, chunks=chunks, streams=streams, **{"buffers": None, "memory": "pinned", "launch": "live"} | more
+    )
+
+
+def by_simpy(workload: Workload, way: Any, device: Device) -> int:
+    """The tick at which the last copy or kernel of the schedule that ``build`` makes ends."""
+    timeline = model.simulate(build(workload, **vars(way)), device)
+    return max(end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0)
+
+
+# Time lines
+
+
+@compiled
+@settings(max_examples=400, deadline=None)
+@given(schedules(), devices())
+def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device: Device) -> None:
+    assert_same(schedule, device)
+
+
+@compiled
+@settings(max_examples=100, deadline=None)
+@given(schedules(most=60, streams=12), devices())
+def test_equals_the_model_on_longer_schedules_over_more_streams(schedule: Schedule, device: Device) -> None:
+    assert_same(schedule, device)
+
+
+@compiled
+@pytest.mark.parametrize("name", device_names())
+@settings(max_examples=25, deadline=None)
+@given(schedule=schedules(most=40, streams=12))
+def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule) -> None:
+    ops = tuple(op for op in schedule.ops if not isinstance(op, Kernel) or op.duration_s is not None)
+    if ops:
+        known = Schedule(ops, schedule.streams, schedule.buffers, schedule.events, schedule.launch)
+        assert_same(known, load_device(name))
+
+
+@compiled
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json.gz")), ids=lambda path: path.name)
+def test_equals_the_model_on_every_committed_schedule(path: Path) -> None:
+    seen: set[tuple[int, str]] = set()
+    shipped = load_device("h200")
+    for run in read_record(path).runs:
+        device = run.profile() or shipped
+        for entry in run.entries:
+            if entry.digest and (run.connections, entry.digest) not in seen:
+                seen.add((run.connections, entry.digest))
+                assert_same(entry.build(), device)
+    assert seen
+
+
+@compiled
+def test_two_copies_that_share_a_link_by_hand() -> None:
+    # 16 bytes to the card at 1 byte a tick, half of it while both directions move; the copy back of 4 bytes follows
+    # 4 ticks of kernel in another stream. There: 4 ticks alone, 12 bytes left. Back: 4 bytes at 1/2 from 4 to 12,
+    # in which the other moves 4, too. Its last 8 bytes alone: 12 to 20.
+    device = make_device(h2d=link(shared=0.5), d2h=link(shared=0.5))
+    found = assert_same(program(h2d(1, 16), kernel(2, 4), d2h(2, 4)), device)
+    assert list(found.start) == [0, 0, 4]
+    assert list(found.end) == [20, 4, 12]
+
+
+@compiled
+def test_kernels_share_a_card_by_hand() -> None:
+    # A half-card kernel of 8 ticks, then one that wants the whole card for 8: it gets the other half until 8 (half of
+    # its work), then all of it: 4 more ticks.
+    found = assert_same(program(kernel(1, 8, fill=0.5), kernel(2, 8)), make_device(concurrent_kernels=2))
+    assert list(found.start) == [0, 0]
+    assert list(found.end) == [8, 12]
+
+
+@compiled
+@pytest.mark.parametrize("rate", [0.002, 1.0, 1e6])
+@pytest.mark.parametrize("latency", [0, 10**9, 60 * 10**9])
+def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latency: int) -> None:
+    """8 TiB in fixed point fill an int64: no sum or product of theirs may overflow it."""
+    direction = link(latency, rate, rate / 2, duplex_latency=2 * latency)
+    device = make_device(h2d=direction, d2h=direction, queue_switch=7)
+    most = LARGEST_BYTES
+    ops = (h2d(1, most), d2h(2, most - 1), h2d(3, 1), d2h(1, most), kernel(2, 5), h2d(2, most))
+    assert_same(program(*ops), device)
+
+
+@compiled
+@pytest.mark.parametrize("fill", [1.0, 0.3])
+def test_kernels_of_a_day_beside_each_other(fill: float) -> None:
+    day = Kernel(1, duration_s=LONGEST_S, fill=fill)
+    more = Kernel(2, duration_s=LONGEST_S / 7, fill=0.8)
+    found = assert_same(program(day, more, d2h(1, 8), kernel(2, 3)), make_device(concurrent_kernels=4))
+    assert max(found.end) >= LONGEST_S / NS
+
+
+# Makespans of patterns
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """Any numbers of arrays and kernels, none among them; elements that seldom divide."""
+    sizes = st.lists(st.sampled_from((1, 2, 3, 4, 8)), max_size=2).map(tuple)
+    durations = st.sampled_from((10 * NS, 40 * NS, 100 * NS))
+    kernel = st.one_of(
+        st.builds(WorkloadKernel, duration_s=durations, fill=st.sampled_from((1.0, 0.5, 0.3))),
+        st.just(WorkloadKernel(COST.name, None, COST.parameter)),
+    )
+    inputs, outputs, kernels = draw(sizes), draw(sizes), tuple(draw(st.lists(kernel, max_size=2)))
+    if not (inputs or outputs or kernels):
+        inputs = (4,)
+    return Workload(draw(st.integers(1, 60)), inputs, outputs, kernels)
+
+
+@st.composite
+def configs(draw: st.DrawFn, most_chunks: int) -> Any:
+    """Any configuration that ``build`` accepts."""
+    order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
+    memory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
+    return config(
+        order,
+        draw(st.integers(1, min(most_chunks, 16))),
+        1 if order == "serial" else draw(st.integers(1, 8)),
+        buffers=draw(st.sampled_from((None, 1, 2, 3, 5))) if order == "depth-first" else None,
+        memory=memory,
+        launch=launch,
+    )
+
+
+@compiled
+@settings(max_examples=500, deadline=None)
+@given(st.data(), workloads(), devices())
+def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
+    way = data.draw(configs(workload.elements))
+    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
+
+
+@compiled
+@pytest.mark.parametrize("name", device_names())
+@pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
+def test_makespans_on_every_shipped_device(name: str, order: str) -> None:
+    workload = Workload(1_000_003, (4, 8), (4,), (WorkloadKernel(duration_s=200e-6), WorkloadKernel(duration_s=50e-6)))
+    ways = [
+        config(order, chunks, streams, launch=launch)
+        for chunks in (1, 7, 64)
+        for streams in (1, 3, 12, 40)
+        for launch in ("live", "graph")
+    ]
+    found = makespans(workload, ways, load_device(name))
+    assert list(found) == [by_simpy(workload, way, load_device(name)) for way in ways]
+
+
+@compiled
+def test_threads_change_nothing() -> None:
+    workload, device = Workload(1 << 22), load_device("h200")
+    ways = [config(order, n, s) for order in ("depth-first", "serial") for n in range(1, 200, 2) for s in (1, 5, 9)]
+    ways += [config(chunks=n, streams=5, buffers=3) for n in range(1, 100)]
+    one = makespans(workload, ways, device, threads=1)
+    assert one.dtype == "int64"
+    assert list(makespans(workload, ways, device, threads=3)) == list(one)
+    assert [makespans(workload, [way], device)[0] for way in ways[::37]] == list(one[::37])
+
+
+@compiled
+def test_no_configurations_take_no_time() -> None:
+    assert list(makespans(Workload(8), [], load_device("ideal"))) == []
+
+
+@compiled
+def test_configurations_beyond_an_int64_go_to_simpy() -> None:
+    # Ticks of a day times the width of three tenths of a card is more than 2**61, so only SimPy can count it.
+    day = Workload(1000, (1,), (1,), (WorkloadKernel(duration_s=LONGEST_S, fill=0.3),))
+    device = make_device(concurrent_kernels=4)
+    ways = [config(chunks=n, streams=3) for n in (1, 1000, 2)]
+    assert list(makespans(day, ways, device)) == [by_simpy(day, way, device) for way in ways]
+
+
+@compiled
+@pytest.mark.parametrize(
+    "way",
+    [
+        config(chunks=0),
+        config(chunks=65),
+        config(chunks=True),
+        config(streams=0),
+        config(streams=1.0),
+        config(buffers=0),
+        config("breadth-first", 2, 2, buffers=2),
+        config("sideways"),
+        config("serial", launch="graph"),
+        config(memory="shared"),
+        config(memory="pageable", launch="graph"),
+        config(launch="never"),
+    ],
+    ids=lambda way: ",".join(map(str, vars(way).values())),
+)
+def test_bad_configurations_are_refused_as_build_refuses_them(way: Any) -> None:
+    workload, device = Workload(64), load_device("h200")
+    with pytest.raises(InputError) as expected:
+        build(workload, **vars(way))
+    with pytest.raises(InputError) as found:
+        makespans(workload, [config(), way], device)
+    assert str(found.value) == str(expected.value)
+
+
+@compiled
+def test_a_kernel_without_a_cost_is_refused() -> None:
+    unknown = Workload(64, kernels=(WorkloadKernel("unknown"),))
+    with pytest.raises(InputError, match="unknown"):
+        makespans(unknown, [config()], load_device("h200"))
+
+
+# Without numba
+
+
+def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: None)
+    assert not available()
+    for call in (
+        lambda: simulate(program(h2d(1, 8)), make_device()),
+        lambda: makespans(Workload(8), [config()], make_device()),
+    ):
+        with pytest.raises(InputError, match=r"numba.*pip install 'streamsim\[fast\]'"):
+            call()
+
+
+def test_asking_whether_it_is_available_loads_neither_numba_nor_numpy() -> None:
+    code = "import sys, streamsim.compiled; streamsim.compiled.available(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numba", "numpy", "simpy"} & set(loaded)
