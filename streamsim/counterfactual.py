@@ -120,9 +120,7 @@ def without_duplex_loss(device: Device) -> Device:
     """Neither direction of the link slows the other one down."""
 
     def alone(link: Any) -> Any:
-        return replace(
-            link, duplex_latency_s=link.latency_s, duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s
-        )
+        return replace(link, duplex_latency_s=link.latency_s, duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s)
 
     return replace(device, h2d=alone(device.h2d), d2h=alone(device.d2h))
 

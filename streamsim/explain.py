@@ -104,9 +104,7 @@ CAUSES: dict[Key, Cause] = {
     "small-chunks": Cause(
         "chunks too small (latencies, hand-overs, kernel floor)", "cut into fewer and larger chunks, or merge copies"
     ),
-    "duplex": Cause(
-        "duplex contention", "move fewer bytes: both directions share the link, whatever the schedule"
-    ),
+    "duplex": Cause("duplex contention", "move fewer bytes: both directions share the link, whatever the schedule"),
     "few-chunks": Cause("too few chunks (fill and drain)", "cut into {} times as many chunks over several streams"),
     "same-direction": Cause(
         "same-direction copies that queue", "move fewer bytes: one direction carries one copy at a time, in any stream"
@@ -410,9 +408,10 @@ def _has_few_connections(case: Case) -> bool:
 
 def _has_duplex(case: Case) -> bool:
     directions = {op.direction for op in case.schedule.ops if isinstance(op, Copy)}
-    return len(directions) == case.device.copy_engines.count == 2 and without.without_duplex_loss(
-        case.device
-    ) != case.device
+    return (
+        len(directions) == case.device.copy_engines.count == 2
+        and without.without_duplex_loss(case.device) != case.device
+    )
 
 
 def _has_host_costs(case: Case) -> bool:

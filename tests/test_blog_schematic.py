@@ -32,9 +32,7 @@ def topology(name: str) -> Device:
         arbitration=card.compute.arbitration,
         kernel_signal=card.compute.kernel_signal,
     )
-    return msgspec.structs.replace(
-        plain, connections=card.connections, copy_engines=card.copy_engines, compute=compute
-    )
+    return msgspec.structs.replace(plain, connections=card.connections, copy_engines=card.copy_engines, compute=compute)
 
 
 def starts(timeline: Timeline) -> dict[str, list[float]]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from documents import ROOT, blocks
 
 from streamsim.cli import main
 
-ROOT = Path(__file__).parent.parent
+if TYPE_CHECKING:
+    from pathlib import Path
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
-SHELL = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines()]
+PYTHON = [block.text for block in blocks(README, "python")]
+SHELL = [line for block in blocks(README, "sh") for line in block.text.splitlines()]
 COMMANDS = [line.split("#")[0].strip() for line in SHELL if line.startswith("streamsim ") and "my-gpu" not in line]
 
 
