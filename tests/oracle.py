@@ -201,7 +201,26 @@ class Need:
     share: Fraction = Fraction(1)
 
 
-def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
+def crowd_of(schedule: Schedule, device: Device, order: Order) -> Fraction:
+    """How crowded the card is, 0..1: by the hardware queues that hold an op that waits for another engine."""
+    queues = set()
+    for i, op in enumerate(schedule.ops):
+        if not isinstance(op, Copy | Kernel):
+            continue
+        latest: dict[int | None, int] = {}  # of each stream: it stands for what was before it there
+        for j in sorted(order.works[i]):
+            latest[schedule.ops[j].stream] = j
+        if any(engine_name(schedule.ops[j], device) != engine_name(op, device) for j in latest.values()):
+            queues.add(connection_of(op, device))
+    return min(Fraction(1), max(Fraction(0), Fraction(len(queues) - 1, 3)))
+
+
+def connection_of(op: Copy | Kernel, device: Device) -> int:
+    """The hardware queue of an op among those of its engine."""
+    return connection(op.stream, device.copy_engines.connections if isinstance(op, Copy) else device.connections)
+
+
+def need_of(schedule: Schedule, device: Device, op: Op, crowd: Fraction | None = None) -> Need:
     """What an op asks of its engine, from the profile."""
     if isinstance(op, Copy):
         side = device.h2d if op.direction == "h2d" else device.d2h
@@ -211,7 +230,18 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
             return Need(latency, latency, op.bytes, rate, rate)
         alone = Fraction(side.bandwidth_bytes_per_s) / TICKS_PER_S
         shared = Fraction(side.duplex_bandwidth_bytes_per_s) / TICKS_PER_S
-        return Need(in_ticks(side.latency_s), in_ticks(side.duplex_latency_s), op.bytes, alone, shared)
+        if crowd is None:
+            crowd = crowd_of(schedule, device, cuda_order(schedule, device))
+        behind = min(Fraction(1), Fraction(op.bytes, side.in_flight_bytes))
+        least = in_ticks(side.latency_s)
+        latencies = []
+        for quiet_s, crowded_s in (
+            (side.latency_s, side.crowded_latency_s),
+            (side.duplex_latency_s, side.crowded_duplex_latency_s),
+        ):
+            most = in_ticks(quiet_s) + crowd * (in_ticks(crowded_s) - in_ticks(quiet_s))
+            latencies.append(int(least + behind * (most - least) + Fraction(1, 2)))
+        return Need(*latencies, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
@@ -260,7 +290,8 @@ class Card:
         self.schedule, self.device, self.ops = schedule, device, schedule.ops
         self.order = cuda_order(schedule, device)
         self.waits = dependences(schedule, device, self.order)
-        self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
+        crowd = crowd_of(schedule, device, self.order)
+        self.need = [need_of(schedule, device, op, crowd) if is_work(op) else Need() for op in self.ops]
         self.left = [
             n.ticks * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
             for op, n in zip(self.ops, self.need, strict=True)
@@ -272,10 +303,9 @@ class Card:
         self.queues: dict[str, dict[int, list[int]]] = {}
         for i, op in enumerate(self.ops):
             if isinstance(op, Copy | Kernel):
-                queue = connection(op.stream, device.connections)
+                queue = connection_of(op, device)
                 self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
-        self.served: dict[str, list[int]] = {name: [] for name in self.queues}
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
@@ -349,7 +379,7 @@ class Card:
         queue = self.pick(engine, can_go)
         i = self.queues[engine][queue].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
-        self.delay[i] = self.delay_of(engine, i, queue)
+        self.delay[i] = self.delay_of(engine, i)
         self.turn[engine] = queue
         running.append(i)
         return True
@@ -366,16 +396,12 @@ class Card:
         after = [q for q in sorted(can_go) if q > mine]
         return after[0] if after else min(can_go)
 
-    def delay_of(self, engine: str, i: int, queue: int) -> int:
-        """What a copy costs before its bytes flow: more beside one the other way, and after another queue's."""
+    def delay_of(self, engine: str, i: int) -> int:
+        """What a copy costs before its bytes flow: more beside one the other way."""
         if engine == "compute":
             return 0
         other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
-        latency = self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
-        switches = self.turn[engine] not in (-1, queue)
-        idle = self.t.start[i] - max((self.t.end[j] for j in self.served[engine]), default=0)  # it turns meanwhile
-        self.served[engine].append(i)
-        return latency + switches * max(0, in_ticks(self.device.copy_engines.queue_switch_s) - idle)
+        return self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""

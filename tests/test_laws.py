@@ -45,6 +45,13 @@ def works(schedule: Schedule) -> list[int]:
     return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]
 
 
+def queue_of(schedule: Schedule, device: Device, work: int) -> int:
+    """The hardware queue of a copy or kernel, among those of its engine."""
+    op = schedule.ops[work]
+    assert isinstance(op, Copy | Kernel)
+    return oracle.connection_of(op, device)
+
+
 def most_ticks(need: oracle.Need) -> int:
     """An upper bound on the ticks of an op that is alone on its engine: copies at their shared rate."""
     return need.ticks + need.duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
@@ -163,24 +170,16 @@ def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
         assert timeline.end[i] - timeline.start[i] >= least_ticks(need)
 
 
-def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle.Need]) -> int:
+def delay(timeline: Timeline, copy: int, needs: dict[int, oracle.Need]) -> int:
     """Ticks from a copy's start until its bytes flow, read off the final time line."""
-    start, ops = timeline.start, timeline.schedule.ops
+    start = timeline.start
     beside = any(
         start[j] < start[copy] < timeline.end[j]
         or (start[j] == start[copy] and timeline.engine[j] < timeline.engine[copy])
         for j in needs
         if timeline.engine[j] != timeline.engine[copy]
     )
-    latency = needs[copy].duplex_latency if beside else needs[copy].latency
-    earlier = [j for j in needs if timeline.engine[j] == timeline.engine[copy] and start[j] < start[copy]]
-    queues = [
-        oracle.connection(ops[j].stream or 0, device.connections)
-        for j in (copy, max(earlier, key=start.__getitem__, default=copy))
-    ]
-    idle = start[copy] - max((timeline.end[j] for j in earlier), default=0)
-    switch = max(0, oracle.in_ticks(device.copy_engines.queue_switch_s) - idle)  # an idle engine turns meanwhile
-    return latency + (queues[0] != queues[1]) * switch
+    return needs[copy].duplex_latency if beside else needs[copy].latency
 
 
 def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flows: dict[int, int]) -> list[Fraction]:
@@ -201,7 +200,7 @@ def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -
         for i in works(schedule)
         if isinstance(schedule.ops[i], Copy)
     }
-    flows = {i: timeline.start[i] + delay(timeline, device, i, needs) for i in needs}
+    flows = {i: timeline.start[i] + delay(timeline, i, needs) for i in needs}
     for i, need in needs.items():
         rates = rate_over(timeline, i, needs, flows)
         assert sum(rates[:-1]) < need.bytes <= sum(rates)  # all of them moved, in the last tick and not before
@@ -227,8 +226,7 @@ def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Dev
     timeline = simulate(schedule, device)
     queues: dict[tuple[int, int], list[int]] = {}
     for i in works(schedule):
-        stream = schedule.ops[i].stream or 0
-        queues.setdefault((timeline.engine[i], oracle.connection(stream, device.connections)), []).append(i)
+        queues.setdefault((timeline.engine[i], queue_of(schedule, device, i)), []).append(i)
     for queue in queues.values():
         starts = [timeline.start[i] for i in queue]
         assert starts == sorted(starts)
@@ -259,12 +257,8 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
         if name == "compute" and device.compute.concurrent_kernels > 1:
             continue
         for i in mine:
-            queue = oracle.connection(schedule.ops[i].stream or 0, device.connections)
-            ahead = [
-                timeline.start[j]
-                for j in mine
-                if j < i and oracle.connection(schedule.ops[j].stream or 0, device.connections) == queue
-            ]
+            queue = queue_of(schedule, device, i)
+            ahead = [timeline.start[j] for j in mine if j < i and queue_of(schedule, device, j) == queue]
             could = max([timeline.ready[i], *ahead])
             running = [(timeline.start[j], timeline.end[j]) for j in mine if j != i]
             assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
@@ -362,7 +356,6 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
     host = device.host
     overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
     calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops) + oracle.launch_ticks(schedule, device)
-    overhead += oracle.in_ticks(device.copy_engines.queue_switch_s)
     assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
 
 

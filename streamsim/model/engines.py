@@ -22,7 +22,6 @@ from streamsim.model.queues import FOREVER, NONE, Queues
 if TYPE_CHECKING:
     import simpy
 
-    from streamsim.model.program import Program
     from streamsim.model.simulation import Simulation
 
 
@@ -75,28 +74,6 @@ class Lane:
         self.next_ready = queues.next_ready
 
 
-class CopyLane(Lane):
-    """A lane that takes longer for an op of another queue than the one before, unless it has turned to it by then.
-
-    An engine that stands idle turns to the next queue while it waits.
-    """
-
-    def __init__(self, engine: Engine, queues: Queues, program: Program) -> None:
-        super().__init__(engine, queues)
-        self._queue = program.queue
-        self._switch = program.switch
-        self._last = NONE
-        self.free = 0  # the tick at which the last op ended
-
-    def switch(self, op: int, start: int) -> int:
-        """Ticks that turning to the queue of ``op`` takes after its start."""
-        queue, last = self._queue[op], self._last
-        self._last = queue
-        if last in (queue, NONE):
-            return 0
-        return max(0, self._switch - (start - self.free))
-
-
 class SerialEngine(Engine):
     """One op at a time, each for its fixed time."""
 
@@ -115,10 +92,7 @@ class SerialEngine(Engine):
             else:
                 self._lane.op = op
                 start = self._simulation.started(op, now)
-                self._wake(start + self._ticks(op, start), now)
-
-    def _ticks(self, op: int, start: int) -> int:  # noqa: ARG002 (a copy engine needs it)
-        return self._duration[self._shape[op]]
+                self._wake(start + self._duration[self._shape[op]], now)
 
     def _finish(self, now: int) -> None:
         op = self._lane.op
@@ -127,25 +101,11 @@ class SerialEngine(Engine):
             self._simulation.ended(op, now)
 
 
-class SerialCopyEngine(SerialEngine):
-    """A copy engine whose copies take their time whatever the other direction does."""
-
-    def __init__(self, simulation: Simulation, queues: Queues) -> None:
-        super().__init__(simulation, queues)
-        self._lane = self._copy_lane = CopyLane(self, queues, simulation.program)
-        self.lanes = [self._lane]
-
-    def _ticks(self, op: int, start: int) -> int:
-        ticks = super()._ticks(op, start) + self._copy_lane.switch(op, start)
-        self._copy_lane.free = start + ticks
-        return ticks
-
-
-class Direction(CopyLane):
+class Direction(Lane):
     """A copy engine on one direction of the link."""
 
-    def __init__(self, engine: Engine, queues: Queues, program: Program, flow: Flow) -> None:
-        super().__init__(engine, queues, program)
+    def __init__(self, engine: Engine, queues: Queues, flow: Flow) -> None:
+        super().__init__(engine, queues)
         self.flow = flow
         self.other = self
 
@@ -157,7 +117,7 @@ class LinkedCopyEngines(Engine):
         super().__init__(simulation)
         self._link = Link()
         flows = self._link.flows
-        there, back = (Direction(self, q, simulation.program, f) for q, f in zip(queues, flows, strict=True))
+        there, back = (Direction(self, q, f) for q, f in zip(queues, flows, strict=True))
         there.other, back.other = back, there
         self._directions = [there, back]
         self.lanes = [*self._directions]
@@ -185,7 +145,7 @@ class LinkedCopyEngines(Engine):
         self._link.settle(now)
         direction.op = op  # closes the lane: the op behind this one need not wake the engine
         start = self._simulation.started(op, now)
-        direction.flow.start(start + latency + direction.switch(op, start), copy)
+        direction.flow.start(start + latency, copy)
         self._end = NONE  # when the next flow ends is to be worked out anew
 
     def _finish(self, now: int) -> None:
@@ -195,7 +155,6 @@ class LinkedCopyEngines(Engine):
             for direction in self._directions:
                 if direction.op != NONE and direction.flow.left <= 0:
                     op, direction.op = direction.op, NONE
-                    direction.free = now
                     direction.flow.finish()
                     self._simulation.ended(op, now)
 

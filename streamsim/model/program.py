@@ -19,15 +19,25 @@ from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Sch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamsim.device import Device, HandOver
+    from streamsim.device import Device, HandOver, LinkDirection
 
 TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
 
+CROWD = 4  # hardware queues that hold waiting ops: more of them crowd a card no further
+
 # What an op does, as the link and the hand-over table see it.
 H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3
 NOT_AN_ENGINE = -1
+KINDS: dict[object, int] = {
+    "h2d": H2D,
+    "d2h": D2H,
+    Kernel: KERNEL,
+    RecordEvent: NOTHING,
+    WaitEvent: NOTHING,
+    Synchronize: NOTHING,
+}
 
 
 def ticks(seconds: float) -> int:
@@ -87,9 +97,7 @@ class Program(NamedTuple):
     pending: array[int]  # how many ops an op waits for, and its call if that may come later
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
-    rates: dict[tuple[str, bool], Rate]  # by (direction, pageable)
     hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
-    switch: int  # ticks that a copy takes longer when it comes from another queue than the one before it
     submit: int
     wake: int
     event: int
@@ -128,16 +136,32 @@ def kernel_shape(device: Device, kernel: Kernel) -> tuple[int, int]:
     return max(1, ticks(alone_s)), max(1, round(share * FULL_CARD))
 
 
-def copy_rates(device: Device) -> dict[tuple[str, bool], Rate]:
-    """By (direction, pageable)."""
-    rates = {}
-    for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
-        latency, duplex_latency = ticks(link.latency_s), ticks(link.duplex_latency_s)
-        alone, shared = _units(link.bandwidth_bytes_per_s), _units(link.duplex_bandwidth_bytes_per_s)
-        rates[name, False] = Rate(latency, duplex_latency, alone, shared)
-        latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
-        rates[name, True] = Rate(latency, latency, alone, alone)
-    return rates
+def copy_rate(link: LinkDirection, n_bytes: int, waiting_queues: int) -> Rate:
+    """How a copy of pinned memory uses the link, while so many hardware queues hold ops that wait for another engine.
+
+    The clock has whole ticks: the parts of a latency are shared out in whole numbers, half up.
+    """
+    least, steps = ticks(link.latency_s), CROWD - 1
+    crowd = min(max(0, waiting_queues - 1), steps)
+    behind, whole = min(n_bytes, link.in_flight_bytes), steps * link.in_flight_bytes
+
+    def latency(quiet_s: float, crowded_s: float) -> int:
+        quiet, crowded = ticks(quiet_s), ticks(crowded_s)
+        more = (quiet - least) * steps + (crowded - quiet) * crowd
+        return least + (2 * behind * more + whole) // (2 * whole)
+
+    return Rate(
+        latency(link.latency_s, link.crowded_latency_s),
+        latency(link.duplex_latency_s, link.crowded_duplex_latency_s),
+        _units(link.bandwidth_bytes_per_s),
+        _units(link.duplex_bandwidth_bytes_per_s),
+    )
+
+
+def pageable_rate(link: LinkDirection) -> Rate:
+    """How a copy of pageable memory uses the link: the staging, not the link, sets its pace."""
+    latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
+    return Rate(latency, latency, alone, alone)
 
 
 def _units(bytes_per_s: float) -> int:
@@ -206,31 +230,43 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
     names, engine_of = ENGINES[device.copy_engines.count]
     shapes = _Shapes(schedule, device)
     shape = array("i", map(shapes.index, schedule.ops))
-    kinds = [made.kind for made in shapes.made]
+    kinds = shapes.kinds()
     program = Program(
         schedule=schedule,
         device=device,
         engine_names=names,
         engine_of=engine_of,
-        shapes=shapes.made,
+        shapes=[],
         shape=shape,
         kind=bytearray(map(kinds.__getitem__, shape)),
-        queue=_queues(schedule, device.connections),
+        queue=_queues(schedule, device),
         after=array("i", [-1]) * n,
         also={},
         pending=array("i", [0]) * n,
         frontier={},
         segments=[],
-        rates=shapes.rates,
         hand_over=hand_over_table(device.hand_over),
-        switch=ticks(device.copy_engines.queue_switch_s),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),
         launch=_launch_ticks(schedule, device),
     )
     _fill_order(program)
+    program.shapes.extend(shapes.make(_waiting_queues(program)))
     return program
+
+
+def _waiting_queues(program: Program) -> int:
+    """Hardware queues in which an op waits for one on another engine, as far as they matter."""
+    engine, queue = program.engine(), program.queue
+    found: set[int] = set()
+    for op, after in enumerate(program.after):
+        if after >= 0 and engine[op] != engine[after]:
+            found.add(queue[after])
+            if len(found) == CROWD:
+                return CROWD
+    found |= {queue[b] for op, others in program.also.items() for b in others if engine[op] != engine[b]}
+    return len(found)
 
 
 def _launch_ticks(schedule: Schedule, device: Device) -> int:
@@ -240,25 +276,26 @@ def _launch_ticks(schedule: Schedule, device: Device) -> int:
     return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
 
 
-def _queues(schedule: Schedule, connections: int) -> bytearray:
-    """The connection of every op (0 for a host call that names no stream)."""
-    of_stream = [connection_of(stream, connections) for stream in range(len(schedule.streams) + 1)]
-    return bytearray(of_stream[op.stream or 0] for op in schedule.ops)
+def _queues(schedule: Schedule, device: Device) -> bytearray:
+    """The connection of every op, among those of its engine (0 for a host call that names no stream)."""
+    streams = range(len(schedule.streams) + 1)
+    copies = [connection_of(stream, device.copy_engines.connections) for stream in streams]
+    others = [connection_of(stream, device.connections) for stream in streams]
+    return bytearray((copies if isinstance(op, Copy) else others)[op.stream or 0] for op in schedule.ops)
 
 
 class _Shapes:
     """Makes the shapes of a schedule's ops on a device, one for each combination of what matters."""
 
     def __init__(self, schedule: Schedule, device: Device) -> None:
-        self.made: list[Shape] = []
-        self.rates = copy_rates(device)
+        self._first: list[Op] = []  # of each shape
         self._device = device
         self._pageable = schedule.pageable_names
         self._call = _call_ticks(schedule, device)
         self._known: dict[tuple[object, ...], int] = {}
 
     def index(self, op: Op) -> int:
-        """The index in ``made`` of the op's shape."""
+        """The index of the op's shape."""
         if isinstance(op, Copy):
             key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
         elif isinstance(op, Kernel):
@@ -267,20 +304,30 @@ class _Shapes:
             key = (type(op),)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = len(self.made)
-            self.made.append(self._make(op))
+            known = self._known[key] = len(self._first)
+            self._first.append(op)
         return known
 
-    def _make(self, op: Op) -> Shape:
+    def kinds(self) -> list[int]:
+        """What the ops of each shape do."""
+        return [KINDS[op.direction if isinstance(op, Copy) else type(op)] for op in self._first]
+
+    def make(self, waiting_queues: int) -> list[Shape]:
+        """The shapes, with ops that wait for another engine in so many hardware queues."""
+        return [self._make(op, kind, waiting_queues) for op, kind in zip(self._first, self.kinds(), strict=True)]
+
+    def _make(self, op: Op, kind: int, waiting_queues: int) -> Shape:
         call = self._call[type(op)]
         if isinstance(op, Copy):
-            rate = self.rates[op.direction, op.host is not None and op.host.buffer in self._pageable]
+            link = self._device.h2d if kind == H2D else self._device.d2h
+            is_pageable = op.host is not None and op.host.buffer in self._pageable
+            rate = pageable_rate(link) if is_pageable else copy_rate(link, op.bytes, waiting_queues)
             units = op.bytes << BYTE_BITS
-            return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
+            return Shape(kind, call, rate.duration(units), units, rate)
         if isinstance(op, Kernel):
             duration, width = kernel_shape(self._device, op)
-            return Shape(KERNEL, call, duration, width=width)
-        return Shape(NOTHING, call)
+            return Shape(kind, call, duration, width=width)
+        return Shape(kind, call)
 
 
 def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:

@@ -4,7 +4,7 @@ from array import array
 
 import simpy
 
-from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialCopyEngine, SerialEngine
+from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialEngine
 from streamsim.model.host import Host
 from streamsim.model.program import FULL_CARD, NOTHING, Program
 from streamsim.model.queues import NONE, IssueOrder, OneQueue, Queues, ReadyOrder, SameQueueFirst
@@ -106,7 +106,8 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
         if kind != NOTHING:
             ops_of[program.engine_of[kind]].append(op)
     linked = len(program.engine_names) == 3 and any(
-        rate.shared < rate.alone or rate.duplex_latency > rate.latency for rate in program.rates.values()
+        shape.rate.shared < shape.rate.alone or shape.rate.duplex_latency > shape.rate.latency
+        for shape in program.shapes
     )
     rule = device.copy_engines.arbitration
     copies = [_queues(simulation, ops, rule, not linked) for ops in ops_of[: len(ops_of) - 1 or 1]]
@@ -114,7 +115,7 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
     if linked:
         engines = [LinkedCopyEngines(simulation, (copies[0], copies[1]))]
     else:
-        engines = [(SerialCopyEngine if program.switch else SerialEngine)(simulation, queues) for queues in copies]
+        engines = [SerialEngine(simulation, queues) for queues in copies]
     if len(ops_of) > 1:
         engines.append(_compute_engine(simulation, ops_of[-1]))
     return engines
