@@ -15,8 +15,10 @@ from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchron
 
 if TYPE_CHECKING:
     from streamsim.device import Device
+    from streamsim.timeline import Timeline
 
 TICKS_PER_S = 10**9
+HALF = Fraction(1, 2)
 
 
 def in_ticks(seconds: float) -> int:
@@ -194,6 +196,8 @@ class Need:
 
     latency: int = 0
     duplex_latency: int = 0
+    crowded_latency: int = 0
+    crowded_duplex_latency: int = 0
     bytes: int = 0
     alone: Fraction = Fraction(0)
     shared: Fraction = Fraction(0)
@@ -201,46 +205,40 @@ class Need:
     share: Fraction = Fraction(1)
 
 
-def crowd_of(schedule: Schedule, device: Device, order: Order) -> Fraction:
-    """How crowded the card is, 0..1: by the hardware queues that hold an op that waits for another engine."""
-    queues = set()
-    for i, op in enumerate(schedule.ops):
-        if not isinstance(op, Copy | Kernel):
-            continue
-        latest: dict[int | None, int] = {}  # of each stream: it stands for what was before it there
-        for j in sorted(order.works[i]):
-            latest[schedule.ops[j].stream] = j
-        if any(engine_name(schedule.ops[j], device) != engine_name(op, device) for j in latest.values()):
-            queues.add(connection_of(op, device))
-    return min(Fraction(1), max(Fraction(0), Fraction(len(queues) - 1, 3)))
-
-
 def connection_of(op: Copy | Kernel, device: Device) -> int:
     """The hardware queue of an op among those of its engine."""
     return connection(op.stream, device.copy_engines.connections if isinstance(op, Copy) else device.connections)
 
 
-def need_of(schedule: Schedule, device: Device, op: Op, crowd: Fraction | None = None) -> Need:
+def crowd_of(schedule: Schedule, device: Device, arrived: list[int], times: Times | Timeline, now: int) -> Fraction:
+    """How crowded the card is at a tick, 0..1: none with kernels waiting in one hardware queue, all with four."""
+    kernels = [i for i, op in enumerate(schedule.ops) if isinstance(op, Kernel)]
+    waiting = [i for i in kernels if 0 <= arrived[i] <= now and (times.start[i] < 0 or times.start[i] >= now)]
+    queues = {connection_of(op, device) for op in schedule.ops if isinstance(op, Kernel)}
+    return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), len(queues)) - 1, 3)))
+
+
+def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
     """What an op asks of its engine, from the profile."""
     if isinstance(op, Copy):
         side = device.h2d if op.direction == "h2d" else device.d2h
         if is_pageable(schedule, op):
             rate = Fraction(side.pageable_bandwidth_bytes_per_s) / TICKS_PER_S
             latency = in_ticks(side.pageable_latency_s)
-            return Need(latency, latency, op.bytes, rate, rate)
+            return Need(latency, latency, latency, latency, op.bytes, rate, rate)
         alone = Fraction(side.bandwidth_bytes_per_s) / TICKS_PER_S
         shared = Fraction(side.duplex_bandwidth_bytes_per_s) / TICKS_PER_S
-        if crowd is None:
-            crowd = crowd_of(schedule, device, cuda_order(schedule, device))
         behind = min(Fraction(1), Fraction(op.bytes, side.in_flight_bytes))
         least = in_ticks(side.latency_s)
-        latencies = []
-        for quiet_s, crowded_s in (
-            (side.latency_s, side.crowded_latency_s),
-            (side.duplex_latency_s, side.crowded_duplex_latency_s),
-        ):
-            most = in_ticks(quiet_s) + crowd * (in_ticks(crowded_s) - in_ticks(quiet_s))
-            latencies.append(int(least + behind * (most - least) + Fraction(1, 2)))
+        latencies = [
+            int(least + behind * (in_ticks(most_s) - least) + Fraction(1, 2))
+            for most_s in (
+                side.latency_s,
+                side.duplex_latency_s,
+                side.crowded_latency_s,
+                side.crowded_duplex_latency_s,
+            )
+        ]
         return Need(*latencies, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
@@ -290,8 +288,7 @@ class Card:
         self.schedule, self.device, self.ops = schedule, device, schedule.ops
         self.order = cuda_order(schedule, device)
         self.waits = dependences(schedule, device, self.order)
-        crowd = crowd_of(schedule, device, self.order)
-        self.need = [need_of(schedule, device, op, crowd) if is_work(op) else Need() for op in self.ops]
+        self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
         self.left = [
             n.ticks * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
             for op, n in zip(self.ops, self.need, strict=True)
@@ -401,7 +398,12 @@ class Card:
         if engine == "compute":
             return 0
         other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
-        return self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
+        need, now = self.need[i], self.t.start[i]
+        beside = bool(self.running.get(other))
+        quiet, crowded = (
+            (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
+        )
+        return int(quiet + crowd_of(self.schedule, self.device, self.arrived, self.t, now) * (crowded - quiet) + HALF)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""

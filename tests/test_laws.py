@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEven
 from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from streamsim.device import Device, LinkDirection
 
 TESTS = Path(__file__).parent
@@ -54,7 +53,7 @@ def queue_of(schedule: Schedule, device: Device, work: int) -> int:
 
 def most_ticks(need: oracle.Need) -> int:
     """An upper bound on the ticks of an op that is alone on its engine: copies at their shared rate."""
-    return need.ticks + need.duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
+    return need.ticks + need.crowded_duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
 
 
 def least_ticks(need: oracle.Need) -> int:
@@ -170,7 +169,7 @@ def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
         assert timeline.end[i] - timeline.start[i] >= least_ticks(need)
 
 
-def delay(timeline: Timeline, copy: int, needs: dict[int, oracle.Need]) -> int:
+def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle.Need]) -> int:
     """Ticks from a copy's start until its bytes flow, read off the final time line."""
     start = timeline.start
     beside = any(
@@ -179,7 +178,13 @@ def delay(timeline: Timeline, copy: int, needs: dict[int, oracle.Need]) -> int:
         for j in needs
         if timeline.engine[j] != timeline.engine[copy]
     )
-    return needs[copy].duplex_latency if beside else needs[copy].latency
+    need, submit = needs[copy], oracle.in_ticks(device.host.submit_s)
+    quiet, crowded = (
+        (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
+    )
+    arrived = [returned + submit for returned in timeline.returned]
+    crowd = oracle.crowd_of(timeline.schedule, device, arrived, timeline, start[copy])
+    return int(quiet + crowd * (crowded - quiet) + Fraction(1, 2))
 
 
 def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flows: dict[int, int]) -> list[Fraction]:
@@ -200,7 +205,7 @@ def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -
         for i in works(schedule)
         if isinstance(schedule.ops[i], Copy)
     }
-    flows = {i: timeline.start[i] + delay(timeline, i, needs) for i in needs}
+    flows = {i: timeline.start[i] + delay(timeline, device, i, needs) for i in needs}
     for i, need in needs.items():
         rates = rate_over(timeline, i, needs, flows)
         assert sum(rates[:-1]) < need.bytes <= sum(rates)  # all of them moved, in the last tick and not before

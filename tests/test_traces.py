@@ -323,18 +323,29 @@ def test_a_copy_takes_longer_beside_one_in_the_other_direction() -> None:
     assert spans(device, h2d(1, 10), d2h(2, 4), h2d(1, 10)) == [(1, 13), (2, 11), (13, 25)]
 
 
-def test_copies_take_longer_as_queues_crowd_the_card() -> None:
-    # A kernel waits for a copy in q of the queues: at one nothing changes, two and three add a third and two thirds
-    # of 7 - 1 ticks to the latency of 1, four and more all of it.
+def test_copies_take_longer_as_kernels_wait_in_several_queues() -> None:
+    # Kernels wait for the first copy in q of the queues, so the second one pays: at one queue nothing, two and three
+    # add a third and two thirds of 7 - 1 ticks to the latency of 1, four and more all of it.
     device = make_device(h2d=link(latency=1, crowded_latency=7))
     for queues, latency in ((1, 1), (2, 3), (3, 5), (4, 7), (5, 7)):
-        waiting = [op for s in range(1, queues + 1) for op in (h2d(s, 10), kernel(s, 1))]
-        assert durations(device, *waiting, streams=5)[::2] == [latency + 10] * queues
-    # Ops that wait for their own engine, and streams that share a queue, crowd nobody.
-    assert durations(device, *(h2d(s, 10) for s in (1, 2, 3, 4) * 2)) == [11] * 8
-    chunks = [op for s in (1, 2, 3, 4) for op in (h2d(s, 10), kernel(s, 1))]
-    one = make_device(h2d=link(latency=1, crowded_latency=7), connections=1)
-    assert durations(one, *chunks)[::2] == [11] * 4
+        waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
+        ops = (h2d(6, 10), RecordEvent(0, 6), *waiting, h2d(6, 10))
+        assert durations(device, *ops, streams=6)[::queues + 1] == [latency + 10] * 2
+        # One connection: whatever waits, waits in one queue. One copy engine feels the crowd too.
+        one = make_device(h2d=link(latency=1, crowded_latency=7), connections=1, copy_connections=8)
+        assert durations(one, *ops, streams=6)[::queues + 1] == [11] * 2
+        single = make_device(h2d=link(latency=1, crowded_latency=7), copy_engines=1)
+        assert durations(single, *ops, streams=6)[::queues + 1] == [latency + 10] * 2
+
+
+def test_kernels_that_have_started_or_are_not_on_the_card_yet_crowd_nobody() -> None:
+    # A call takes 1 tick: kernels are on the card at 1, 2, 3 and 4 and start at once; the copy at 5 finds none waiting.
+    device = make_device(h2d=link(latency=1, crowded_latency=7), concurrent_kernels=4, copy=1, kernel=1)
+    running = [kernel(s, 90, fill=0.25) for s in (1, 2, 3, 4)]
+    assert durations(device, *running, h2d(5, 10), streams=5)[-1] == 11
+    # The copy is on the card at 1 and starts; the kernels are still to be issued.
+    waiting = [op for s in (1, 2, 3, 4) for op in (WaitEvent(0, s), kernel(s, 1))]
+    assert durations(device, h2d(5, 10), RecordEvent(0, 5), *waiting, streams=5)[0] == 11
 
 
 def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_flight() -> None:

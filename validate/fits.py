@@ -251,7 +251,9 @@ def _fit_duplex(samples: Samples, device: Device) -> Device:
 
 
 def _fit_crowded(samples: Samples, device: Device) -> Device:
-    """What waiting queues cost a copy, alone and beside the other direction."""
+    """What kernels waiting in several queues cost a copy, alone and beside the other direction."""
+    if device.connections == 1:
+        return device
 
     def made(numbers: Sequence[float]) -> Device:
         there_s, back_s, both_s = numbers

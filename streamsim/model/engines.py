@@ -92,7 +92,13 @@ class SerialEngine(Engine):
             else:
                 self._lane.op = op
                 start = self._simulation.started(op, now)
-                self._wake(start + self._duration[self._shape[op]], now)
+                self._wake(start + self._duration[self._shape[op]] + self._longer(op, start), now)
+
+    def _longer(self, op: int, start: int) -> int:
+        crowd, shape = self._simulation.crowd, self._shapes[self._shape[op]]
+        if crowd is None or not shape.units:
+            return 0
+        return crowd.latency(shape.rate, False, start) - shape.rate.latency
 
     def _finish(self, now: int) -> None:
         op = self._lane.op
@@ -142,6 +148,8 @@ class LinkedCopyEngines(Engine):
         copy = self._shapes[self._shape[op]]
         duplex = direction.other.op != NONE
         latency = copy.rate.duplex_latency if duplex else copy.rate.latency
+        if self._simulation.crowd is not None:
+            latency = self._simulation.crowd.latency(copy.rate, duplex, now)
         self._link.settle(now)
         direction.op = op  # closes the lane: the op behind this one need not wake the engine
         start = self._simulation.started(op, now)

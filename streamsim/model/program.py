@@ -25,19 +25,11 @@ TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
 
-CROWD = 4  # hardware queues that hold waiting ops: more of them crowd a card no further
+CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 
 # What an op does, as the link and the hand-over table see it.
 H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3
 NOT_AN_ENGINE = -1
-KINDS: dict[object, int] = {
-    "h2d": H2D,
-    "d2h": D2H,
-    Kernel: KERNEL,
-    RecordEvent: NOTHING,
-    WaitEvent: NOTHING,
-    Synchronize: NOTHING,
-}
 
 
 def ticks(seconds: float) -> int:
@@ -48,14 +40,16 @@ def ticks(seconds: float) -> int:
 class Rate(NamedTuple):
     """How a kind of copy uses the link.
 
-    Ticks before its bytes flow, alone and with a copy in the other direction; then units per tick, alone
-    and shared.
+    Ticks before its bytes flow, alone and with a copy in the other direction; units per tick, alone and shared;
+    and the latencies on a crowded card.
     """
 
     latency: int
     duplex_latency: int
     alone: int
     shared: int
+    crowded_latency: int
+    crowded_duplex_latency: int
 
     def duration(self, units: int) -> int:
         """Ticks that a copy takes with the link to itself."""
@@ -77,7 +71,7 @@ class Shape(NamedTuple):
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
-    rate: Rate = Rate(0, 0, 1, 1)  # copy: how it uses the link
+    rate: Rate = Rate(0, 0, 1, 1, 0, 0)  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
 
 
@@ -136,32 +130,28 @@ def kernel_shape(device: Device, kernel: Kernel) -> tuple[int, int]:
     return max(1, ticks(alone_s)), max(1, round(share * FULL_CARD))
 
 
-def copy_rate(link: LinkDirection, n_bytes: int, waiting_queues: int) -> Rate:
-    """How a copy of pinned memory uses the link, while so many hardware queues hold ops that wait for another engine.
+def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
+    """How a copy of ``n_bytes`` of pinned memory uses the link."""
+    least, whole = ticks(link.latency_s), link.in_flight_bytes
+    behind = min(n_bytes, whole)
 
-    The clock has whole ticks: the parts of a latency are shared out in whole numbers, half up.
-    """
-    least, steps = ticks(link.latency_s), CROWD - 1
-    crowd = min(max(0, waiting_queues - 1), steps)
-    behind, whole = min(n_bytes, link.in_flight_bytes), steps * link.in_flight_bytes
-
-    def latency(quiet_s: float, crowded_s: float) -> int:
-        quiet, crowded = ticks(quiet_s), ticks(crowded_s)
-        more = (quiet - least) * steps + (crowded - quiet) * crowd
-        return least + (2 * behind * more + whole) // (2 * whole)
+    def latency(most_s: float) -> int:  # the clock has whole ticks: half up
+        return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
 
     return Rate(
-        latency(link.latency_s, link.crowded_latency_s),
-        latency(link.duplex_latency_s, link.crowded_duplex_latency_s),
+        least,
+        latency(link.duplex_latency_s),
         _units(link.bandwidth_bytes_per_s),
         _units(link.duplex_bandwidth_bytes_per_s),
+        latency(link.crowded_latency_s),
+        latency(link.crowded_duplex_latency_s),
     )
 
 
 def pageable_rate(link: LinkDirection) -> Rate:
     """How a copy of pageable memory uses the link: the staging, not the link, sets its pace."""
     latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
-    return Rate(latency, latency, alone, alone)
+    return Rate(latency, latency, alone, alone, latency, latency)
 
 
 def _units(bytes_per_s: float) -> int:
@@ -230,13 +220,13 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
     names, engine_of = ENGINES[device.copy_engines.count]
     shapes = _Shapes(schedule, device)
     shape = array("i", map(shapes.index, schedule.ops))
-    kinds = shapes.kinds()
+    kinds = [made.kind for made in shapes.made]
     program = Program(
         schedule=schedule,
         device=device,
         engine_names=names,
         engine_of=engine_of,
-        shapes=[],
+        shapes=shapes.made,
         shape=shape,
         kind=bytearray(map(kinds.__getitem__, shape)),
         queue=_queues(schedule, device),
@@ -252,21 +242,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         launch=_launch_ticks(schedule, device),
     )
     _fill_order(program)
-    program.shapes.extend(shapes.make(_waiting_queues(program)))
     return program
-
-
-def _waiting_queues(program: Program) -> int:
-    """Hardware queues in which an op waits for one on another engine, as far as they matter."""
-    engine, queue = program.engine(), program.queue
-    found: set[int] = set()
-    for op, after in enumerate(program.after):
-        if after >= 0 and engine[op] != engine[after]:
-            found.add(queue[after])
-            if len(found) == CROWD:
-                return CROWD
-    found |= {queue[b] for op, others in program.also.items() for b in others if engine[op] != engine[b]}
-    return len(found)
 
 
 def _launch_ticks(schedule: Schedule, device: Device) -> int:
@@ -288,14 +264,14 @@ class _Shapes:
     """Makes the shapes of a schedule's ops on a device, one for each combination of what matters."""
 
     def __init__(self, schedule: Schedule, device: Device) -> None:
-        self._first: list[Op] = []  # of each shape
+        self.made: list[Shape] = []
         self._device = device
         self._pageable = schedule.pageable_names
         self._call = _call_ticks(schedule, device)
         self._known: dict[tuple[object, ...], int] = {}
 
     def index(self, op: Op) -> int:
-        """The index of the op's shape."""
+        """The index in ``made`` of the op's shape."""
         if isinstance(op, Copy):
             key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
         elif isinstance(op, Kernel):
@@ -304,30 +280,22 @@ class _Shapes:
             key = (type(op),)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = len(self._first)
-            self._first.append(op)
+            known = self._known[key] = len(self.made)
+            self.made.append(self._make(op))
         return known
 
-    def kinds(self) -> list[int]:
-        """What the ops of each shape do."""
-        return [KINDS[op.direction if isinstance(op, Copy) else type(op)] for op in self._first]
-
-    def make(self, waiting_queues: int) -> list[Shape]:
-        """The shapes, with ops that wait for another engine in so many hardware queues."""
-        return [self._make(op, kind, waiting_queues) for op, kind in zip(self._first, self.kinds(), strict=True)]
-
-    def _make(self, op: Op, kind: int, waiting_queues: int) -> Shape:
+    def _make(self, op: Op) -> Shape:
         call = self._call[type(op)]
         if isinstance(op, Copy):
-            link = self._device.h2d if kind == H2D else self._device.d2h
+            link = self._device.h2d if op.direction == "h2d" else self._device.d2h
             is_pageable = op.host is not None and op.host.buffer in self._pageable
-            rate = pageable_rate(link) if is_pageable else copy_rate(link, op.bytes, waiting_queues)
+            rate = pageable_rate(link) if is_pageable else copy_rate(link, op.bytes)
             units = op.bytes << BYTE_BITS
-            return Shape(kind, call, rate.duration(units), units, rate)
+            return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
         if isinstance(op, Kernel):
             duration, width = kernel_shape(self._device, op)
-            return Shape(kind, call, duration, width=width)
-        return Shape(kind, call)
+            return Shape(KERNEL, call, duration, width=width)
+        return Shape(NOTHING, call)
 
 
 def _call_ticks(schedule: Schedule, device: Device) -> dict[type[Op], int]:

@@ -4,9 +4,10 @@ from array import array
 
 import simpy
 
+from streamsim.model.crowd import Crowd, matters
 from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialEngine
 from streamsim.model.host import Host
-from streamsim.model.program import FULL_CARD, NOTHING, Program
+from streamsim.model.program import FULL_CARD, KERNEL, NOTHING, Program
 from streamsim.model.queues import NONE, IssueOrder, OneQueue, Queues, ReadyOrder, SameQueueFirst
 
 NEVER = -1
@@ -30,6 +31,7 @@ class Simulation:
         self.end = array("q", [NEVER]) * n
         self.behind: dict[int, int] | array[int] = {}  # the op behind this one in its hardware queue
         self.touched: list[Engine] = []  # engines that may be able to start something at this tick
+        self.crowd = Crowd(program, self.returned) if matters(program) else None
         self.host = Host(self)
         lanes = [lane for engine in _build_engines(self) for lane in engine.lanes]
         self._lane_of_kind = [lanes[k] for k in program.engine_of[:NOTHING]]
@@ -67,6 +69,8 @@ class Simulation:
         if start < now:
             start = now
         self.start[op] = start
+        if self.crowd is not None and self._kind[op] == KERNEL:
+            self.crowd.kernel_started(now)
         if self.behind:
             behind = self.behind[op]
             if behind >= 0:
@@ -110,7 +114,8 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
         for shape in program.shapes
     )
     rule = device.copy_engines.arbitration
-    copies = [_queues(simulation, ops, rule, not linked) for ops in ops_of[: len(ops_of) - 1 or 1]]
+    ahead = not linked and simulation.crowd is None
+    copies = [_queues(simulation, ops, rule, ahead) for ops in ops_of[: len(ops_of) - 1 or 1]]
     engines: list[Engine]
     if linked:
         engines = [LinkedCopyEngines(simulation, (copies[0], copies[1]))]
@@ -126,7 +131,7 @@ def _compute_engine(simulation: Simulation, kernels: list[int]) -> Engine:
     if compute.concurrent_kernels > 1 and any(shape.width < FULL_CARD for shape in simulation.program.shapes):
         queues = _queues(simulation, kernels, compute.arbitration, one_by_one=False)
         return ComputeEngine(simulation, queues, compute.concurrent_kernels)
-    return SerialEngine(simulation, _queues(simulation, kernels, compute.arbitration))
+    return SerialEngine(simulation, _queues(simulation, kernels, compute.arbitration, simulation.crowd is None))
 
 
 def _queues(simulation: Simulation, ops: list[int], rule: str, one_by_one: bool = True) -> Queues:
