@@ -50,8 +50,8 @@ class LinkDirection(_Part, frozen=True):
     A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
     copy when it starts, and then moves its bytes at ``bandwidth_bytes_per_s``, or at
     ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Both latencies grow to
-    ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels that have not started wait in four hardware
-    queues or more; in two or three of them by a third or two thirds of the way. What a latency is above
+    ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
+    more; with two or three of them by a third or two thirds of the way. What a latency is above
     ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
     proportion. Pageable memory goes through a staging buffer: its own latency and bandwidth.
     """

@@ -210,11 +210,30 @@ def connection_of(op: Copy | Kernel, device: Device) -> int:
     return connection(op.stream, device.copy_engines.connections if isinstance(op, Copy) else device.connections)
 
 
-def crowd_of(schedule: Schedule, device: Device, arrived: list[int], times: Times | Timeline, now: int) -> Fraction:
-    """How crowded the card is at a tick, 0..1: none with kernels waiting in one hardware queue, all with four."""
-    kernels = [i for i, op in enumerate(schedule.ops) if isinstance(op, Kernel)]
-    waiting = [i for i in kernels if 0 <= arrived[i] <= now and (times.start[i] < 0 or times.start[i] >= now)]
-    queues = {connection_of(op, device) for op in schedule.ops if isinstance(op, Kernel)}
+def copies_before(schedule: Schedule, device: Device, order: Order) -> dict[int, list[int]]:
+    """For every kernel that waits for copies on another engine: those copies, the latest of each stream."""
+    found: dict[int, list[int]] = {}
+    for i, op in enumerate(schedule.ops):
+        latest: dict[int | None, int] = {}  # it stands for what was before it in its stream
+        for j in sorted(order.works[i]) if isinstance(op, Kernel) else ():
+            latest[schedule.ops[j].stream] = j
+        copies = [j for j in latest.values() if isinstance(schedule.ops[j], Copy)]
+        if copies and device.copy_engines.count:
+            found[i] = copies
+    return found
+
+
+def crowd_of(
+    schedule: Schedule, device: Device, order: Order, arrived: list[int], times: Times | Timeline, now: int
+) -> Fraction:
+    """How crowded the card is at a tick, 0..1: not by kernels that wait in one hardware queue, fully by four."""
+    kernels = copies_before(schedule, device, order)
+    waiting = [
+        i
+        for i, copies in kernels.items()
+        if 0 <= arrived[i] <= now and any(times.end[j] < 0 or times.end[j] > now for j in copies)
+    ]
+    queues = {connection(schedule.ops[i].stream or 0, device.connections) for i in kernels}
     return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), len(queues)) - 1, 3)))
 
 
@@ -403,7 +422,7 @@ class Card:
         quiet, crowded = (
             (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
         )
-        return int(quiet + crowd_of(self.schedule, self.device, self.arrived, self.t, now) * (crowded - quiet) + HALF)
+        return int(quiet + crowd_of(self.schedule, self.device, self.order, self.arrived, self.t, now) * (crowded - quiet) + HALF)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""

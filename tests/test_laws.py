@@ -183,7 +183,8 @@ def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle
         (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
     )
     arrived = [returned + submit for returned in timeline.returned]
-    crowd = oracle.crowd_of(timeline.schedule, device, arrived, timeline, start[copy])
+    order = oracle.cuda_order(timeline.schedule, device)
+    crowd = oracle.crowd_of(timeline.schedule, device, order, arrived, timeline, start[copy])
     return int(quiet + crowd * (crowded - quiet) + Fraction(1, 2))
 
 

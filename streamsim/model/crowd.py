@@ -1,55 +1,58 @@
-"""How crowded a card is: kernels that wait in several hardware queues make every copy begin later."""
+"""How crowded a card is: kernels that wait for copies in several hardware queues make every copy begin later."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.model.program import CROWD, KERNEL, Program, Rate
+from streamsim.model.program import COPIES, CROWD, KERNEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamsim.model.program import Program
+
 
 class Crowd:
-    """Counts the kernels that the card has and has not started, as time goes on.
+    """Counts the kernels that the card has and that wait for a copy on another engine, as time goes on.
 
-    They wait in at most as many hardware queues as the kernels of the program use.
+    They wait in at most as many hardware queues as they come through. Kernels come to the card in issue order.
     """
 
     def __init__(self, program: Program, returned: Sequence[int]) -> None:
-        self._kernels = [op for op, kind in enumerate(program.kind) if kind == KERNEL]
+        self._copies_of = waiting_for_copies(program)
+        self._kernels = sorted(self._copies_of)
+        self._place = {op: place for place, op in enumerate(self._kernels)}
         self._most = min(CROWD, len({program.queue[op] for op in self._kernels}))
         self._returned, self._submit = returned, program.submit
-        self._arrived = self._started = self._started_before = 0
-        self._tick = -1  # of the latest start
+        self._here = 0  # so many of them have come
+        self._waiting = 0  # and so many of those wait
 
-    def kernel_started(self, now: int) -> None:
-        """A kernel starts: from the next tick on it does not wait."""
-        if now > self._tick:
-            self._tick, self._started_before = now, self._started
-        self._started += 1
+    def copy_ended(self, kernel: int) -> None:
+        """One of the copies that ``kernel`` waits for has ended."""
+        left = self._copies_of[kernel] = self._copies_of[kernel] - 1
+        if not left and self._place[kernel] < self._here:
+            self._waiting -= 1
 
-    def latency(self, rate: Rate, duplex: bool, now: int) -> int:
-        """Ticks before the bytes flow of a copy that starts now."""
-        quiet, crowded = (
-            (rate.duplex_latency, rate.crowded_duplex_latency) if duplex else (rate.latency, rate.crowded_latency)
-        )
-        queues = min(self._most, self._waiting(now)) - 1
-        if queues <= 0:
-            return quiet
-        return quiet + (2 * (crowded - quiet) * queues + CROWD - 1) // (2 * (CROWD - 1))
-
-    def _waiting(self, now: int) -> int:
-        kernels, returned, arrived = self._kernels, self._returned, self._arrived
-        while arrived < len(kernels) and 0 <= returned[kernels[arrived]] <= now - self._submit:
-            arrived += 1
-        self._arrived = arrived
-        return arrived - (self._started_before if self._tick == now else self._started)
+    def level(self, now: int) -> int:
+        """0 (nobody waits, or in one queue only) to ``CROWD - 1`` at the tick ``now``."""
+        kernels, returned, latest = self._kernels, self._returned, now - self._submit
+        while self._here < len(kernels) and 0 <= returned[kernels[self._here]] <= latest:
+            self._waiting += self._copies_of[kernels[self._here]] > 0
+            self._here += 1
+        waiting, place = self._waiting, self._here
+        while place and returned[kernels[place - 1]] > latest:  # another engine has looked further ahead
+            place -= 1
+            waiting -= self._copies_of[kernels[place]] > 0
+        return max(0, min(self._most, waiting) - 1)
 
 
-def matters(program: Program) -> bool:
-    """Whether anything in the program can crowd the card, and any copy would feel it."""
-    if len({program.queue[op] for op, kind in enumerate(program.kind) if kind == KERNEL}) < 2:
-        return False
-    rates = (shape.rate for shape in program.shapes)
-    return any((r.latency, r.duplex_latency) != (r.crowded_latency, r.crowded_duplex_latency) for r in rates)
+def waiting_for_copies(program: Program) -> dict[int, int]:
+    """The kernels that wait for copies on another engine, and for how many."""
+    kind, engine_of = program.kind, program.engine_of
+    found: dict[int, int] = {}
+    followers = [(op, after) for op, after in enumerate(program.after) if after >= 0]
+    followers += [(op, other) for op, others in program.also.items() for other in others]
+    for op, after in followers:
+        if kind[after] == KERNEL and kind[op] in COPIES and engine_of[kind[op]] != engine_of[KERNEL]:
+            found[after] = found.get(after, 0) + 1
+    return found

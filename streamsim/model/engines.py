@@ -98,7 +98,7 @@ class SerialEngine(Engine):
         crowd, shape = self._simulation.crowd, self._shapes[self._shape[op]]
         if crowd is None or not shape.units:
             return 0
-        return crowd.latency(shape.rate, False, start) - shape.rate.latency
+        return shape.rate.latency[crowd.level(start)] - shape.rate.latency[0]
 
     def _finish(self, now: int) -> None:
         op = self._lane.op
@@ -147,9 +147,8 @@ class LinkedCopyEngines(Engine):
     def _start(self, direction: Direction, op: int, now: int) -> None:
         copy = self._shapes[self._shape[op]]
         duplex = direction.other.op != NONE
-        latency = copy.rate.duplex_latency if duplex else copy.rate.latency
-        if self._simulation.crowd is not None:
-            latency = self._simulation.crowd.latency(copy.rate, duplex, now)
+        crowd = self._simulation.crowd
+        latency = (copy.rate.duplex_latency if duplex else copy.rate.latency)[crowd.level(now) if crowd else 0]
         self._link.settle(now)
         direction.op = op  # closes the lane: the op behind this one need not wake the engine
         start = self._simulation.started(op, now)

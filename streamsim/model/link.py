@@ -21,7 +21,7 @@ class Flow:
 
     def start(self, begins: int, copy: Shape) -> None:
         """A copy has started whose bytes will flow from the tick ``begins`` on."""
-        _, _, self.alone, self.shared, *_ = copy.rate
+        self.alone, self.shared, *_ = copy.rate
         self.begins = begins
         self.left = copy.units
 

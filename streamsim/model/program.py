@@ -29,6 +29,7 @@ CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card n
 
 # What an op does, as the link and the hand-over table see it.
 H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3
+COPIES = (H2D, D2H)
 NOT_AN_ENGINE = -1
 
 
@@ -40,20 +41,23 @@ def ticks(seconds: float) -> int:
 class Rate(NamedTuple):
     """How a kind of copy uses the link.
 
-    Ticks before its bytes flow, alone and with a copy in the other direction; units per tick, alone and shared;
-    and the latencies on a crowded card.
+    Units per tick, alone and with a copy in the other direction; and ticks before the bytes flow, alone and so,
+    for each level of crowding from 0 to ``CROWD - 1``.
     """
 
-    latency: int
-    duplex_latency: int
     alone: int
     shared: int
-    crowded_latency: int
-    crowded_duplex_latency: int
+    latency: tuple[int, ...]
+    duplex_latency: tuple[int, ...]
 
     def duration(self, units: int) -> int:
         """Ticks that a copy takes with the link to itself."""
-        return self.latency - -units // self.alone
+        return self.latency[0] - -units // self.alone
+
+    @property
+    def feels_crowds(self) -> bool:
+        """Whether its latencies grow as kernels wait."""
+        return self.latency[-1] > self.latency[0] or self.duplex_latency[-1] > self.duplex_latency[0]
 
 
 class Segment(NamedTuple):
@@ -71,7 +75,7 @@ class Shape(NamedTuple):
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
-    rate: Rate = Rate(0, 0, 1, 1, 0, 0)  # copy: how it uses the link
+    rate: Rate = Rate(1, 1, (0,) * CROWD, (0,) * CROWD)  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
 
 
@@ -139,19 +143,22 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
         return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
 
     return Rate(
-        least,
-        latency(link.duplex_latency_s),
         _units(link.bandwidth_bytes_per_s),
         _units(link.duplex_bandwidth_bytes_per_s),
-        latency(link.crowded_latency_s),
-        latency(link.crowded_duplex_latency_s),
+        _by_crowd(least, latency(link.crowded_latency_s)),
+        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s)),
     )
+
+
+def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
+    steps = CROWD - 1
+    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
 
 
 def pageable_rate(link: LinkDirection) -> Rate:
     """How a copy of pageable memory uses the link: the staging, not the link, sets its pace."""
     latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
-    return Rate(latency, latency, alone, alone, latency, latency)
+    return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
 
 
 def _units(bytes_per_s: float) -> int:

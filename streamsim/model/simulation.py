@@ -4,7 +4,7 @@ from array import array
 
 import simpy
 
-from streamsim.model.crowd import Crowd, matters
+from streamsim.model.crowd import Crowd
 from streamsim.model.engines import ComputeEngine, Engine, LinkedCopyEngines, SerialEngine
 from streamsim.model.host import Host
 from streamsim.model.program import FULL_CARD, KERNEL, NOTHING, Program
@@ -31,7 +31,8 @@ class Simulation:
         self.end = array("q", [NEVER]) * n
         self.behind: dict[int, int] | array[int] = {}  # the op behind this one in its hardware queue
         self.touched: list[Engine] = []  # engines that may be able to start something at this tick
-        self.crowd = Crowd(program, self.returned) if matters(program) else None
+        feels = any(shape.rate.feels_crowds for shape in program.shapes)
+        self.crowd = Crowd(program, self.returned) if feels else None
         self.host = Host(self)
         lanes = [lane for engine in _build_engines(self) for lane in engine.lanes]
         self._lane_of_kind = [lanes[k] for k in program.engine_of[:NOTHING]]
@@ -69,8 +70,6 @@ class Simulation:
         if start < now:
             start = now
         self.start[op] = start
-        if self.crowd is not None and self._kind[op] == KERNEL:
-            self.crowd.kernel_started(now)
         if self.behind:
             behind = self.behind[op]
             if behind >= 0:
@@ -80,6 +79,10 @@ class Simulation:
     def ended(self, op: int, now: int) -> None:
         """``op`` has ended: release what waits for it."""
         self.end[op] = now
+        if self.crowd is not None and self._kind[op] != KERNEL:
+            for f in [self._after[op], *self._also.get(op, ())]:
+                if f in self.crowd._copies_of:
+                    self.crowd.copy_ended(f)
         after = self._after[op]
         if after >= 0:
             kind = self._kind
@@ -110,7 +113,7 @@ def _build_engines(simulation: Simulation) -> list[Engine]:
         if kind != NOTHING:
             ops_of[program.engine_of[kind]].append(op)
     linked = len(program.engine_names) == 3 and any(
-        shape.rate.shared < shape.rate.alone or shape.rate.duplex_latency > shape.rate.latency
+        shape.rate.shared < shape.rate.alone or shape.rate.duplex_latency != shape.rate.latency
         for shape in program.shapes
     )
     rule = device.copy_engines.arbitration
