@@ -175,7 +175,7 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def _flow(copies: Amounts) -> Flow:
-    latency = sum(shape.rate.latency * count for shape, count in copies)
+    latency = sum(shape.rate.latency[0] * count for shape, count in copies)
     times = [(shape.rate, shape.units * count / shape.rate.alone) for shape, count in copies]
     return Flow(
         latency=latency,

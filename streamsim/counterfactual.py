@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from streamsim.check import _History, _touched, check_schedule, repaired
+from streamsim.device import MOST_CONNECTIONS
 from streamsim.schedule import (
     LARGEST_BYTES,
     LEGACY_STREAM,
@@ -31,9 +32,8 @@ from streamsim.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from streamsim.device import Device
+    from streamsim.device import Device, LinkDirection
 
-MOST_CONNECTIONS = 32
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 ALL_AT_ONCE = 1024  # kernels
 MOST_PIECES = 8  # into which an op is cut
@@ -113,14 +113,19 @@ def _is_racy(schedule: Schedule) -> bool:
 
 def all_connections(device: Device) -> Device:
     """As many hardware queues as CUDA gives at most."""
-    return replace(device, connections=MOST_CONNECTIONS)
+    return device.with_connections(MOST_CONNECTIONS)
 
 
 def without_duplex_loss(device: Device) -> Device:
     """Neither direction of the link slows the other one down."""
 
-    def alone(link: Any) -> Any:
-        return replace(link, duplex_latency_s=link.latency_s, duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s)
+    def alone(link: LinkDirection) -> LinkDirection:
+        return replace(
+            link,
+            duplex_latency_s=link.latency_s,
+            crowded_duplex_latency_s=link.crowded_latency_s,
+            duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s,
+        )
 
     return replace(device, h2d=alone(device.h2d), d2h=alone(device.d2h))
 

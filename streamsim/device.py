@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.schedule import LONGEST_S, Kernel, check_choice, check_number, check_whole
+from streamsim.schedule import LARGEST_BYTES, LONGEST_S, Kernel, check_choice, check_number, check_whole
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
@@ -19,7 +19,17 @@ ARBITRATIONS, KERNEL_SIGNALS = get_args(Arbitration), get_args(KernelSignal)
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
+MOST_CONNECTIONS = 32
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
+
+
+# Each is at least the other.
+LATENCIES = (
+    ("duplex_latency_s", "latency_s"),
+    ("crowded_latency_s", "latency_s"),
+    ("crowded_duplex_latency_s", "duplex_latency_s"),
+    ("crowded_duplex_latency_s", "crowded_latency_s"),
+)
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
@@ -39,12 +49,18 @@ class LinkDirection(_Part, frozen=True):
 
     A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
     copy when it starts, and then moves its bytes at ``bandwidth_bytes_per_s``, or at
-    ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Pageable memory
-    goes through a staging buffer: its own latency and bandwidth.
+    ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Both latencies grow to
+    ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
+    more; with two or three of them by a third or two thirds of the way. What a latency is above
+    ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
+    proportion. Pageable memory goes through a staging buffer: its own latency and bandwidth.
     """
 
     latency_s: float
     duplex_latency_s: float
+    crowded_latency_s: float
+    crowded_duplex_latency_s: float
+    in_flight_bytes: int
     bandwidth_bytes_per_s: float
     duplex_bandwidth_bytes_per_s: float
     pageable_latency_s: float
@@ -57,11 +73,11 @@ class LinkDirection(_Part, frozen=True):
                 f"duplex_bandwidth_bytes_per_s = {self.duplex_bandwidth_bytes_per_s:g}: above"
                 f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
             )
-        if self.duplex_latency_s < self.latency_s:
-            raise InputError(
-                f"duplex_latency_s = {self.duplex_latency_s:g}: below latency_s = {self.latency_s:g};"
-                " sharing cannot make a link faster"
-            )
+        check_whole("in_flight_bytes", self.in_flight_bytes, 1, LARGEST_BYTES)
+        for more, less in LATENCIES:
+            longer, shorter = getattr(self, more), getattr(self, less)
+            if longer < shorter:
+                raise InputError(f"{more} = {longer:g}: below {less} = {shorter:g}; sharing cannot make a link faster")
 
 
 class Host(_Part, frozen=True):
@@ -108,17 +124,17 @@ class HandOver(_Part, frozen=True):
 class CopyEngines(_Part, frozen=True):
     """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
 
-    A copy that comes from another hardware queue than the one before it on its engine takes
-    ``queue_switch_s`` longer, less the time that the engine has stood idle in between.
+    ``connections``: the hardware queues in front of each of them.
     """
 
     count: int
+    connections: int
     arbitration: Arbitration
-    queue_switch_s: float
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
         check_whole("count", self.count, 0, 2)
+        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         check_choice("arbitration", self.arbitration, ARBITRATIONS)
 
 
@@ -182,7 +198,10 @@ class Compute(_Part, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A card, its link and its host. Raises InputError naming the field, the value and what was expected."""
+    """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
+
+    ``connections``: the hardware queues in front of the compute engine.
+    """
 
     name: str
     description: str
@@ -200,8 +219,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        check_whole("connections", self.connections, 1, 32)
+        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         _check_sources(self)
+
+    def with_connections(self, connections: int) -> "Device":
+        """The same card with as many hardware queues in front of every engine (CUDA_DEVICE_MAX_CONNECTIONS)."""
+        copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
+        return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
     def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
         """(seconds alone on the card, share of the card it keeps busy meanwhile) of ``kernel``.

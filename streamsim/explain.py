@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from streamsim import counterfactual as without
 from streamsim.bounds import ENGINE_WORDS, lower_bound
 from streamsim.counterfactual import Case, Rework, streams_used
+from streamsim.device import MOST_CONNECTIONS
 from streamsim.model import simulate
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Schedule
 from streamsim.timeline import S_PER_TICK, Timeline
@@ -268,7 +269,7 @@ class _Lab:
         self._rework = Rework(case.schedule)
         self.is_racy = self._rework.is_racy
         self._order = next(iter(self._rework.orders), None)
-        self._most = without.MOST_CONNECTIONS
+        self._most = MOST_CONNECTIONS
         self._pieces = PIECES[0]
         self._known: dict[frozenset[Key], int] = {}
         self._programs: dict[tuple[frozenset[Key], str | None, int], Schedule] = {}
@@ -292,8 +293,8 @@ class _Lab:
             orders = list(self._rework.orders)
             self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
         connections = self._case.device.connections
-        if "needless-order" in self.present and 1 < connections < without.MOST_CONNECTIONS:
-            numbers = [connections, without.MOST_CONNECTIONS]
+        if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
+            numbers = [connections, MOST_CONNECTIONS]
             self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
 
     def _best(self, field: str, choices: Sequence[Any], *removed: frozenset[Key]) -> Any:

@@ -40,11 +40,12 @@ from streamsim.model.program import (
     FULL_CARD,
     H2D,
     KERNEL,
+    NO_COPY,
     NOT_AN_ENGINE,
     Rate,
-    copy_rates,
     hand_over_table,
     kernel_shape,
+    rate_of,
     ticks,
 )
 from streamsim.patterns import Workload, chunk_counts, chunk_kernel
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
     from streamsim.device import Device
     from streamsim.grid import Config
-
-NO_COPY = Rate(0, 0, 1, 1)
 
 
 class _Op(NamedTuple):
@@ -93,7 +92,6 @@ class LowerBounds:
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self._workload, self._device = workload, device
-        self._rates = copy_rates(device)
         self._hand_over = hand_over_table(device.hand_over)
         self._event = ticks(device.hand_over.event_s)
         self._engine_of = ENGINES[device.copy_engines.count][1]
@@ -184,17 +182,22 @@ class LowerBounds:
 
     def _size(self, elements: int, count: int, memory: str) -> _Size:
         workload = self._workload
-        rates = (self._rates["h2d", memory == "pageable"], self._rates["d2h", memory == "pageable"])
+        is_pageable = memory == "pageable"
         ops = (
-            *(_copy(H2D, n_bytes * elements, rates[H2D]) for n_bytes in workload.inputs),
+            *(self._copy(H2D, n_bytes * elements, is_pageable) for n_bytes in workload.inputs),
             *self._kernels(elements),
-            *(_copy(D2H, n_bytes * elements, rates[D2H]) for n_bytes in workload.outputs),
+            *(self._copy(D2H, n_bytes * elements, is_pageable) for n_bytes in workload.outputs),
         )
         before, now = [], 0
         for op, follower in zip(ops, (*ops[1:], None), strict=True):
             before.append(now)
             now += op.duration + (self._hand_over[op.kind][follower.kind] if follower else 0)
         return _Size(count, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+
+    def _copy(self, kind: int, n_bytes: int, is_pageable: bool) -> _Op:
+        units = n_bytes << BYTE_BITS
+        rate = rate_of(self._device, "h2d" if kind == H2D else "d2h", n_bytes, is_pageable)
+        return _Op(kind, rate.duration(units), units, rate)
 
     def _kernels(self, elements: int) -> list[_Op]:
         launched = (chunk_kernel(self._workload, kernel, elements, 1) for kernel in self._workload.kernels)
@@ -232,11 +235,6 @@ class _Calls:
         return max(self.first[op], self.first[0] + min(size.before[op] for size in self._cut.sizes))
 
 
-def _copy(kind: int, n_bytes: int, rate: Rate) -> _Op:
-    units = n_bytes << BYTE_BITS
-    return _Op(kind, rate.duration(units), units, rate)
-
-
 def _tail(cut: _Cut, op: int) -> int:
     """The shortest chain behind op number ``op`` of a chunk, from its end on."""
     return min(size.onwards[op] - size.ops[op].duration for size in cut.sizes)
@@ -248,7 +246,7 @@ def _flow(cut: _Cut, own: Sequence[int], idle: int) -> Flow:
     rate = copies[0][0].rate
     alone = sum(op.units * count for op, count in copies) / rate.alone
     return Flow(
-        latency=idle + sum(rate.latency * count for _, count in copies),
+        latency=idle + sum(op.rate.latency[0] * count for op, count in copies),
         alone=alone,
         loss=1 - rate.shared / rate.alone,
         immune=alone if rate.shared == rate.alone else 0.0,

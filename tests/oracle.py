@@ -15,8 +15,10 @@ from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchron
 
 if TYPE_CHECKING:
     from streamsim.device import Device
+    from streamsim.timeline import Timeline
 
 TICKS_PER_S = 10**9
+HALF = Fraction(1, 2)
 
 
 def in_ticks(seconds: float) -> int:
@@ -194,11 +196,45 @@ class Need:
 
     latency: int = 0
     duplex_latency: int = 0
+    crowded_latency: int = 0
+    crowded_duplex_latency: int = 0
     bytes: int = 0
     alone: Fraction = Fraction(0)
     shared: Fraction = Fraction(0)
     ticks: int = 0
     share: Fraction = Fraction(1)
+
+
+def connection_of(op: Copy | Kernel, device: Device) -> int:
+    """The hardware queue of an op among those of its engine."""
+    return connection(op.stream, device.copy_engines.connections if isinstance(op, Copy) else device.connections)
+
+
+def copies_before(schedule: Schedule, device: Device, order: Order) -> dict[int, list[int]]:
+    """For every kernel that waits for copies on another engine: those copies, the latest of each stream."""
+    found: dict[int, list[int]] = {}
+    for i, op in enumerate(schedule.ops):
+        latest: dict[int | None, int] = {}  # it stands for what was before it in its stream
+        for j in sorted(order.works[i]) if isinstance(op, Kernel) else ():
+            latest[schedule.ops[j].stream] = j
+        copies = [j for j in latest.values() if isinstance(schedule.ops[j], Copy)]
+        if copies and device.copy_engines.count:
+            found[i] = copies
+    return found
+
+
+def crowd_of(
+    schedule: Schedule, device: Device, order: Order, arrived: list[int], times: Times | Timeline, now: int
+) -> Fraction:
+    """How crowded the card is at a tick, 0..1: not by kernels that wait in one hardware queue, fully by four."""
+    kernels = copies_before(schedule, device, order)
+    waiting = [
+        i
+        for i, copies in kernels.items()
+        if 0 <= arrived[i] <= now and any(times.end[j] < 0 or times.end[j] > now for j in copies)
+    ]
+    queues = {connection(schedule.ops[i].stream or 0, device.connections) for i in kernels}
+    return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), len(queues)) - 1, 3)))
 
 
 def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
@@ -208,10 +244,21 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
         if is_pageable(schedule, op):
             rate = Fraction(side.pageable_bandwidth_bytes_per_s) / TICKS_PER_S
             latency = in_ticks(side.pageable_latency_s)
-            return Need(latency, latency, op.bytes, rate, rate)
+            return Need(latency, latency, latency, latency, op.bytes, rate, rate)
         alone = Fraction(side.bandwidth_bytes_per_s) / TICKS_PER_S
         shared = Fraction(side.duplex_bandwidth_bytes_per_s) / TICKS_PER_S
-        return Need(in_ticks(side.latency_s), in_ticks(side.duplex_latency_s), op.bytes, alone, shared)
+        behind = min(Fraction(1), Fraction(op.bytes, side.in_flight_bytes))
+        least = in_ticks(side.latency_s)
+        latencies = [
+            int(least + behind * (in_ticks(most_s) - least) + Fraction(1, 2))
+            for most_s in (
+                side.latency_s,
+                side.duplex_latency_s,
+                side.crowded_latency_s,
+                side.crowded_duplex_latency_s,
+            )
+        ]
+        return Need(*latencies, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
@@ -272,10 +319,9 @@ class Card:
         self.queues: dict[str, dict[int, list[int]]] = {}
         for i, op in enumerate(self.ops):
             if isinstance(op, Copy | Kernel):
-                queue = connection(op.stream, device.connections)
+                queue = connection_of(op, device)
                 self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
-        self.served: dict[str, list[int]] = {name: [] for name in self.queues}
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
@@ -349,7 +395,7 @@ class Card:
         queue = self.pick(engine, can_go)
         i = self.queues[engine][queue].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
-        self.delay[i] = self.delay_of(engine, i, queue)
+        self.delay[i] = self.delay_of(engine, i)
         self.turn[engine] = queue
         running.append(i)
         return True
@@ -366,16 +412,18 @@ class Card:
         after = [q for q in sorted(can_go) if q > mine]
         return after[0] if after else min(can_go)
 
-    def delay_of(self, engine: str, i: int, queue: int) -> int:
-        """What a copy costs before its bytes flow: more beside one the other way, and after another queue's."""
+    def delay_of(self, engine: str, i: int) -> int:
+        """What a copy costs before its bytes flow: more beside one the other way."""
         if engine == "compute":
             return 0
         other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
-        latency = self.need[i].duplex_latency if self.running.get(other) else self.need[i].latency
-        switches = self.turn[engine] not in (-1, queue)
-        idle = self.t.start[i] - max((self.t.end[j] for j in self.served[engine]), default=0)  # it turns meanwhile
-        self.served[engine].append(i)
-        return latency + switches * max(0, in_ticks(self.device.copy_engines.queue_switch_s) - idle)
+        need, now = self.need[i], self.t.start[i]
+        beside = bool(self.running.get(other))
+        quiet, crowded = (
+            (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
+        )
+        crowd = crowd_of(self.schedule, self.device, self.order, self.arrived, self.t, now)
+        return int(quiet + crowd * (crowded - quiet) + HALF)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""

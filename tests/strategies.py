@@ -48,11 +48,20 @@ def link(
     pageable_latency: int = 0,
     pageable_rate: float = 1,
     duplex_latency: int | None = None,
+    crowded_latency: int | None = None,
+    crowded_duplex_latency: int | None = None,
+    in_flight: int = 1,
 ) -> LinkDirection:
     """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
+    duplex = latency if duplex_latency is None else duplex_latency
+    crowded = latency if crowded_latency is None else crowded_latency
+    most = max(duplex, crowded) if crowded_duplex_latency is None else crowded_duplex_latency
     return LinkDirection(
         latency_s=latency * NS,
-        duplex_latency_s=(latency if duplex_latency is None else duplex_latency) * NS,
+        duplex_latency_s=duplex * NS,
+        crowded_latency_s=crowded * NS,
+        crowded_duplex_latency_s=most * NS,
+        in_flight_bytes=in_flight,
         bandwidth_bytes_per_s=rate * BYTE_PER_TICK,
         duplex_bandwidth_bytes_per_s=(rate if shared is None else shared) * BYTE_PER_TICK,
         pageable_latency_s=pageable_latency * NS,
@@ -64,6 +73,7 @@ def make_device(
     *,
     copy_engines: int = 2,
     connections: int = 32,
+    copy_connections: int | None = None,
     h2d: LinkDirection | None = None,
     d2h: LinkDirection | None = None,
     copy_rule: str = "issue-order",
@@ -74,7 +84,6 @@ def make_device(
     kernel_signal: str = "each",
     kernels: tuple[KernelCost, ...] = (),
     immediate_bytes: int = 0,
-    queue_switch: int = 0,
     **ticks: int,
 ) -> Device:
     """A device with every effect off but those named; ``ticks`` are fields of Host and HandOver without their ``_s``.
@@ -90,7 +99,7 @@ def make_device(
         connections=connections,
         h2d=h2d or link(),
         d2h=d2h or link(),
-        copy_engines=CopyEngines(copy_engines, copy_rule, queue_switch * NS),  # type: ignore[arg-type]
+        copy_engines=CopyEngines(copy_engines, copy_connections or connections, copy_rule),  # type: ignore[arg-type]
         compute=Compute(
             floor_s=floor * NS,
             concurrent_kernels=concurrent_kernels,
@@ -153,8 +162,18 @@ def links(draw: st.DrawFn) -> LinkDirection:
     """A direction that loses nothing, a quarter, a third or half of its rate to the other."""
     rate, shared = draw(st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1))))
     latency = draw(SMALL_TICKS)
-    duplex_latency = latency + draw(st.sampled_from((0, 0, 1, 3)))
-    return link(latency, rate, shared, draw(SMALL_TICKS), draw(st.sampled_from((1, 0.5))), duplex_latency)
+    duplex, crowded, both = (latency + draw(st.sampled_from((0, 0, 1, 3))) for _ in range(3))
+    return link(
+        latency,
+        rate,
+        shared,
+        draw(SMALL_TICKS),
+        draw(st.sampled_from((1, 0.5))),
+        duplex,
+        crowded,
+        max(duplex, crowded, both),
+        draw(st.sampled_from((1, 1, 12, 64))),
+    )
 
 
 @st.composite
@@ -163,6 +182,7 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
     choices: dict[str, st.SearchStrategy[Any]] = {
         "copy_engines": st.sampled_from((2, 2, 1, 0)),
         "connections": st.sampled_from((1, 2, 3, 8, 32)),
+        "copy_connections": st.sampled_from((None, None, 1, 3, 32)),
         "h2d": links(),
         "d2h": links(),
         "copy_rule": RULES,
@@ -171,7 +191,6 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "resident_threads": st.sampled_from((0, 0, 16)),
         "floor": st.sampled_from((0, 0, 5)),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
-        "queue_switch": st.sampled_from((0, 0, 1, 4)),
         "immediate_bytes": st.sampled_from((0, 8, 64)),
         **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
     }

@@ -43,7 +43,6 @@ SECONDS = [
     *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
     *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
     "compute.floor_s",
-    "copy_engines.queue_switch_s",
 ]
 BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 
@@ -61,6 +60,14 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (change("connections", 0), "connections", "0"),
     (change("connections", 33), "connections", "33"),
     (change("connections", 8.0), "connections", "8.0"),
+    (change("copy_engines.connections", 0), "connections", "0"),
+    (change("copy_engines.connections", 33), "connections", "33"),
+    (change("h2d.in_flight_bytes", 0), "in_flight_bytes", "0"),
+    (change("h2d.in_flight_bytes", 1.5), "in_flight_bytes", "1.5"),
+    (lambda: card.link(latency=2, duplex_latency=1), "duplex_latency_s", "1e-09"),
+    (lambda: card.link(latency=2, crowded_latency=1), "crowded_latency_s", "1e-09"),
+    (lambda: card.link(duplex_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
+    (lambda: card.link(crowded_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
     (change("schema_version", 2), "schema_version", "2"),
     (change("copy_engines.count", 3), "count", "3"),
     (change("copy_engines.count", -1), "count", "-1"),
@@ -114,8 +121,8 @@ def test_every_number_of_a_profile_is_known_by_name() -> None:
     names = number_names(DEVICE)
     assert {*SECONDS, *BANDWIDTHS} < names
     assert names - {*SECONDS, *BANDWIDTHS} == {
-        "connections", "copy_engines.count", "compute.concurrent_kernels", "compute.resident_threads",
-        "host.pageable_immediate_bytes",
+        "connections", "copy_engines.count", "copy_engines.connections", "h2d.in_flight_bytes", "d2h.in_flight_bytes",
+        "compute.concurrent_kernels", "compute.resident_threads", "host.pageable_immediate_bytes",
     }  # fmt: skip
     with_costs = card.make_device(kernels=(COST,))
     assert number_names(with_costs) - names == {"compute.kernels"}
@@ -162,8 +169,13 @@ def test_a_kernel_without_a_cost_is_named() -> None:
             simulate(card.program(kernel), device)
 
 
+def test_connections_of_every_engine_at_once() -> None:
+    device = card.make_device(connections=8, copy_connections=4).with_connections(2)
+    assert (device.connections, device.copy_engines.connections) == (2, 2)
+
+
 def test_copy_engines_of_every_count() -> None:
-    assert [CopyEngines(n, "issue-order", 0.0).count for n in (0, 1, 2)] == [0, 1, 2]
+    assert [CopyEngines(n, 1, "issue-order").count for n in (0, 1, 2)] == [0, 1, 2]
 
 
 def test_a_cost_table_that_falls_is_refused() -> None:

@@ -149,7 +149,7 @@ def edited(device: Device, field: str, text: str) -> str:
 @pytest.mark.parametrize(
     ("field", "text", "number"),
     [
-        ("duplex_latency_s", '"2.7us"', "2.7e-6"),
+        ("crowded_duplex_latency_s", '"2.7us"', "2.7e-6"),
         ("bandwidth_bytes_per_s", '"55.3GB/s"', "55.3e9"),
         ("pageable_immediate_bytes", '"64KiB"', "65536"),
         ("resident_threads", '"264Ki"', "270336"),

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,6 @@ from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEven
 from streamsim.timeline import Timeline, critical_path
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from streamsim.device import Device, LinkDirection
 
 TESTS = Path(__file__).parent
@@ -45,9 +44,16 @@ def works(schedule: Schedule) -> list[int]:
     return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]
 
 
+def queue_of(schedule: Schedule, device: Device, work: int) -> int:
+    """The hardware queue of a copy or kernel, among those of its engine."""
+    op = schedule.ops[work]
+    assert isinstance(op, Copy | Kernel)
+    return oracle.connection_of(op, device)
+
+
 def most_ticks(need: oracle.Need) -> int:
     """An upper bound on the ticks of an op that is alone on its engine: copies at their shared rate."""
-    return need.ticks + need.duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
+    return need.ticks + need.crowded_duplex_latency + (-(-need.bytes // need.shared) if need.shared else 0)
 
 
 def least_ticks(need: oracle.Need) -> int:
@@ -186,22 +192,21 @@ def test_no_op_is_faster_than_alone(schedule: Schedule, device: Device) -> None:
 
 def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle.Need]) -> int:
     """Ticks from a copy's start until its bytes flow, read off the final time line."""
-    start, ops = timeline.start, timeline.schedule.ops
+    start = timeline.start
     beside = any(
         start[j] < start[copy] < timeline.end[j]
         or (start[j] == start[copy] and timeline.engine[j] < timeline.engine[copy])
         for j in needs
         if timeline.engine[j] != timeline.engine[copy]
     )
-    latency = needs[copy].duplex_latency if beside else needs[copy].latency
-    earlier = [j for j in needs if timeline.engine[j] == timeline.engine[copy] and start[j] < start[copy]]
-    queues = [
-        oracle.connection(ops[j].stream or 0, device.connections)
-        for j in (copy, max(earlier, key=start.__getitem__, default=copy))
-    ]
-    idle = start[copy] - max((timeline.end[j] for j in earlier), default=0)
-    switch = max(0, oracle.in_ticks(device.copy_engines.queue_switch_s) - idle)  # an idle engine turns meanwhile
-    return latency + (queues[0] != queues[1]) * switch
+    need, submit = needs[copy], oracle.in_ticks(device.host.submit_s)
+    quiet, crowded = (
+        (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
+    )
+    arrived = [returned + submit for returned in timeline.returned]
+    order = oracle.cuda_order(timeline.schedule, device)
+    crowd = oracle.crowd_of(timeline.schedule, device, order, arrived, timeline, start[copy])
+    return int(quiet + crowd * (crowded - quiet) + Fraction(1, 2))
 
 
 def rate_over(timeline: Timeline, copy: int, needs: dict[int, oracle.Need], flows: dict[int, int]) -> list[Fraction]:
@@ -248,8 +253,7 @@ def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Dev
     timeline = simulate(schedule, device)
     queues: dict[tuple[int, int], list[int]] = {}
     for i in works(schedule):
-        stream = schedule.ops[i].stream or 0
-        queues.setdefault((timeline.engine[i], oracle.connection(stream, device.connections)), []).append(i)
+        queues.setdefault((timeline.engine[i], queue_of(schedule, device, i)), []).append(i)
     for queue in queues.values():
         starts = [timeline.start[i] for i in queue]
         assert starts == sorted(starts)
@@ -280,12 +284,8 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
         if name == "compute" and device.compute.concurrent_kernels > 1:
             continue
         for i in mine:
-            queue = oracle.connection(schedule.ops[i].stream or 0, device.connections)
-            ahead = [
-                timeline.start[j]
-                for j in mine
-                if j < i and oracle.connection(schedule.ops[j].stream or 0, device.connections) == queue
-            ]
+            queue = queue_of(schedule, device, i)
+            ahead = [timeline.start[j] for j in mine if j < i and queue_of(schedule, device, j) == queue]
             could = max([timeline.ready[i], *ahead])
             running = [(timeline.start[j], timeline.end[j]) for j in mine if j != i]
             assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
@@ -383,7 +383,6 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
     host = device.host
     overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
     calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops) + oracle.launch_ticks(schedule, device)
-    overhead += oracle.in_ticks(device.copy_engines.queue_switch_s)
     assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
 
 

@@ -24,6 +24,11 @@ def spans(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
     return [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
 
 
+def durations(device: Device, *ops: Op, **more: object) -> list[int]:
+    """Ticks on its engine of every copy and kernel."""
+    return [end - start for start, end in spans(device, *ops, **more)]
+
+
 def calls(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
     """(issued, returned) of every host call."""
     timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
@@ -331,14 +336,53 @@ def test_a_copy_that_is_ready_later_goes_by_what_runs_then() -> None:
     assert spans(device, *ops) == [(0, 10), (20, 29), (10, 12), (16, 28)]
 
 
-def test_a_copy_from_another_queue_pays_for_the_switch() -> None:
-    # Streams 1 and 3 share one of two connections: no switch between them; 3 ticks from there to stream 2.
-    for engines in (1, 2):
-        device = make_device(queue_switch=3, connections=2, copy_engines=engines)
-        assert spans(device, h2d(1, 10), h2d(3, 10), h2d(2, 10)) == [(0, 10), (10, 20), (20, 33)]
-    shared = link(shared=0.5)
-    device = make_device(h2d=shared, d2h=shared, queue_switch=3, connections=2)
-    assert spans(device, h2d(1, 10), h2d(3, 10), h2d(2, 10)) == [(0, 10), (10, 20), (20, 33)]
+def test_copies_take_longer_as_kernels_wait_in_several_queues() -> None:
+    # The kernels of q streams wait for the H2D copy as it starts and, with an engine of its own, the D2H copy: one
+    # queue adds nothing, two and three a third and two thirds of 7 - 1 ticks to the latency of 1, four or more all.
+    side = link(latency=1, crowded_latency=7)
+    two, one, none = (make_device(copy_engines=n, h2d=side, d2h=side) for n in (2, 1, 0))
+    queue = make_device(h2d=side, d2h=side, connections=1, copy_connections=8)
+    for queues, latency in ((1, 1), (2, 3), (3, 5), (4, 7), (5, 7)):
+        waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
+        ops = (h2d(6, 50), RecordEvent(0, 6), *waiting, d2h(7, 10))
+        assert durations(two, *ops, streams=7)[:: queues + 1] == [latency + 50, latency + 10]
+        # After the H2D copy, on one engine, nobody waits. Nor do they where copies and kernels take turns. With one
+        # connection, whatever waits does so in one queue.
+        assert durations(one, *ops, streams=7)[:: queues + 1] == [latency + 50, 11]
+        assert durations(none, *ops, streams=7)[:: queues + 1] == [51, 11]
+        assert durations(queue, *ops, streams=7)[:: queues + 1] == [51, 11]
+
+
+def test_kernels_whose_copies_have_ended_or_that_are_not_on_the_card_yet_crowd_nobody() -> None:
+    # Until 5 the kernels of four streams wait for a copy; from then on only for the compute engine.
+    side = link(latency=1, crowded_latency=7)
+    waiting = [op for s in (1, 2, 3, 4) for op in (WaitEvent(0, s), kernel(s, 1))]
+    ops = (kernel(7, 90), h2d(6, 5), RecordEvent(0, 6), *waiting)
+    device = make_device(d2h=side)
+    assert durations(device, *ops, d2h(5, 10), streams=7)[-1] == 17
+    assert durations(device, *ops, WaitEvent(0, 5), d2h(5, 10), streams=7)[-1] == 11
+    # A call takes 1 tick: the copy is on the card at 1 and starts; the kernels are still to be issued.
+    slow = make_device(h2d=side, copy=1, kernel=1)
+    assert durations(slow, h2d(5, 10), RecordEvent(0, 5), *waiting, streams=5)[0] == 11
+
+
+def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_flight() -> None:
+    # 9 of at most 12 bytes in flight: 1 + 9/12 (9 - 1) = 7 beside the other direction; 12 and 24 bytes: 9.
+    side = link(latency=1, duplex_latency=9, in_flight=12)
+    device = make_device(h2d=link(latency=1, duplex_latency=1), d2h=side)
+    for n_bytes, latency in ((9, 7), (12, 9), (24, 9)):
+        assert durations(device, h2d(1, 100), d2h(2, n_bytes)) == [101, latency + n_bytes]
+
+
+def test_copy_engines_have_queues_of_their_own_number() -> None:
+    # Four connections for kernels, two for copies: stream 3's copy stands behind stream 1's blocked one.
+    ops = (kernel(1, 20), h2d(1, 5), h2d(3, 5), h2d(2, 5))
+    device = make_device(connections=4, copy_connections=2)
+    assert spans(device, *ops) == [(0, 20), (20, 25), (25, 30), (0, 5)]
+    assert spans(make_device(connections=4), *ops) == [(0, 20), (20, 25), (0, 5), (5, 10)]
+    # And stream 3's kernel does not stand behind stream 1's.
+    blocked = (h2d(1, 20), kernel(1, 5), kernel(3, 5))
+    assert spans(device, *blocked) == [(0, 20), (20, 25), (0, 5)]
 
 
 def test_arbitration_of_kernels_has_its_own_rule() -> None:

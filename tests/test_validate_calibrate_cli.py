@@ -14,6 +14,7 @@ from streamsim.schedule import RecordEvent, WaitEvent
 from streamsim_validate import calibrate
 from streamsim_validate.cli import main
 from streamsim_validate.fits import fit
+from streamsim_validate.probes import probes
 from streamsim_validate.replay import with_timing_events
 
 RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz")
@@ -64,7 +65,7 @@ def test_bad_usage_is_one_line_and_writes_nothing(
 
 def test_no_live_probe_waits_for_an_event_before_recording_it() -> None:
     """CUDA refuses to wait for an event whose latest record was in another program's capture."""
-    for _, schedule in calibrate.probes():
+    for _, schedule in probes(270_336):
         recorded: set[int] = set()
         for op in with_timing_events(schedule).ops:
             if isinstance(op, RecordEvent):

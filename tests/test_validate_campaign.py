@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 from fake_cuda import fake_gpu
 
-from streamsim.devices import load_device
+import streamsim_validate
 from streamsim.errors import InputError
 from streamsim.files import write_schedule
 from streamsim.patterns import depth_first, ring
 from streamsim.schedule import Schedule, WaitEvent
 from streamsim_validate import campaign
+from streamsim_validate.calibrate import read_samples
 from streamsim_validate.campaign import Plan, check_writable, measure_plan, planned, raise_for, run
+from streamsim_validate.fits import PlainSamples, Samples, fit
 from streamsim_validate.gpu import NoGpuError
 from streamsim_validate.record import Entry, RunBegins, finish, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
 
 
@@ -34,12 +34,14 @@ def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
 
 def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
-    measure_plan(plan, 8, fake_gpu()[0], lambda _: load_device("ideal"))
+    samples = read_samples(RECORDED)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
     record = finish(journal_path(plan.output), plan.output)
     assert read_record(plan.output) == record
     (session,) = record.runs
     assert (session.connections, session.repeats) == (8, 3)
-    assert session.profile("before") == session.profile("after") == load_device("ideal")
+    assert session.profile("before") == session.profile("after") == fit(samples)
+    assert Samples.from_plain(msgspec.convert(session.samples, PlainSamples)) == samples
     assert {entry.build() for entry in session.entries} == set(SCHEDULES)
     assert all(len(entry.wall_s) == len(entry.device_s) == len(entry.issue_s) == 3 for entry in session.entries)
     assert all(entry.verified and entry.status == "ok" for entry in session.entries)

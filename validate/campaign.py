@@ -4,8 +4,6 @@
 is measured by a process of its own. The processes run one after another and append to one journal.
 """
 
-import importlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -15,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.schedule import Schedule
-from streamsim_validate import profiler
+from streamsim_validate import fits, profiler
+from streamsim_validate.calibrate import take
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.kernels import load_kernels
@@ -45,7 +43,7 @@ COMPLAINT = "streamsim-validate: error: "  # a dying context may print more afte
 STDERR = 2  # the process's progress goes there
 NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
-Calibrate = Callable[[Gpu], Device]
+TakeSamples = Callable[[Gpu], fits.Samples]
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -165,7 +163,7 @@ def _last_words(code: int, complaint: str) -> str:
     return f"the measuring process died (exit code {code}){reason}; the same command goes on from its journal"
 
 
-def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | None) -> None:
+def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
     """Measure on an open card what is not in the journal yet, and append it there."""
     with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
         done = journal.complete(connections, plan.repeats)
@@ -175,7 +173,9 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | 
         untraced = [item.job for item in items if plan.timelines and item.key not in traced]
         if not left and not untraced:
             return
-        journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, _profile(calibrate, gpu)))
+        samples = take_samples and take_samples(gpu)
+        begins = RunBegins(connections, now(), plan.seed, plan.repeats, _profile(samples), _plain(samples))
+        journal.append(begins)
         progress = _Progress(len(left) * plan.repeats)
         measure(
             [item.job for item in left.values()],
@@ -186,7 +186,7 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, calibrate: Calibrate | 
             on_sample=progress.sample,
             allow_races=plan.allow_races,
         )
-        after = _profile(calibrate, gpu)
+        after = _profile(take_samples and take_samples(gpu))
         _trace(untraced, gpu, journal, plan.allow_races)
         journal.append(RunEnds(now(), after))
 
@@ -202,10 +202,16 @@ def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -
             journal.append(Traced(key, found))
 
 
-def _profile(calibrate: Calibrate | None, gpu: Gpu) -> dict[str, Any] | None:
-    if calibrate is None:
-        return None
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(calibrate(gpu)))
+def _profile(samples: fits.Samples | None) -> dict[str, Any] | None:
+    return None if samples is None else _builtins(fits.fit(samples))
+
+
+def _plain(samples: fits.Samples | None) -> dict[str, Any] | None:
+    return None if samples is None else _builtins(samples.plain())
+
+
+def _builtins(value: msgspec.Struct) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return plain
 
 
@@ -240,13 +246,6 @@ class _Progress:
             print(f"\rmeasured {self._done} of {self._total} samples", end=end, flush=True)
 
 
-def _calibration() -> Calibrate | None:
-    if importlib.util.find_spec("streamsim_validate.calibrate") is None:
-        return None
-    found: Calibrate = importlib.import_module("streamsim_validate.calibrate").calibrate
-    return found
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the measuring process: the plan on stdin, the number of connections as argument."""
     try:
@@ -254,7 +253,7 @@ def main(arguments: Sequence[str]) -> int:
         for path in plan.kernels:
             load_kernels(path)
         with open_gpu(plan.device) as gpu:
-            measure_plan(plan, int(arguments[0]), gpu, _calibration() if plan.calibrate else None)
+            measure_plan(plan, int(arguments[0]), gpu, take if plan.calibrate else None)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
         return getattr(error, "exit_code", BAD_INPUT)

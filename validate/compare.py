@@ -229,7 +229,7 @@ def profile_of(run: Run, device: Device | None = None) -> Device:
         raise InputError(
             f"the run with {run.connections} connections has no calibrated profile: give one with --device"
         )
-    return msgspec.structs.replace(profile, connections=run.connections)
+    return profile.with_connections(run.connections)
 
 
 def row_of(entry: Entry, run: Run, device: Device) -> Row:

@@ -1,57 +1,44 @@
-"""From the raw samples of the calibration's probes to a profile: pure arithmetic, the same with or without a card."""
+"""From the raw samples of the calibration's probes to a profile: pure arithmetic, the same with or without a card.
+
+Where a number shows in a probe alone it is read off; where several act together, those are sought with which
+the model, run on the same probes, shows what was measured.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.device import Compute, CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.device import (
+    ARBITRATIONS,
+    Arbitration,
+    Compute,
+    CopyEngines,
+    Device,
+    HandOver,
+    Host,
+    KernelCost,
+    LinkDirection,
+    number_names,
+)
 from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim_validate import probes as p
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
+from streamsim_validate.probes import DIRECTIONS, KI, Chain
 from streamsim_validate.record import median_and_spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from streamsim.schedule import Direction
+    from streamsim.schedule import Direction, Schedule
+    from streamsim_validate.probes import Probe
 
-KI, MI = 1 << 10, 1 << 20
-DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
-COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
-DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
-PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
-LINK_BYTES = 256 * KI
-CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-MIXES = {"mix hd": "hd", "mix hkd": "hkd", "mix hkkd": "hkkd"}
-GRAPH_NODES = (8, 32, 128)
-KERNELS = (
-    ("sincos", 2),
-    ("sincos", 10),
-    ("sincos", 40),
-    ("sincos", 176),
-    ("vector_add", 0),
-    ("copy", 0),
-    ("sleep", 100_000),
-)
-SMALL_ELEMENTS = (KI, 4 * KI, 16 * KI, 64 * KI, 128 * KI, 192 * KI, 256 * KI, 320 * KI, 384 * KI, 512 * KI, 768 * KI)
-LARGE_ELEMENTS = (MI, 3 * MI // 2, 2 * MI, 4 * MI, 16 * MI, 64 * MI)
-
-
-class Chain(NamedTuple):
-    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements."""
-
-    kind: str
-    size: int
-    length: int
-
-    @property
-    def key(self) -> str:
-        """Its name among the results."""
-        return f"{self.kind} {self.size} x{self.length}"
+Part = TypeVar("Part", bound=msgspec.Struct)
 
 
 class Timing(NamedTuple):
@@ -66,10 +53,9 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Samples as a file holds them."""
 
     card: Card
-    connections: int
     date: str
     timings: list[tuple[str, int, int, list[tuple[float, float, float]]]]
-    schema_version: int = 1
+    schema_version: int = 2
 
 
 @dataclass(frozen=True)
@@ -77,32 +63,31 @@ class Samples:
     """The raw samples of a calibration."""
 
     card: Card
-    connections: int
     date: str
     timings: dict[Chain, list[Timing]]
 
     def plain(self) -> PlainSamples:
         """As a file holds them."""
         rows = [(*chain, [tuple(t) for t in timings]) for chain, timings in self.timings.items()]
-        return PlainSamples(self.card, self.connections, self.date, rows)  # type: ignore[arg-type]
+        return PlainSamples(self.card, self.date, rows)  # type: ignore[arg-type]
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
         """From what a file holds."""
         timings = {Chain(kind, size, n): [Timing(*t) for t in rows] for kind, size, n, rows in plain.timings}
-        return cls(plain.card, plain.connections, plain.date, timings)
+        return cls(plain.card, plain.date, timings)
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Seconds that one more link of a chain takes: the slope between its shortest and longest length."""
         lengths = sorted(chain.length for chain in self.timings if (chain.kind, chain.size) == (kind, size))
         if len(lengths) < 2:
             raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
-        short, long = (self._median(Chain(kind, size, n), column) for n in (lengths[0], lengths[-1]))
+        short, long = (self.median(Chain(kind, size, n), column) for n in (lengths[0], lengths[-1]))
         return (long - short) / (lengths[-1] - lengths[0])
 
     def points(self, kind: str, column: str = "device_s") -> list[tuple[int, float]]:
         """(length, median seconds) of every chain of a kind of one size."""
-        return sorted((chain.length, self._median(chain, column)) for chain in self.timings if chain.kind == kind)
+        return sorted((chain.length, self.median(chain, column)) for chain in self.timings if chain.kind == kind)
 
     def noise(self, kind: str, column: str = "device_s") -> float:
         """Typical relative spread of the chains of a kind: half the quartile distance over the median."""
@@ -113,18 +98,16 @@ class Samples:
                 found.append(spread / middle)
         return float(median(found))
 
-    def _median(self, chain: Chain, column: str) -> float:
+    def of(self, kind: str) -> list[Chain]:
+        """The chains of a kind. Raises InputError when there are none."""
+        found = [chain for chain in self.timings if chain.kind == kind]
+        if not found:
+            raise InputError(f"calibration: no probes of {kind!r}; calibrate again")
+        return found
+
+    def median(self, chain: Chain, column: str) -> float:
+        """Of a chain's runs."""
         return float(median(getattr(t, column) for t in self.timings[chain]))
-
-
-def kernel_kind(name: str, parameter: int) -> str:
-    """The kind of the chains of a kernel."""
-    return f"kernel {name}({parameter})"
-
-
-def elements_of(name: str) -> tuple[int, ...]:
-    """The sizes at which a kernel is measured."""
-    return SMALL_ELEMENTS + (LARGE_ELEMENTS if name != "sleep" else LARGE_ELEMENTS[:-2])
 
 
 class Link(NamedTuple):
@@ -149,64 +132,149 @@ def fit_link(points: Sequence[tuple[float, float]]) -> Link:
     return Link(max(0.0, mean_y - slope * mean_x), slope)
 
 
-def duplex_periods(there: float, back: float, alone_there: float, alone_back: float) -> tuple[float, float]:
-    """Seconds a copy, each way, while the other way is never idle.
-
-    ``there``: seconds per link of the chain with one copy there and two back, as long as its copies back:
-    n copies there take n x; meanwhile n x / y of the 2 n copies back have run at y, the others run alone.
-    So there = x + (2 - x / y) alone_back, and back likewise with x and y exchanged. Solved by iteration.
-    """
-    x, y = alone_there, alone_back
-    for _ in range(200):
-        y += there - (x + (2 - x / y) * alone_back)
-        x += back - (y + (2 - y / x) * alone_there)
-    return max(x, alone_there), max(y, alone_back)
-
-
-def fit_duplex(
-    sizes: Sequence[int], own: Sequence[float], other: Sequence[float], alone: Link, other_latency: float
-) -> Link:
-    """Latency and shared seconds per byte of a direction whose other direction is never idle.
-
-    While the other direction's copy is in its latency, bytes flow at the lone rate. With B bytes of the n
-    moved so, period = latency + B s_alone + (n - B) s_shared: a line in n + B (s_alone / s_shared - 1).
-    """
-    link = alone
-    for _ in range(20):
-        points = []
-        for n_bytes, period, other_period in zip(sizes, own, other, strict=True):
-            lone = max(0.0, (period - link.latency_s) * min(1.0, other_latency / other_period)) / alone.s_per_byte
-            points.append((n_bytes + lone * (alone.s_per_byte / link.s_per_byte - 1), period))
-        link = fit_link(points)
-    return link
-
-
 def fit(samples: Samples) -> Device:
     """The profile that explains the samples. Raises InputError when probes are missing."""
-    alone = {d: fit_link([(n, samples.per_link(d, n)) for n in COPY_BYTES]) for d in DIRECTIONS}
+    alone = {d: fit_link([(n, samples.per_link(d, n)) for n in p.COPY_BYTES]) for d in DIRECTIONS}
     host = _fit_host(samples, alone["h2d"])
-    h2d, d2h = _fit_directions(samples, alone, host)
-    parts = {
-        "h2d": h2d,
-        "d2h": d2h,
-        "copy_engines": CopyEngines(min(samples.card.copy_engines, 2), "same-queue-first", _fit_switch(samples, alone)),
-        "compute": _fit_compute(samples),
-        "hand_over": _fit_hand_overs(samples, alone),
-        "host": host,
-    }
-    names = {f"{part}.{name}" for part, value in parts.items() for name in number_names(value)}
-    return Device(
+    queues = {engine: _fit_queues(samples, kind) for engine, kind in p.QUEUES.items()}
+    device = Device(
         name=_slug(samples.card.name),
         description=f"calibrated on {samples.card.name}, driver {samples.card.driver}, {samples.date}",
-        connections=samples.connections,
-        sources={name: _source(samples, name) for name in sorted({*names, "connections"})},
-        spread=_spread(samples),
-        **parts,  # type: ignore[arg-type]
+        connections=queues["compute"],
+        h2d=_quiet(samples, "h2d", host, alone["h2d"]),
+        d2h=_quiet(samples, "d2h", host, alone["d2h"]),
+        copy_engines=CopyEngines(min(samples.card.copy_engines, 2), queues["copies"], "same-queue-first"),
+        compute=_fit_compute(samples),
+        hand_over=_fit_hand_overs(samples, alone),
+        host=host,
+        sources=SOURCES,
+    )
+    for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
+        device = adjust(samples, device)
+    sources = {name: _source(samples, name) for name in sorted(number_names(device))}
+    return msgspec.structs.replace(device, sources=sources, spread=_spread(samples))
+
+
+SOURCES = dict.fromkeys(
+    ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "measured: not yet all of it"
+)
+
+
+def _fit_queues(samples: Samples, kind: str) -> int:
+    """Hardware queues: with so many streams blocked, the next one's op waits for them."""
+    held = (chain.length for chain in samples.of(kind) if samples.median(chain, "issue_s") > p.QUEUE_GATE_S / 2)
+    return min(held, default=p.MOST_QUEUES)
+
+
+def _fit_rules(samples: Samples, device: Device) -> Device:
+    """For each engine the arbitration rule under which the model comes closest to what its probe shows."""
+    schedules = {chain.kind: schedule for chain, schedule in p.rules()}
+
+    def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:
+        (chain,) = samples.of(kind)
+        measured_s = samples.median(chain, "issue_s")
+        return min(ARBITRATIONS, key=lambda rule: abs(_issue_s(schedules[kind], with_rule(rule)) - measured_s))
+
+    compute, copy_engines = device.compute, device.copy_engines
+    kernels = best(p.RULES["compute"], lambda rule: _replace(device, compute=_replace(compute, arbitration=rule)))
+    copies = best(p.RULES["h2d"], lambda rule: _replace(device, copy_engines=_replace(copy_engines, arbitration=rule)))
+    return _replace(
+        device,
+        compute=_replace(compute, arbitration=kernels),
+        copy_engines=_replace(copy_engines, arbitration=copies),
     )
 
 
+def _issue_s(schedule: Schedule, device: Device) -> float:
+    """Until the host has issued all but the last call, which waits for everything."""
+    return simulate(schedule, device).issued[-1] * 1e-9
+
+
+def _per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
+    """What the model shows in chains, as ``Samples.per_link`` does of the measured ones."""
+    ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for chain, schedule in probes:
+        ends.setdefault((chain.kind, chain.size), []).append((chain.length, simulate(schedule, device).makespan_s))
+    return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
+
+
+MOST_STEPS, STEP, ENOUGH = 12, 0.1, 1e-3
+
+
+def _solve(
+    samples: Samples, probes: list[Probe], made: Callable[[Sequence[float]], Device], start: Sequence[float]
+) -> list[float]:
+    """The positive numbers with which the model's chains come closest to the measured ones, error for error relative.
+
+    Levenberg and Marquardt's steps in the logarithms, with differences for derivatives.
+    """
+    import numpy as np
+
+    def errors(logarithms: np.ndarray) -> np.ndarray:
+        shown = _per_link(probes, made([float(x) for x in np.exp(logarithms)]))
+        return np.array([seconds / samples.per_link(*key) - 1 for key, seconds in shown.items()])
+
+    at = np.log(np.array(start))
+    now, damping = errors(at), 1e-2
+    for _ in range(MOST_STEPS):
+        slopes = np.array([(errors(at + STEP * axis) - now) / STEP for axis in np.eye(len(at))])
+        square = slopes @ slopes.T
+        step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -slopes @ now).clip(-1, 1)
+        tried = errors(at + step)
+        if tried @ tried < now @ now:
+            at, now, damping = at + step, tried, damping / 5
+            if abs(step).max() < ENOUGH:
+                break
+        else:
+            damping *= 10
+    return [float(x) for x in np.exp(at)]
+
+
+def _fit_duplex(samples: Samples, device: Device) -> Device:
+    """What the other direction costs: latencies, bandwidths, and the bytes in flight that a command waits behind."""
+
+    def made(numbers: Sequence[float]) -> Device:
+        there_s, back_s, there_slower, back_slower, in_flight = numbers
+        h2d, d2h = (
+            _replace(
+                link,
+                duplex_latency_s=link.latency_s + more_s,
+                crowded_duplex_latency_s=link.latency_s + more_s,
+                duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
+                in_flight_bytes=max(1, round(in_flight)),
+            )
+            for link, more_s, slower in ((device.h2d, there_s, there_slower), (device.d2h, back_s, back_slower))
+        )
+        return _replace(device, h2d=h2d, d2h=d2h)
+
+    return made(_solve(samples, list(p.duplex()), made, (1e-6, 1e-6, 0.1, 0.1, 64.0 * KI)))
+
+
+def _fit_crowded(samples: Samples, device: Device) -> Device:
+    """What kernels waiting in several queues cost a copy, alone and beside the other direction."""
+    if device.connections == 1:
+        return device
+
+    def made(numbers: Sequence[float]) -> Device:
+        there_s, back_s, both_s = numbers
+        h2d, d2h = (
+            _replace(
+                link,
+                crowded_latency_s=link.latency_s + more_s,
+                crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + both_s),
+            )
+            for link, more_s in ((device.h2d, there_s), (device.d2h, back_s))
+        )
+        return _replace(device, h2d=h2d, d2h=d2h)
+
+    return made(_solve(samples, list(p.crowded()), made, (1e-6, 1e-6, 0.5e-6)))
+
+
+def _replace(value: Part, **fields: object) -> Part:
+    return msgspec.structs.replace(value, **fields)
+
+
 ATTRIBUTES = {
-    "connections": "measured: CUDA_DEVICE_MAX_CONNECTIONS of the calibrating process, or CUDA's default",
     "copy_engines.count": "measured: the card's asyncEngineCount",
     "compute.resident_threads": "measured: the card's multiprocessors times their threads",
     "compute.concurrent_kernels": "published: compute capability 7.0 and later, technical specifications,"
@@ -222,30 +290,20 @@ def _source(samples: Samples, name: str) -> str:
     return ATTRIBUTES.get(name, f"measured: streamsim-validate calibrate on {on}")
 
 
-def _fit_directions(samples: Samples, alone: dict[Direction, Link], host: Host) -> list[LinkDirection]:
-    there, back = DIRECTIONS
-    periods: dict[Direction, list[float]] = {there: [], back: []}
-    for n in DUPLEX_BYTES:
-        both = (samples.per_link(f"duplex {d}", n) for d in DIRECTIONS)
-        x, y = duplex_periods(*both, *(samples.per_link(d, n) for d in DIRECTIONS))
-        periods[there].append(x)
-        periods[back].append(y)
-    made = []
-    for own, other in ((there, back), (back, there)):
-        link = alone[own]
-        duplex = fit_duplex(DUPLEX_BYTES, periods[own], periods[other], link, alone[other].latency_s)
-        pageable = _fit_pageable(samples, own, host, link)
-        made.append(
-            LinkDirection(
-                latency_s=link.latency_s,
-                duplex_latency_s=max(duplex.latency_s, link.latency_s),
-                bandwidth_bytes_per_s=1 / link.s_per_byte,
-                duplex_bandwidth_bytes_per_s=min(1 / duplex.s_per_byte, 1 / link.s_per_byte),
-                pageable_latency_s=pageable.latency_s,
-                pageable_bandwidth_bytes_per_s=1 / pageable.s_per_byte,
-            )
-        )
-    return made
+def _quiet(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
+    """A direction with the link to itself and nobody waiting."""
+    pageable = _fit_pageable(samples, direction, host, link)
+    return LinkDirection(
+        latency_s=link.latency_s,
+        duplex_latency_s=link.latency_s,
+        crowded_latency_s=link.latency_s,
+        crowded_duplex_latency_s=link.latency_s,
+        in_flight_bytes=1,
+        bandwidth_bytes_per_s=1 / link.s_per_byte,
+        duplex_bandwidth_bytes_per_s=1 / link.s_per_byte,
+        pageable_latency_s=pageable.latency_s,
+        pageable_bandwidth_bytes_per_s=1 / pageable.s_per_byte,
+    )
 
 
 def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
@@ -254,7 +312,7 @@ def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Li
     Its latency is no less than that of pinned memory, whatever the noise of the line says.
     """
     held_s = host.copy_s + host.submit_s + host.wake_s
-    points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in PAGEABLE_BYTES]
+    points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in p.PAGEABLE_BYTES]
     free = fit_link(points)
     if free.latency_s >= pinned.latency_s:
         return free
@@ -262,20 +320,14 @@ def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Li
     return Link(pinned.latency_s, sum(x * y for x, y in weighted) / sum(x * x for x, _ in weighted))
 
 
-def _fit_switch(samples: Samples, alone: dict[Direction, Link]) -> float:
-    """What a copy takes longer when the copies take turns over four queues, mean of both directions."""
-    longer = [samples.per_link(f"switch {d}", MI) - samples.per_link(d, MI) for d in alone]
-    return max(0.0, sum(longer) / len(longer))
-
-
 def _fit_compute(samples: Samples) -> Compute:
     card = samples.card
-    kernels = tuple(_fit_kernel(samples, name, parameter) for name, parameter in KERNELS)
+    kernels = tuple(_fit_kernel(samples, name, parameter) for name, parameter in p.KERNELS)
     return Compute(
         floor_s=min(cost.duration_s[0] for cost in kernels),
         concurrent_kernels=128,
-        resident_threads=card.multiprocessors * card.threads_per_multiprocessor,
-        arbitration="issue-order",
+        resident_threads=card.resident_threads,
+        arbitration="ready-order",
         kernel_signal="each",
         kernels=kernels,
     )
@@ -283,8 +335,8 @@ def _fit_compute(samples: Samples) -> Compute:
 
 def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
     """Back to back in one stream: the time includes what passes between two kernels of a stream."""
-    sizes = elements_of(name)
-    times = [samples.per_link(kernel_kind(name, parameter), n) for n in sizes]
+    sizes = p.elements_of(name, samples.card.resident_threads)
+    times = [samples.per_link(p.kernel_kind(name, parameter), n) for n in sizes]
     for i, (before, after) in enumerate(pairwise(times)):
         times[i + 1] = max(after, before)  # noise must not make a larger kernel faster
     return KernelCost(name, parameter, sizes, tuple(times))
@@ -301,13 +353,12 @@ def _fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     """
     import numpy as np
 
-    kernel_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
-    own = {"h": alone["h2d"].at(LINK_BYTES), "d": alone["d2h"].at(LINK_BYTES), "k": kernel_s}
+    kernel_s = samples.per_link(p.kernel_kind(*p.KERNELS[0]), KI)
     rows, sums = [], []
-    for cycle in CYCLES:
+    for cycle in p.CYCLES:
         steps = [a + b for a, b in zip(cycle, cycle[1:] + cycle[0], strict=True)]
         rows.append([float(steps.count(step)) for step in STEPS])
-        sums.append(samples.per_link(f"cycle {cycle}", LINK_BYTES) - sum(own[c] for c in cycle))
+        sums.append(samples.per_link(f"cycle {cycle}", 0) - _own_s(samples, cycle, alone, kernel_s))
     found = dict(
         zip(STEPS, (max(0.0, float(s)) for s in np.linalg.lstsq(np.array(rows), np.array(sums))[0]), strict=True)
     )
@@ -323,13 +374,23 @@ def _fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     )
 
 
+def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s: float) -> float:
+    """Seconds that the ops of one turn of a cycle take alone, mean of the turns that its chains differ by."""
+    short, long = (length for length, _ in samples.points(f"cycle {cycle}"))
+    links = {"h": alone["h2d"], "d": alone["d2h"]}
+    copies = [links[letter] for letter in cycle * long if letter in links]
+    first = len(copies) * short // long
+    copies_s = sum(link.at(p.cycle_bytes(i)) for i, link in enumerate(copies) if i >= first)
+    return copies_s / (long - short) + cycle.count("k") * kernel_s
+
+
 def _fit_host(samples: Samples, h2d: Link) -> Host:
-    mix = {letters: samples.per_link(kind, 0, "issue_s") for kind, letters in MIXES.items()}
+    mix = {letters: samples.per_link(kind, 0, "issue_s") for kind, letters in p.MIXES.items()}
     copy_s = mix["hd"] / 2
-    kernel_s = (mix["hkkd"] - mix["hd"]) / 2
-    tiny_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
+    kernel_s = max(0.0, mix["hkd"] - mix["hd"])
+    tiny_s = samples.per_link(p.kernel_kind(*p.KERNELS[0]), KI)
     held = (
-        samples.per_link("blocking copy", LINK_BYTES, "wall_s") - copy_s - h2d.at(LINK_BYTES),
+        samples.per_link("blocking copy", p.LINK_BYTES, "wall_s") - copy_s - h2d.at(p.LINK_BYTES),
         samples.per_link("blocking kernel", 0, "wall_s") - kernel_s - tiny_s,
     )
     there_and_back_s = max(0.0, sum(held) / 2)  # to the card and back; which way takes how long does not show
@@ -338,14 +399,14 @@ def _fit_host(samples: Samples, h2d: Link) -> Host:
     node_s = (last_s - first_s) / (last - first)
     return Host(
         copy_s=copy_s,
-        kernel_s=max(0.0, kernel_s),
+        kernel_s=kernel_s,
         record_s=samples.per_link("record", 0, "issue_s"),
         wait_s=samples.per_link("wait", 0, "issue_s"),
         synchronize_s=samples.per_link("synchronise", 0, "wall_s"),
         submit_s=there_and_back_s / 2,
         wake_s=there_and_back_s / 2,
-        graph_launch_s=max(0.0, first_s - first * node_s),
-        graph_node_s=max(0.0, node_s - h2d.at(LINK_BYTES)),
+        graph_launch_s=max(0.0, first_s - first * node_s - there_and_back_s / 2),
+        graph_node_s=max(0.0, node_s - h2d.at(p.LINK_BYTES)),
         pageable_immediate_bytes=64 * KI,
     )
 
@@ -358,6 +419,8 @@ def _spread(samples: Samples) -> dict[str, float]:
         found |= dict.fromkeys(
             (f"{d}.duplex_latency_s", f"{d}.duplex_bandwidth_bytes_per_s"), samples.noise(f"duplex {d}")
         )
+        crowded = samples.noise(f"crowded {d}")
+        found |= dict.fromkeys((f"{d}.crowded_latency_s", f"{d}.crowded_duplex_latency_s"), crowded)
         pageable = samples.noise(f"pageable {d}")
         found |= dict.fromkeys((f"{d}.pageable_latency_s", f"{d}.pageable_bandwidth_bytes_per_s"), pageable)
     issue = samples.noise("mix hkd", "issue_s")

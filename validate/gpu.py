@@ -51,6 +51,11 @@ class Card(msgspec.Struct, frozen=True):
     cuda_runtime: str
     cupy: str
 
+    @property
+    def resident_threads(self) -> int:
+        """Threads that fill the card."""
+        return self.multiprocessors * self.threads_per_multiprocessor
+
 
 class Gpu:
     """A card in use: its CUDA calls, and streams and events that live as long as it is open.

@@ -101,7 +101,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one process measured, with one number of connections.
 
     ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
-    changes of the profile's form; see :meth:`profile`.
+    changes of the profile's form; see :meth:`profile`. ``samples``: what ``before`` was fitted to, likewise.
     """
 
     connections: int
@@ -112,6 +112,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     entries: tuple[Entry, ...] = ()
+    samples: dict[str, Any] | None = None
 
     def profile(self, when: str = "before") -> Device | None:
         """The profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
@@ -199,6 +200,7 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
     seed: int
     repeats: int
     before: dict[str, Any] | None = None
+    samples: dict[str, Any] | None = None
 
 
 class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
@@ -334,7 +336,8 @@ def fold(lines: list[Line]) -> Record:
     timelines = _timelines(lines)
     for line in lines[1:]:
         if isinstance(line, RunBegins):
-            runs.append(Run(line.connections, line.started, line.seed, line.repeats, before=line.before))
+            begun = Run(line.connections, line.started, line.seed, line.repeats, before=line.before)
+            runs.append(msgspec.structs.replace(begun, samples=line.samples))
         elif isinstance(line, Entry) and runs:
             entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
             runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))

@@ -162,4 +162,4 @@ class Pipeline(msgspec.Struct, frozen=True):
 def chosen_device(name: str, connections: int | None) -> Device:
     """A shipped profile or one from a file, with that many connections. Raises InputError."""
     device = load_device(name)
-    return device if connections is None else msgspec.structs.replace(device, connections=connections)
+    return device if connections is None else device.with_connections(connections)

@@ -24,7 +24,7 @@ from streamsim.model.queues import FOREVER, NONE, Queues
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamsim.model.program import Program
+    from streamsim.model.crowd import Level
     from streamsim.model.simulation import Simulation
 
 
@@ -36,28 +36,6 @@ class Lane:
         # A heap of (ready tick, op); None: no need to know who comes, only that someone does.
         self.arriving = None if queues is None else queues.arriving
         self.dispatch: Callable[[int], None]
-
-
-class Turning:
-    """A copy engine takes longer for an op of another queue than the one before, unless it has turned to it by then.
-
-    An engine that stands idle turns to the next queue while it waits.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self._queue = program.queue
-        self._switch = program.switch
-        self._last = NONE
-        self.free = -program.switch  # the tick at which the last op ended; by the first, it has turned to any queue
-
-    def turn(self, op: int, start: int) -> int:
-        """Ticks that turning to the queue of ``op`` takes after its start."""
-        queue = self._queue[op]
-        if queue == self._last:
-            return 0
-        self._last = queue
-        ticks = self._switch - (start - self.free)
-        return ticks if ticks > 0 else 0
 
 
 def in_order_engine(simulation: Simulation, ops: Iterator[int]) -> list[Lane]:
@@ -93,12 +71,14 @@ def in_order_engine(simulation: Simulation, ops: Iterator[int]) -> list[Lane]:
     return [lane]
 
 
-def serial_engine(simulation: Simulation, queues: Queues, turning: Turning | None = None) -> list[Lane]:
-    """One op at a time, each for its fixed time, from several queues; a copy engine may have to turn to them."""
+def serial_engine(simulation: Simulation, queues: Queues, level: Level | None = None) -> list[Lane]:
+    """One op at a time from several queues, each for a fixed time; for a copy, if the card is not crowded."""
     env, touched, schedule, ended = simulation.env, simulation.touched, simulation.env.schedule, simulation.ended
     started = simulation.note_start()
     take, arriving = queues.take, queues.arriving
-    shape, durations = simulation.program.shape, [shape.duration for shape in simulation.program.shapes]
+    shape, shapes = simulation.program.shape, simulation.program.shapes
+    durations = [shape.duration for shape in shapes]
+    longer = [[latency - shape.rate.latency[0] for latency in shape.rate.latency] for shape in shapes]
     lane = Lane(queues)
     due = NONE  # the tick that the alarm is set for
 
@@ -112,9 +92,8 @@ def serial_engine(simulation: Simulation, queues: Queues, turning: Turning | Non
         lane.op = op
         started(op, now)
         end = now + durations[shape[op]]
-        if turning:
-            end += turning.turn(op, now)
-            turning.free = end
+        if level:
+            end += longer[shape[op]][level(now)]
         wake(end, now)
 
     def wake(at: int, now: int) -> None:
@@ -136,12 +115,11 @@ def serial_engine(simulation: Simulation, queues: Queues, turning: Turning | Non
     return [lane]
 
 
-class Direction(Lane, Turning, Flow):
+class Direction(Lane, Flow):
     """A copy engine on one direction of the link."""
 
-    def __init__(self, queues: Queues, program: Program, kind: int) -> None:
+    def __init__(self, queues: Queues, kind: int) -> None:
         Lane.__init__(self, queues)
-        Turning.__init__(self, program)
         Flow.__init__(self)
         self.kind = kind
         self.take, self.arriving, self.waiting = queues.take, queues.arriving, queues.waiting
@@ -152,9 +130,9 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
     """Two copy engines, one for each direction of a link; how long a copy takes depends on both."""
     env, touched, ended = simulation.env, simulation.touched, simulation.ended
     agenda, number = env._queue, env._eid
-    started, lookahead = simulation.note_start(), simulation.lookahead
+    started, lookahead, level = simulation.note_start(), simulation.lookahead, simulation.level
     shape, copies = simulation.program.shape, [(shape.units, *shape.rate) for shape in simulation.program.shapes]
-    directions = there, back = [Direction(q, simulation.program, kind) for kind, q in enumerate(queues)]
+    directions = there, back = [Direction(q, kind) for kind, q in enumerate(queues)]
     there.other, back.other = back, there
     link = Link(there, back)
     next_end = link.next_end
@@ -182,10 +160,10 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
                     continue
             op = direction.op = direction.take(at)  # closes the lane: the op behind this one need not wake the engine
             started(op, at)
-            direction.left, latency, duplex_latency, direction.alone, direction.shared = copies[shape[op]]
+            direction.left, direction.alone, direction.shared, latency, duplex_latency = copies[shape[op]]
             if direction.other.op != NONE:
                 latency = duplex_latency
-            direction.begins = at + latency + direction.turn(op, at)
+            direction.begins = at + latency[level(at) if level else 0]
             end = NONE
         if end == NONE:  # a flow has started or finished
             end = next_end()
@@ -220,7 +198,6 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
                 left = direction.left = direction.then
                 if left <= 0:
                     op, direction.op = direction.op, NONE
-                    direction.free = now
                     direction.begins, direction.left = NEVER, 1
                     ended(op, now)
 

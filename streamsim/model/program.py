@@ -19,14 +19,18 @@ from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Launch, Op, RecordEv
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamsim.device import Device, HandOver
+    from streamsim.device import Device, HandOver, LinkDirection
+    from streamsim.schedule import Direction
 
 TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
 
+CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
+
 # What an op does, as the link and the hand-over table see it.
 H2D, D2H, KERNEL, NOTHING = 0, 1, 2, 3
+COPIES = (H2D, D2H)
 NOT_AN_ENGINE = -1
 
 
@@ -38,18 +42,31 @@ def ticks(seconds: float) -> int:
 class Rate(NamedTuple):
     """How a kind of copy uses the link.
 
-    Ticks before its bytes flow, alone and with a copy in the other direction; then units per tick, alone
-    and shared.
+    Units per tick, alone and with a copy in the other direction; and ticks before the bytes flow, alone and so,
+    for each level of crowding from 0 to ``CROWD - 1``.
     """
 
-    latency: int
-    duplex_latency: int
     alone: int
     shared: int
+    latency: tuple[int, ...]
+    duplex_latency: tuple[int, ...]
 
     def duration(self, units: int) -> int:
         """Ticks that a copy takes with the link to itself."""
-        return self.latency - -units // self.alone
+        return self.latency[0] - -units // self.alone
+
+    @property
+    def feels_crowds(self) -> bool:
+        """Whether its latencies grow as kernels wait."""
+        return self.latency[-1] > self.latency[0] or self.duplex_latency[-1] > self.duplex_latency[0]
+
+    @property
+    def feels_the_other_direction(self) -> bool:
+        """Whether it takes longer beside a copy in the other direction."""
+        return self.shared < self.alone or self.duplex_latency != self.latency
+
+
+NO_COPY = Rate(1, 1, (0,) * CROWD, (0,) * CROWD)
 
 
 class Segment(NamedTuple):
@@ -67,7 +84,7 @@ class Shape(NamedTuple):
     call: int  # ticks that the host spends on the call
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
-    rate: Rate = Rate(0, 0, 1, 1)  # copy: how it uses the link
+    rate: Rate = NO_COPY  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
 
 
@@ -87,9 +104,7 @@ class Program(NamedTuple):
     pending: array[int]  # how many ops an op waits for, and its call if that may come later
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
-    rates: dict[tuple[str, bool], Rate]  # by (direction, pageable)
     hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
-    switch: int  # ticks that a copy takes longer when it comes from another queue than the one before it
     submit: int
     wake: int
     event: int
@@ -135,16 +150,37 @@ def kernel_shape(device: Device, kernel: Kernel) -> tuple[int, int]:
     return max(1, ticks(alone_s)), max(1, round(share * FULL_CARD))
 
 
-def copy_rates(device: Device) -> dict[tuple[str, bool], Rate]:
-    """By (direction, pageable)."""
-    rates = {}
-    for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
-        latency, duplex_latency = ticks(link.latency_s), ticks(link.duplex_latency_s)
-        alone, shared = _units(link.bandwidth_bytes_per_s), _units(link.duplex_bandwidth_bytes_per_s)
-        rates[name, False] = Rate(latency, duplex_latency, alone, shared)
-        latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
-        rates[name, True] = Rate(latency, latency, alone, alone)
-    return rates
+def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
+    """How a copy of ``n_bytes`` of pinned memory uses the link."""
+    least, whole = ticks(link.latency_s), link.in_flight_bytes
+    behind = min(n_bytes, whole)
+
+    def latency(most_s: float) -> int:  # the clock has whole ticks: half up
+        return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
+
+    return Rate(
+        _units(link.bandwidth_bytes_per_s),
+        _units(link.duplex_bandwidth_bytes_per_s),
+        _by_crowd(least, latency(link.crowded_latency_s)),
+        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s)),
+    )
+
+
+def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
+    steps = CROWD - 1
+    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
+
+
+def pageable_rate(link: LinkDirection) -> Rate:
+    """How a copy of pageable memory uses the link: the staging, not the link, sets its pace."""
+    latency, alone = ticks(link.pageable_latency_s), _units(link.pageable_bandwidth_bytes_per_s)
+    return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
+
+
+def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool) -> Rate:
+    """How a copy of ``n_bytes`` uses the link."""
+    link = device.h2d if direction == "h2d" else device.d2h
+    return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes)
 
 
 def _units(bytes_per_s: float) -> int:
@@ -226,15 +262,13 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         shapes=shapes.made,
         shape=shape,
         kind=bytearray(map(kinds.__getitem__, shape)),
-        queue=_queues(schedule, device.connections),
+        queue=_queues(schedule, device),
         after=array("i", [-1]) * n,
         also={},
         pending=array("i", [0]) * n,
         frontier={},
         segments=[],
-        rates=shapes.rates,
         hand_over=hand_over_table(device.hand_over),
-        switch=ticks(device.copy_engines.queue_switch_s),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),
@@ -255,10 +289,12 @@ def graph_ticks(device: Device, nodes: int) -> int:
     return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
 
 
-def _queues(schedule: Schedule, connections: int) -> bytearray:
-    """The connection of every op (0 for a host call that names no stream)."""
-    of_stream = [connection_of(stream, connections) for stream in range(len(schedule.streams) + 1)]
-    return bytearray(of_stream[op.stream or 0] for op in schedule.ops)
+def _queues(schedule: Schedule, device: Device) -> bytearray:
+    """The connection of every op, among those of its engine (0 for a host call that names no stream)."""
+    streams = range(len(schedule.streams) + 1)
+    copies = [connection_of(stream, device.copy_engines.connections) for stream in streams]
+    others = [connection_of(stream, device.connections) for stream in streams]
+    return bytearray((copies if isinstance(op, Copy) else others)[op.stream or 0] for op in schedule.ops)
 
 
 class _Shapes:
@@ -266,7 +302,6 @@ class _Shapes:
 
     def __init__(self, schedule: Schedule, device: Device) -> None:
         self.made: list[Shape] = []
-        self.rates = copy_rates(device)
         self._device = device
         self._pageable = schedule.pageable_names
         self._call = call_ticks(schedule.launch, device)
@@ -289,7 +324,8 @@ class _Shapes:
     def _make(self, op: Op) -> Shape:
         call = self._call[type(op)]
         if isinstance(op, Copy):
-            rate = self.rates[op.direction, op.host is not None and op.host.buffer in self._pageable]
+            is_pageable = op.host is not None and op.host.buffer in self._pageable
+            rate = rate_of(self._device, op.direction, op.bytes, is_pageable)
             units = op.bytes << BYTE_BITS
             return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
         if isinstance(op, Kernel):

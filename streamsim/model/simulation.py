@@ -8,16 +8,10 @@ from itertools import compress, count
 import simpy
 
 from streamsim.model.alarm import Alarm
-from streamsim.model.engines import (
-    Lane,
-    Turning,
-    compute_engine,
-    in_order_engine,
-    linked_copy_engines,
-    serial_engine,
-)
+from streamsim.model.crowd import CopyEnded, Level, crowd
+from streamsim.model.engines import Lane, compute_engine, in_order_engine, linked_copy_engines, serial_engine
 from streamsim.model.host import Host
-from streamsim.model.program import FULL_CARD, NOTHING, Program
+from streamsim.model.program import FULL_CARD, KERNEL, NOTHING, Program
 from streamsim.model.queues import FOREVER, NONE, IssueOrder, Queues, ReadyOrder, SameQueueFirst
 
 NEVER = -1
@@ -43,6 +37,10 @@ class Simulation:
         self.behind: dict[int, int] | array[int] = {}  # the op behind this one in its hardware queue
         self.touched: list[Callable[[int], None]] = []  # what to call for engines that may be able to start something
         self.lookahead = [0] * NOTHING  # for how many ticks an idle engine knows all ops of a kind that become ready
+        self.copy_ended: CopyEnded | None = None  # what counts the kernels that wait, if that matters for any copy
+        self.level: Level | None = None
+        if _feels_crowds(program):
+            self.copy_ended, self.level = crowd(program, self.returned)
         self.host = Host(self)
         self.lanes: list[Lane] = []  # by kind
         self.release, self.ended = _hand_over(self)
@@ -78,12 +76,17 @@ class Simulation:
             self.lookahead[kind] = min((hand_over[a][b] for a, b in crossings if b == kind), default=FOREVER)
 
 
+def _feels_crowds(program: Program) -> bool:
+    """Whether it matters for any copy how many kernels wait for copies; where both take turns, nobody waits."""
+    return program.device.copy_engines.count > 0 and any(shape.rate.feels_crowds for shape in program.shapes)
+
+
 def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (three functions)
     """Make ``release(op, ready)`` and ``ended(op, now)`` for a simulation."""
     program, lanes, touched, host = simulation.program, simulation.lanes, simulation.touched, simulation.host
     pending, returned, ready_at, end = simulation.pending, simulation.returned, simulation.ready, simulation.end
     kind, after, also, hand_over, submit = program.kind, program.after, program.also, program.hand_over, program.submit
-    ops, awaited = program.schedule.ops, host.waits_for
+    ops, awaited, copy_ended = program.schedule.ops, host.waits_for, simulation.copy_ended
 
     def release(op: int, ready: int) -> None:
         """One of the things that ``op`` waits for has come; it cannot start before the tick ``ready``."""
@@ -109,8 +112,10 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
         end[op] = now
         follower = after[op]
         if follower >= 0:
-            to = kind[follower]
-            ready = now + hand_over[kind[op]][to]
+            to, from_ = kind[follower], kind[op]
+            if copy_ended and to == KERNEL and from_ != KERNEL:
+                copy_ended(follower)
+            ready = now + hand_over[from_][to]
             if pending[follower] > 1:
                 release(follower, ready)
             else:  # what release() does then, without the call: most ops come this way
@@ -133,6 +138,8 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
 
     def release_others(op: int, now: int) -> None:
         for other in also[op]:
+            if copy_ended and kind[other] == KERNEL and kind[op] != KERNEL:
+                copy_ended(other)
             event = program.event if ops[other].stream != ops[op].stream else 0
             release(other, now + hand_over[kind[op]][kind[other]] + event)
 
@@ -160,9 +167,7 @@ def _build_engines(simulation: Simulation) -> list[Lane]:
     """The engines that a program needs: the simplest ones that do what its device does."""
     program, device = simulation.program, simulation.program.device
     copy_engines = device.copy_engines.count
-    linked = copy_engines == 2 and any(
-        rate.shared < rate.alone or rate.duplex_latency > rate.latency for rate in program.rates.values()
-    )
+    linked = copy_engines == 2 and any(shape.rate.feels_the_other_direction for shape in program.shapes)
     rule = device.copy_engines.arbitration
     if linked:
         there, back = (_queues(simulation, _Ops(program, engine), rule) for engine in (0, 1))
@@ -171,7 +176,7 @@ def _build_engines(simulation: Simulation) -> list[Lane]:
         lanes = [
             lane
             for engine in range(copy_engines or 1)
-            for lane in _serial_engine(simulation, engine, rule, Turning(program) if program.switch else None)
+            for lane in _serial_engine(simulation, engine, rule, simulation.level)
         ]
     return lanes + _compute_engine(simulation, copy_engines) if copy_engines else lanes
 
@@ -184,12 +189,15 @@ def _compute_engine(simulation: Simulation, engine: int) -> list[Lane]:
     return _serial_engine(simulation, engine, compute.arbitration)
 
 
-def _serial_engine(simulation: Simulation, engine: int, rule: str, turning: Turning | None = None) -> list[Lane]:
-    """An engine of one op at a time: the one that its number of queues needs."""
+def _serial_engine(simulation: Simulation, engine: int, rule: str, level: Level | None = None) -> list[Lane]:
+    """An engine of one op at a time: the simplest one that will do; ``level``: for copies on a card that can be full.
+
+    How crowded the card will be when a copy starts is not known ahead of time.
+    """
     ops = _Ops(simulation.program, engine)
-    if len(ops.queues()) <= 1:
+    if len(ops.queues()) <= 1 and level is None:
         return in_order_engine(simulation, iter(ops))
-    return serial_engine(simulation, _queues(simulation, ops, rule), turning)
+    return serial_engine(simulation, _queues(simulation, ops, rule), level)
 
 
 class _Ops:

@@ -1,0 +1,291 @@
+"""The calibration's probes: isolated micro-benchmarks, each of them a Schedule.
+
+They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it
+costs in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of
+their lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls
+that issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a
+spinning kernel for the rest. None of them is a pipeline that is later predicted.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from streamsim.schedule import (
+    Buffer,
+    Copy,
+    Direction,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KI, MI = 1 << 10, 1 << 20
+DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
+COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
+DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
+EQUAL_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
+CROWDED_BYTES = (128 * KI, 256 * KI, MI)
+PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
+LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
+CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
+MIXES = {"mix hd": "hd", "mix hkd": "hkd"}
+MIX_STREAMS = CROWDED_STREAMS = 8
+GRAPH_NODES = (8, 32, 128)
+MOST_QUEUES = 32
+QUEUES, RULES = {"compute": "queues compute", "copies": "queues copies"}, {"compute": "rule compute", "h2d": "rule h2d"}
+KERNELS = (
+    ("sincos", 2),
+    ("sincos", 10),
+    ("sincos", 40),
+    ("sincos", 176),
+    ("vector_add", 0),
+    ("copy", 0),
+    ("sleep", 100_000),
+)
+SMALL_ELEMENTS = (KI, 4 * KI, 16 * KI, 64 * KI, 128 * KI, 192 * KI, 256 * KI, 320 * KI, 384 * KI, 512 * KI, 768 * KI)
+LARGE_ELEMENTS = (MI, 3 * MI // 2, 2 * MI, 3 * MI, 4 * MI, 8 * MI, 16 * MI, 64 * MI)
+WAVES, BLOCK = (1, 2, 3, 4), 256
+
+GATE_S, GATE_BYTES = 800e-6, 40 * MI  # long enough to queue some hundred ops
+QUEUE_GATE_S = 500e-6
+FLOAT_BYTES = 4
+PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
+BUFFERS = (
+    Buffer(PAGEABLE, 3 * max(PAGEABLE_BYTES), "pageable"),
+    Buffer(DEVICE_IN, LARGE_ELEMENTS[-1] * FLOAT_BYTES, "device"),
+    Buffer(DEVICE_OUT, LARGE_ELEMENTS[-1] * FLOAT_BYTES, "device"),
+)
+TINY = Kernel(1, "sincos", KI, 2)
+FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leaves no room beside it
+
+
+class Chain(NamedTuple):
+    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements."""
+
+    kind: str
+    size: int
+    length: int
+
+    @property
+    def key(self) -> str:
+        """Its name among the results."""
+        return f"{self.kind} {self.size} x{self.length}"
+
+
+Probe = tuple[Chain, Schedule]
+
+
+def probes(resident_threads: int) -> Iterator[Probe]:
+    """Every probe for a card that holds so many threads: what it is, and its schedule."""
+    yield from copies()
+    yield from duplex()
+    yield from crowded()
+    yield from _pageable()
+    yield from _kernels(resident_threads)
+    yield from _hand_overs()
+    yield from _host()
+    yield from _queues()
+    yield from rules()
+
+
+def kernel_kind(name: str, parameter: int) -> str:
+    """The kind of the chains of a kernel."""
+    return f"kernel {name}({parameter})"
+
+
+def elements_of(name: str, resident_threads: int) -> tuple[int, ...]:
+    """The sizes at which a kernel is measured: also full waves of the card, and a block more."""
+    waves = [wave * resident_threads + more for wave in WAVES for more in (0, BLOCK)]
+    large = LARGE_ELEMENTS if name != "sleep" else LARGE_ELEMENTS[:-2]
+    return tuple(sorted({*SMALL_ELEMENTS, *waves, *large}))
+
+
+def cycle_bytes(copy: int) -> int:
+    """Size of the copy number ``copy`` of a cycle: 256 to 768 KiB, no two alike, evenly spread at any length.
+
+    An engine that waits for another looks for its signal at intervals (8 us on an H200), so cycles of like
+    ops fall into step with it and their hand-overs come out all short or all long.
+    """
+    return (256 + copy * 197 % 512) * KI
+
+
+def _chain(kind: str, size: int, length: int, ops: list[Op], streams: int = 1, **more: object) -> Probe:
+    chain = Chain(kind, size, length)
+    closed = (*ops, Synchronize())
+    schedule = Schedule(closed, ("non-blocking",) * streams, BUFFERS, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
+    return chain, schedule
+
+
+def _gate() -> Op:
+    return Kernel(1, duration_s=GATE_S, fill=0.01)
+
+
+def _lengths(n_bytes: int) -> tuple[int, int]:
+    return (8, 40) if n_bytes < 4 * MI else (2, 6)
+
+
+def copies() -> Iterator[Probe]:
+    """Copies back to back, one way."""
+    for direction in DIRECTIONS:
+        for n_bytes in COPY_BYTES:
+            for n in _lengths(n_bytes):
+                ops: list[Op] = [Copy(direction, n_bytes, 1)] * n
+                yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops])
+
+
+def duplex() -> Iterator[Probe]:
+    """Both ways: n copies one way and twice as many the other way, so that the first are never alone; and as many."""
+    for direction in DIRECTIONS:
+        other: Direction = "d2h" if direction == "h2d" else "h2d"
+        for n_bytes in DUPLEX_BYTES:
+            link = [Copy(direction, n_bytes, 1), Copy(other, n_bytes, 2), Copy(other, n_bytes, 2)]
+            yield from _both_ways(f"duplex {direction}", n_bytes, link)
+    for n_bytes in EQUAL_BYTES:
+        yield from _both_ways("duplex", n_bytes, [Copy("h2d", n_bytes, 1), Copy("d2h", n_bytes, 2)])
+
+
+def _both_ways(kind: str, n_bytes: int, link: list[Copy]) -> Iterator[Probe]:
+    gates = [msgspec.structs.replace(copy, bytes=GATE_BYTES) for copy in link[:2]]
+    for n in _lengths(n_bytes):
+        yield _chain(kind, n_bytes, n, [*gates, *link * n], 2)
+
+
+def crowded() -> Iterator[Probe]:
+    """Copies over several queues, a tiny kernel behind each: while one is copied the other queues wait."""
+    for n_bytes in CROWDED_BYTES:
+        for n in (16, 64):
+            for direction in DIRECTIONS:
+                ops = [op for i in range(n) for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS)]
+                gate = Copy(direction, GATE_BYTES, 1)
+                yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS)
+            gates = [Copy("h2d", GATE_BYTES, 1), Copy("d2h", GATE_BYTES, 1 + CROWDED_STREAMS)]
+            both = [
+                op
+                for i in range(n)
+                for side, direction in enumerate(DIRECTIONS)
+                for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS + side * CROWDED_STREAMS)
+            ]
+            yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS)
+
+
+def _with_kernel(direction: Direction, n_bytes: int, stream: int) -> tuple[Op, Op]:
+    return Copy(direction, n_bytes, stream), msgspec.structs.replace(TINY, stream=stream)
+
+
+def _pageable() -> Iterator[Probe]:
+    """Copies of one stretch of memory after another: memory just copied would still be in the host's cache."""
+    for direction in DIRECTIONS:
+        for n_bytes in PAGEABLE_BYTES:
+            for n in (1, 3):
+                ops: list[Op] = [
+                    Copy(direction, n_bytes, 1, Region(PAGEABLE, i * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes))
+                    for i in range(n)
+                ]
+                yield _chain(f"pageable {direction}", n_bytes, n, ops)
+
+
+def _kernels(resident_threads: int) -> Iterator[Probe]:
+    """Each kernel back to back in one stream, over its elements."""
+    for name, parameter in KERNELS:
+        for elements in elements_of(name, resident_threads):
+            touched = Region(DEVICE_IN, 0, elements * FLOAT_BYTES)
+            reads = (touched, touched) if name == "vector_add" else (touched,)
+            writes = (Region(DEVICE_OUT, 0, elements * FLOAT_BYTES),)
+            kernel = Kernel(1, name, elements, parameter, reads=reads, writes=writes)
+            for n in (8, 40) if elements < MI // 2 else (2, 8):
+                yield _chain(kernel_kind(name, parameter), elements, n, [_gate(), *[kernel] * n])
+
+
+def _hand_overs() -> Iterator[Probe]:
+    """Cycles of ops of known time in one stream, live behind a gate; and from stream to stream by events."""
+    for cycle in CYCLES:
+        for n in (8, 40):
+            yield _chain(f"cycle {cycle}", 0, n, [_gate(), *_cycle(cycle, n)])
+    for n in (8, 40):
+        ops: list[Op] = []
+        for i in range(n):
+            here, there = 1 + i % 2, 2 - i % 2
+            ops += (msgspec.structs.replace(TINY, stream=here), RecordEvent(i, here), WaitEvent(i, there))
+        yield _chain("ping-pong", 0, n, [_gate(), RecordEvent(n, 1), WaitEvent(n, 2), *ops], 2, events=n + 1)
+
+
+def _cycle(cycle: str, n: int) -> Iterator[Op]:
+    sizes = map(cycle_bytes, count())
+    directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
+    for letter in cycle * n:
+        yield Copy(directions[letter], next(sizes), 1) if letter in directions else TINY
+
+
+def _host() -> Iterator[Probe]:
+    """What calls cost the host, in the mix of a live pipeline, and what a call that waits costs."""
+    for n in (16, 64):
+        for kind, make in MIXES.items():
+            ops = [op for i in range(n) for op in _mix(make, 1 + i % MIX_STREAMS)]
+            yield _chain(kind, 0, n, ops, MIX_STREAMS)
+        yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
+        records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
+        waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
+        yield _chain("wait", 0, n, records + waits, 4, events=4)  # CUDA refuses events last recorded in a capture
+        yield _chain("synchronise", 0, n, [Synchronize(stream=1)] * n)
+        yield _chain("blocking copy", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1, blocking=True)] * n)
+        yield _chain("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)
+    for n in GRAPH_NODES:
+        yield _chain("graph", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1)] * n, launch="graph")
+
+
+def _mix(letters: str, stream: int) -> Iterator[Op]:
+    made: dict[str, Op] = {
+        "h": Copy("h2d", MIX_BYTES, stream),
+        "d": Copy("d2h", MIX_BYTES, stream),
+        "k": msgspec.structs.replace(TINY, stream=stream),
+    }
+    return (made[letter] for letter in letters)
+
+
+def _queues() -> Iterator[Probe]:
+    """With blocked ops in so many streams, is the next stream's op blocked too? Then there are no more queues.
+
+    The host waits for that op and then issues one more: its issue time tells.
+    """
+    ops: dict[str, Callable[[int], Op]] = {
+        "compute": lambda stream: msgspec.structs.replace(TINY, stream=stream),
+        "copies": lambda stream: Copy("d2h", LINK_BYTES, stream),
+    }
+    for engine, kind in QUEUES.items():
+        make = ops[engine]
+        for n in range(1, MOST_QUEUES):
+            free, gate = n + 1, n + 2
+            blocked = [op for stream in range(1, free) for op in (WaitEvent(0, stream), make(stream))]
+            last: list[Op] = [make(free), Synchronize(stream=free), make(gate)]
+            opening: list[Op] = [Kernel(gate, duration_s=QUEUE_GATE_S, fill=0.01), RecordEvent(0, gate)]
+            yield _chain(kind, 0, n, [*opening, *blocked, *last], gate, events=1)
+
+
+def rules() -> Iterator[Probe]:
+    """Which of several ready heads goes first: the host waits for stream 1's second op.
+
+    Stream 1 has two ops; stream 4 one issued between them, which is ready at once (and takes what room the first
+    kernel leaves); streams 2 and 3 have one each behind a copy back, issued between them and last, and ready
+    while the first one runs, stream 3's before stream 2's. So the second op of stream 1 comes before all of
+    those under same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order.
+    """
+    makers: dict[str, Callable[[int], Op]] = {
+        "compute": lambda stream: msgspec.structs.replace(FULL, stream=stream),
+        "h2d": lambda stream: Copy("h2d", 16 * MI, stream),
+    }
+    for engine, kind in RULES.items():
+        make = makers[engine]
+        early: list[Op] = [Copy("d2h", 64 * KI, 3), Copy("d2h", 2 * MI, 2)]
+        heads = [make(stream) for stream in (1, 4, 2, 1, 3)]
+        yield _chain(kind, 0, 1, [*early, *heads, Synchronize(stream=1), TINY], 4)
