@@ -327,6 +327,17 @@ def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -
         assert measure([Job("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
 
 
+def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
+    # There and back, the other way round, and a schedule that declares both buffers and touches one.
+    a, b, card = Region("h", 0, N), Region("p", 0, N), Region("d", 0, N)
+    there = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, b, card)), ("non-blocking",), BUFFERS, name="there")
+    back = Schedule((Copy("h2d", N, 1, b, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="back")
+    only = Schedule((Copy("h2d", N, 1, a, card), Copy("d2h", N, 1, a, card)), ("non-blocking",), BUFFERS, name="only")
+    jobs = [Job(schedule.name, schedule) for schedule in (there, back, only)]
+    for order in (jobs, jobs[::-1]):
+        assert [(found.status, found.verified) for found in measure(order, fake_gpu()[0], 2)] == [("ok", True)] * 3
+
+
 def test_anonymous_copies_are_timed_but_have_no_output_to_verify() -> None:
     (result,) = measure([Job("x", Schedule((Copy("h2d", 4096, 1),), ("non-blocking",)))], fake_gpu()[0], 2)
     assert (result.status, result.verified, len(result.samples)) == ("ok", False, 2)

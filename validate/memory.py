@@ -113,6 +113,7 @@ class Arena:
         self._cuda = gpu.cuda
         self._blocks: dict[Key, Block] = {}
         self._pageable: dict[Key, NDArray[np.uint8]] = {}
+        self.written: set[str] = set()  # host buffers that some schedule copies to: they may not hold their data now
 
     def __getitem__(self, key: Key) -> Block:
         return self._blocks[key]

@@ -388,6 +388,8 @@ class Replayer:
         self._timing = bench.gpu.timing_events()
         self._keep: list[object] = []
         self._graphs: list[int] = []
+        self._sources, self._written = (host_buffers(self.schedule, direction) for direction in ("h2d", "d2h"))
+        bench.arena.written |= self._written
         with self._named_errors():
             if self.schedule.launch == "graph":
                 self._plain, self._timed = self._graph_calls()
@@ -492,16 +494,18 @@ class Replayer:
         return Expected(found)
 
     def _reset(self) -> None:
-        """Put every named buffer into the state from which the reference starts."""
-        sources, written = host_buffers(self.schedule, "h2d"), host_buffers(self.schedule, "d2h")
+        """Put every named buffer that it uses into the state from which the reference starts."""
+        arena = self._bench.arena
         for buffer in self.schedule.buffers:
             key = Key(buffer.memory, buffer.name)
             if buffer.memory == "device":
-                self._bench.arena.poison_device(buffer.name, buffer.bytes)
-            elif buffer.name not in sources:
-                self._bench.arena.host(key)[: buffer.bytes] = HOST_POISON
-            elif buffer.name in written:
-                self._bench.arena.host(key)[: buffer.bytes] = data(buffer.name, buffer.bytes)
+                arena.poison_device(buffer.name, buffer.bytes)
+            elif buffer.name not in self._sources | self._written:
+                continue
+            elif buffer.name not in self._sources:
+                arena.host(key)[: buffer.bytes] = HOST_POISON
+            elif buffer.name in arena.written:
+                arena.host(key)[: buffer.bytes] = data(buffer.name, buffer.bytes)
         self._poison_scratch()
         self._cuda.deviceSynchronize()
 

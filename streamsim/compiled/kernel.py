@@ -26,7 +26,8 @@ FOREVER = 1 << 62
 NONE = -1
 ENDED = -1  # in place of how many things an op waits for
 FULL_CARD = 1 << 20
-NOTHING = 3  # a kind of op
+KERNEL, NOTHING = 2, 3  # kinds of ops, after the copies there and back
+CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 H2D, D2H, COMPUTE = 0, 1, 2  # lanes: with one copy engine the first carries all copies, with none everything
 LANES = 3
 QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
@@ -41,17 +42,32 @@ def _record(fields: str) -> np.dtype[Any]:
     return np.dtype([(name, "i8") for name in fields.split()], align=True)
 
 
-CARD = _record("submit wake event switch linked concurrent copy_rule kernel_rule")
-SHAPE = _record("kind call duration units latency duplex_latency alone shared width holds")
+CARD = _record("submit wake event linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
+SHAPE = np.dtype(
+    [
+        ("kind", "i8"),
+        ("call", "i8"),
+        ("duration", "i8"),
+        ("units", "i8"),
+        ("alone", "i8"),
+        ("shared", "i8"),
+        ("width", "i8"),
+        ("holds", "i8"),
+        ("latency", "i8", 2 * CROWD),  # alone for each level of crowding, then beside a copy in the other direction
+    ],
+    align=True,
+)
 OP = np.dtype(
     [
         ("tick", "i8"),  # ready, as far as is known; once ended, the end
+        ("comes", "i8"),  # when the card has it
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
         ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
         ("also_to", "i4"),
         ("shape", "i4"),
         ("pending", "i4"),  # how many things it waits for, or ENDED
+        ("copies", "i4"),  # how many of them are copies on another engine, if it is a kernel
         ("kind", "u1"),
         ("lane", "u1"),
         ("queue", "u1"),
@@ -61,9 +77,9 @@ OP = np.dtype(
 )
 SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
-# mask: queues with a head; turn: the queue being served; next: when to look again; last: queue of the last copy;
-# free: the tick at which it ended. The rest is for plain pipelines: see _set_out.
-LANE = _record("mask turn rule next last free jobs shapes first issue stride call follows")
+# mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
+# see _set_out.
+LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
 HEAD = _record("tick op")  # of a queue: when it may start (FOREVER: not known, or there is none), and which it is
 RUNNING = _record("op width since given end left")
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch")
@@ -104,8 +120,6 @@ def _reset(card, lanes, heads):
         lane.turn = NO_TURN
         lane.rule = card.kernel_rule if k == COMPUTE else card.copy_rule
         lane.next = FOREVER
-        lane.last = NONE
-        lane.free = 0
     for k in range(LANES * QUEUES):
         heads[uintp(k)].tick = FOREVER
 
@@ -175,16 +189,6 @@ def _seen(now, crossing):
 
 
 @_inlined
-def _turn_to(lane, queue, start, cost):
-    """Ticks that a copy engine takes to turn to another queue, less those for which it stood idle."""
-    last = lane.last
-    lane.last = queue
-    if last in (queue, NONE):
-        return 0
-    return max(0, cost - (start - lane.free))
-
-
-@_inlined
 def _flowed(since, now, begins, left, alone, shared, other_begins):
     """What a flow has left at ``now``, of ``left`` at ``since``."""
     begins = min(max(since, begins), now)
@@ -209,6 +213,15 @@ def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alon
         left_a -= (begins_b - since) * alone_a
         since = begins_b
     return since + min(_ticks(left_a, shared_a), _ticks(left_b, shared_b))
+
+
+# Kernels that wait for copies: see the model's crowd.py.
+
+
+@_inlined
+def _level(waiting, most):
+    """How crowded the card is with so many kernels that wait, in at most so many queues."""
+    return uintp(max(0, min(most, waiting) - 1))
 
 
 # Kernels side by side: see the model's ComputeEngine.
@@ -293,6 +306,45 @@ def _dispatched(ops, lanes, heads, lane, queue, now, times):
     return op
 
 
+@_inlined
+def _count_copies(ops, also):
+    """Note for how many copies every kernel waits; returns in how many queues such kernels are, CROWD at most."""
+    for k in range(len(ops)):
+        copy = ops[uintp(k)]
+        if copy.kind < KERNEL:
+            if copy.after >= 0 and ops[uintp(copy.after)].kind == KERNEL:
+                ops[uintp(copy.after)].copies += 1
+            for j in range(copy.also_from, copy.also_to):
+                other = ops[uintp(also[uintp(j)].op)]
+                other.copies += other.kind == KERNEL
+    queues = 0
+    for k in range(len(ops)):
+        if ops[uintp(k)].copies > 0:
+            queues |= 1 << np.int64(ops[uintp(k)].queue)
+    most = 0
+    while queues and most < CROWD:
+        queues &= queues - 1
+        most += 1
+    return most
+
+
+@_inlined
+def _come(ops, waiting, coming, issued, now):
+    """Count the kernels that wait among those that have come by ``now``; returns that and the op that comes next."""
+    while coming < issued and ops[uintp(coming)].comes <= now:
+        waiting += ops[uintp(coming)].copies > 0
+        coming += 1
+    return waiting, coming
+
+
+@_inlined
+def _copy_ended(ops, kernel, coming):
+    """One of the copies that a kernel waits for has ended; returns how many kernels on the card wait no longer."""
+    left = ops[uintp(kernel)].copies - 1
+    ops[uintp(kernel)].copies = left
+    return left == 0 and kernel < coming
+
+
 @_compiled
 def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, times):
     """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
@@ -302,7 +354,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     """
     lanes, heads, running, done = state
     trace = times.shape[1] > 0
-    linked, switch, most = card.linked, card.switch, card.concurrent
+    linked, crowds, most = card.linked, card.crowds, card.concurrent
     _reset(card, lanes, heads)
     op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
     end_a = end_b = copies_end = FOREVER
@@ -311,6 +363,9 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
     n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
+    if crowds:
+        most_queues = _count_copies(ops, also)
     segment = first = awaited = 0
     returns, go_on = launch, True
     now = last_end = 0
@@ -328,7 +383,8 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 if call.kind != NOTHING:
                     if first == 0:
                         call.pending += 1
-                    _release(ops, lanes, heads, op, returns + card.submit)
+                    call.comes = returns + card.submit
+                    _release(ops, lanes, heads, op, call.comes)
             first = this.last
             for k in range(this.waits_from, this.waits_to):
                 waited = ops[uintp(waits[uintp(k)])]
@@ -347,28 +403,30 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
             if queue != NONE:
                 op_a = _dispatched(ops, lanes, heads, H2D, queue, now, times)
                 copy = shapes[uintp(ops[uintp(op_a)].shape)]
-                turn = _turn_to(lanes[H2D], queue, now, switch)
+                if crowds:
+                    waiting, coming = _come(ops, waiting, coming, first, now)
                 if linked:
                     left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
                     settled = now
-                    begins_a = now + turn + (copy.latency if op_b == NONE else copy.duplex_latency)
+                    begins_a = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_b != NONE)]
                     left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
                 else:
-                    end_a = lanes[H2D].free = now + copy.duration + turn
+                    end_a = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if op_b == NONE and lanes[D2H].next <= now:
             queue = _choose(lanes[D2H], heads, D2H * QUEUES, now)
             if queue != NONE:
                 op_b = _dispatched(ops, lanes, heads, D2H, queue, now, times)
                 copy = shapes[uintp(ops[uintp(op_b)].shape)]
-                turn = _turn_to(lanes[D2H], queue, now, switch)
+                if crowds:
+                    waiting, coming = _come(ops, waiting, coming, first, now)
                 if linked:
                     left_a = _flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
                     settled = now
-                    begins_b = now + turn + (copy.latency if op_a == NONE else copy.duplex_latency)
+                    begins_b = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_a != NONE)]
                     left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
                 else:
-                    end_b = lanes[D2H].free = now + copy.duration + turn
+                    end_b = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if changed:
             changed = False
@@ -407,9 +465,9 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
                 settled = now
                 if op_a != NONE and left_a <= 0:
-                    end_a = lanes[H2D].free = now
+                    end_a = now
                 if op_b != NONE and left_b <= 0:
-                    end_b = lanes[D2H].free = now
+                    end_b = now
             if end_a == now:
                 done[uintp(n_done)] = op_a
                 n_done += 1
@@ -435,10 +493,14 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 times[4, done[uintp(k)]] = now
             after = op.after
             if after >= 0:
+                if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
+                    waiting -= _copy_ended(ops, after, coming)
                 crossing = hand_over[uintp(op.kind * 4 + ops[uintp(after)].kind)]
                 _release(ops, lanes, heads, after, _seen(now, crossing))
             for j in range(op.also_from, op.also_to):
                 other = also[uintp(j)].op
+                if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
+                    waiting -= _copy_ended(ops, other, coming)
                 crossing = hand_over[uintp(op.kind * 4 + ops[uintp(other)].kind)]
                 if also[uintp(j)].crosses:
                     crossing += card.event
@@ -460,6 +522,7 @@ def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
     """Write down an op that follows ``before`` in its stream, and waits for so many other things."""
     new = ops[uintp(op)]
     new.tick = 0
+    new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0
     new.shape = shape
@@ -525,7 +588,7 @@ def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program
             before = last[uintp(stream)]
             for shape in range(row + begin, row + end):
                 kind = shapes[uintp(shape)].kind
-                queue = connection[uintp(stream)]
+                queue = connection[uintp(kind == KERNEL), uintp(stream)]
                 _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
                 waits_for_slot = False
                 before = n
@@ -679,7 +742,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
     seen, behind, queue_of, tails = pipeline
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
-    linked, switch, most = card.linked, card.switch, card.concurrent
+    linked, crowds, most = card.linked, card.crowds, card.concurrent
     _reset(card, lanes, heads)
     begins = _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen)
     _queue_up(chunks, queue_of, behind, tails)
@@ -704,14 +767,15 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
                 op_a = heads[uintp(H2D * QUEUES + queue)].op
                 chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, behind, chunks, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-                turn = _turn_to(lane_a, queue, now, switch)
+                while comes <= now:
+                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
                 if linked:
                     left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
                     settled = now
-                    begins_a = now + turn + (copy.latency if op_b == NONE else copy.duplex_latency)
+                    begins_a = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_b != NONE)]
                     left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
                 else:
-                    end_a = lane_a.free = now + copy.duration + turn
+                    end_a = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if op_b == NONE and lane_b.next <= now:
             queue = _choose(lane_b, heads, D2H * QUEUES, now)
@@ -719,14 +783,15 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
                 op_b = heads[uintp(D2H * QUEUES + queue)].op
                 chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, behind, chunks, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-                turn = _turn_to(lane_b, queue, now, switch)
+                while comes <= now:
+                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
                 if linked:
                     left_a = _flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
                     settled = now
-                    begins_b = now + turn + (copy.latency if op_a == NONE else copy.duplex_latency)
+                    begins_b = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_a != NONE)]
                     left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
                 else:
-                    end_b = lane_b.free = now + copy.duration + turn
+                    end_b = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if changed:
             changed = False
@@ -767,9 +832,9 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
                 left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
                 settled = now
                 if op_a != NONE and left_a <= 0:
-                    end_a = lane_a.free = now
+                    end_a = now
                 if op_b != NONE and left_b <= 0:
-                    end_b = lane_b.free = now
+                    end_b = now
             if end_a == now:
                 done[uintp(n_done)] = op_a << 2 | H2D
                 n_done += 1
