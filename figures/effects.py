@@ -81,6 +81,10 @@ def _lone(name: str) -> str | None:
     return name.replace("duplex_", "") if "duplex_" in name else None
 
 
+def _quiet(name: str) -> str | None:
+    return name.replace("crowded_", "") if "crowded_" in name else None
+
+
 def _no_latency(name: str) -> str | None:
     return "" if name.endswith("latency_s") else None
 
@@ -96,6 +100,7 @@ def _copies_in_issue_order(device: Device) -> Device:
 EFFECTS: dict[str, Callable[[Device], Device]] = {
     "the model": lambda device: device,
     "no contention of directions": lambda device: _with_link(device, _lone),
+    "no crowding by kernels that wait": lambda device: _with_link(device, _quiet),
     "no latency of copies": lambda device: _with_link(device, _no_latency),
     "no hand-over between engines": lambda device: _zeros(device, "hand_over"),
     "host calls cost nothing": lambda device: _zeros(device, "host"),

@@ -38,6 +38,7 @@ CLASS_STYLE = {  # class: colour and marker, so that they are told apart without
     BLOCKING: (PURPLE, "D"),
     PAGEABLE: (DARK, "^"),
 }
+TIMES = "standard-"  # records of the standard suite
 TIMELINES = "timelines-"  # records with this prefix hold time lines, measured for their structure
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 
@@ -55,7 +56,10 @@ class Runs:
 
 
 def main(script: str, draw: Callable[[Runs], Figure], timelines: bool = False) -> None:
-    """Draw as the command line says; a failure is one line and exit code 2."""
+    """Draw as the command line says; a failure is one line and exit code 2.
+
+    The committed time lines were measured without a calibration: the shipped profile of their card stands in.
+    """
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="default: the committed ones")
     parser.add_argument("--device", help="a device profile in place of the records' own calibration")
@@ -63,7 +67,8 @@ def main(script: str, draw: Callable[[Runs], Figure], timelines: bool = False) -
     arguments = parser.parse_args()
     try:
         paths = arguments.records or committed(timelines)
-        device = None if arguments.device is None else load_device(arguments.device)
+        name = arguments.device or ("h200" if timelines and not arguments.records else None)
+        device = None if name is None else load_device(name)
         figure = draw(Runs([read_record(path) for path in paths], device))
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=DPI)
@@ -75,7 +80,7 @@ def main(script: str, draw: Callable[[Runs], Figure], timelines: bool = False) -
 
 def committed(timelines: bool = False) -> list[Path]:
     """The committed records, of times or of time lines. Raises InputError when there are none."""
-    paths = [path for path in sorted(FOLDER.glob("*.json.gz")) if path.name.startswith(TIMELINES) == timelines]
+    paths = sorted(FOLDER.glob(f"{TIMELINES if timelines else TIMES}*.json.gz"))
     if not paths:
         what = "time lines" if timelines else "runs"
         raise InputError(f"{FOLDER}: has no record of {what}; measure one, or name a record")

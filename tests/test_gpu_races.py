@@ -6,16 +6,19 @@ than the host takes to issue the rest. The emulated card runs the same schedules
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from fake_cuda import fake_gpu
 
+import streamsim_validate
 from streamsim.check import check_schedule, repaired
 from streamsim.errors import InputError
 from streamsim.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim_validate.gpu import Gpu, open_gpu
 from streamsim_validate.measure import Job, Measured, measure
+from streamsim_validate.record import read_record
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
@@ -80,6 +83,23 @@ def test_a_race_gives_wrong_output_and_its_repaired_form_does_not(gpu: Gpu, kind
 def test_a_card_is_not_given_a_race(gpu: Gpu) -> None:
     (result,) = measure([Job("x", racy("read-after-write"))], gpu, 1)
     assert result.status.startswith("failed: read-after-write: race: ops[2] ")
+
+
+# As recorded on an H200
+
+RECORD = Path(streamsim_validate.__file__).parent / "records" / "races-h200.json.gz"
+
+
+@pytest.mark.parametrize("kind", ["read-after-write", "write-after-read"])
+def test_a_card_has_lost_the_race_and_not_its_repaired_form(kind: str) -> None:
+    (run,) = read_record(RECORD).runs
+    entries = {entry.build(): entry for entry in run.entries}
+    lost = entries[racy(kind)]
+    assert "wrong output: byte" in lost.status
+    assert lost.wall_s == ()
+    (fixed,) = (entry for program, entry in entries.items() if program.name == f"{kind}, repaired")
+    assert fixed.build().ops == repaired(racy(kind), check_schedule(racy(kind))).ops
+    assert (fixed.status, fixed.verified, len(fixed.wall_s)) == ("ok", True, run.repeats)
 
 
 # On the emulated card
