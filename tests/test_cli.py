@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
+import click
 import pytest
 
 from streamsim.cli import app, main
@@ -189,9 +190,15 @@ def test_schema(capsys, kind: str) -> None:
 
 def commands(group=app, prefix=()) -> list[tuple[str, ...]]:
     found = [prefix]
-    for name, command in getattr(group, "commands", {}).items():
-        found += commands(command, (*prefix, name))
+    if isinstance(group, click.Group):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            found += commands(group.get_command(context, name), (*prefix, name))
     return found
+
+
+def test_every_command_is_found() -> None:
+    assert {("predict",), ("devices", "show"), ("best",)} <= set(commands())
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

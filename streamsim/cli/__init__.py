@@ -93,5 +93,5 @@ def app() -> None:
     Shell completion (bash; zsh_source and fish_source likewise):
       eval "$(_STREAMSIM_COMPLETE=bash_source streamsim)"
 
-    Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input.
+    Exit codes: 0 ok, 1 a check found something, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
