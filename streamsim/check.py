@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.model.program import _Streams
+from streamsim.order import StreamOrder
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Order:
 
     def __init__(self, schedule: Schedule) -> None:
         width = len(schedule.streams) + 1
-        self.streams = _Streams(schedule)
+        self.streams = StreamOrder(schedule)
         self.nothing: Clock = (NEVER,) * width
         self.host = self.nothing
         self._stream_of = [op.stream or 0 for op in schedule.ops]
@@ -202,7 +202,7 @@ class _Stretch:
         self.readers: dict[int, int] = readers or {}
 
 
-class _History:
+class History:
     """Who touched the bytes of a buffer last: stretches, by where they start, that never overlap."""
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ class _Checker:
         self._schedule = schedule
         self._order = _Order(schedule)
         self._pageable = schedule.pageable_names
-        self._histories = {buffer.name: _History() for buffer in schedule.buffers}
+        self._histories = {buffer.name: History() for buffer in schedule.buffers}
         self._records: dict[int, _Record] = {}  # by event: the latest
         self._record_after: dict[int, tuple[int, _Record]] = {}  # by op: an event, and its record soon after the op
         self._unrecorded_ops: dict[int, list[int]] = {}  # by stream: its ops since its last copy to the card or record
@@ -327,7 +327,7 @@ class _Checker:
     def _earlier(self, i: int, op: Copy | Kernel) -> list[int]:
         """The ops that must have ended before ``op`` starts, for what it touches."""
         found = []
-        for region, writes in _touched(op, self._pageable):
+        for region, writes in touched(op, self._pageable):
             history, start = self._histories[region.buffer], region.offset
             if writes:
                 found += history.write(i, start, start + region.bytes)
@@ -451,7 +451,7 @@ class _Checker:
         return f"ops[{i}] ({what} in stream {op.stream})"
 
 
-def _touched(op: Op, pageable: frozenset[str]) -> Iterator[tuple[Region, bool]]:
+def touched(op: Op, pageable: frozenset[str]) -> Iterator[tuple[Region, bool]]:
     """The bytes that an op touches while it runs on the card, and whether it writes them.
 
     Pageable memory is not among them: it is read or written before the call returns.
@@ -472,8 +472,8 @@ def _touched(op: Op, pageable: frozenset[str]) -> Iterator[tuple[Region, bool]]:
 def _hazards(first: Op, second: Op, pageable: frozenset[str]) -> list[Hazard]:
     """Where and how two ops clash, each once; what is read too early comes first."""
     found = set()
-    for a, a_writes in _touched(first, pageable):
-        for b, b_writes in _touched(second, pageable):
+    for a, a_writes in touched(first, pageable):
+        for b, b_writes in touched(second, pageable):
             start, end = max(a.offset, b.offset), min(a.offset + a.bytes, b.offset + b.bytes)
             if a.buffer == b.buffer and start < end and (a_writes or b_writes):
                 kind = HAZARD_KINDS[0 if not b_writes else 1 + a_writes]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.check import _History, _touched, check_schedule, repaired
+from streamsim.check import History, check_schedule, repaired, touched
 from streamsim.device import MOST_CONNECTIONS
 from streamsim.schedule import (
     LARGEST_BYTES,
@@ -214,10 +214,10 @@ class Rework:
     def _find_data(self) -> None:
         """Which ops each op needs: those whose data it reads, and all with which it shares bytes."""
         ops = self._schedule.ops
-        histories = {buffer.name: _History() for buffer in self._schedule.buffers}
+        histories = {buffer.name: History() for buffer in self._schedule.buffers}
         for i, op in enumerate(ops):
             reads, conflicts = self._unknown(i), set(self._unknown(i))
-            for region, writes in _touched(op, frozenset()):
+            for region, writes in touched(op, frozenset()):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 if writes:
                     found = history.write(i, region.offset, end)

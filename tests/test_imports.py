@@ -29,7 +29,7 @@ ROOMS = (
     ("files",),
     ("ranges", "sizes"),
     ("patterns", "device"),
-    ("quantities",),
+    ("order", "quantities"),
     ("schedule",),
     ("errors",),
 )

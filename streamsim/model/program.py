@@ -14,10 +14,10 @@ import math
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.order import StreamOrder
+from streamsim.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
 
     from streamsim.device import Device, HandOver, LinkDirection
     from streamsim.schedule import Direction
@@ -187,66 +187,6 @@ def _units(bytes_per_s: float) -> int:
     return max(1, round(bytes_per_s * (1 << BYTE_BITS) / TICKS_PER_S))
 
 
-class _Streams:
-    """Stream, event and legacy-stream order: which ops must end before the next op of a stream may start."""
-
-    def __init__(self, schedule: Schedule) -> None:
-        self._ops = schedule.ops
-        self._ordinary = [LEGACY_STREAM] + [
-            number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
-        ]
-        # The ops whose end completes everything in each stream so far, but for the legacy stream.
-        self.tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
-        self._recorded: dict[int, tuple[int, ...]] = {}
-
-    def before(self, stream: int) -> tuple[int, ...]:
-        """The ops whose end completes everything in ``stream`` so far."""
-        if stream == LEGACY_STREAM:
-            return self._union(self.tail[number] for number in self._ordinary)
-        return self.tail[stream]
-
-    def append(self, stream: int, op: int) -> None:
-        if stream == LEGACY_STREAM:
-            self._set_tail(stream, (op,))
-        else:
-            self.tail[stream] = (op,)
-
-    def record(self, stream: int, event: int) -> tuple[int, ...]:
-        done = self._recorded[event] = self.before(stream)
-        if stream == LEGACY_STREAM:
-            self._set_tail(stream, done)
-        return done
-
-    def wait(self, stream: int, event: int) -> tuple[int, ...]:
-        both = self._union((self.before(stream), self._recorded.get(event, ())))
-        self._set_tail(stream, both)
-        return both
-
-    def awaited(self, sync: Synchronize) -> tuple[int, ...]:
-        """What a host synchronisation waits for."""
-        if sync.event is not None:
-            return self._recorded.get(sync.event, ())
-        if sync.stream is not None:
-            return self.before(sync.stream)
-        return self._union(self.tail)
-
-    def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
-        self.tail[stream] = ops
-        if stream == LEGACY_STREAM:  # later ops of ordinary streams come after it, earlier ones are in it
-            for number in self._ordinary:
-                self.tail[number] = ops
-
-    def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
-        ops = self._ops
-        latest: dict[int | None, int] = {}
-        for op in (op for some in sets for op in some):
-            stream = ops[op].stream
-            if op > latest.get(stream, -1):
-                latest[stream] = op
-        return tuple(latest.values())
-
-
 def compile_schedule(schedule: Schedule, device: Device) -> Program:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     n = len(schedule.ops)
@@ -350,7 +290,7 @@ def call_ticks(launch: Launch, device: Device) -> dict[type[Op], int]:
 def _fill_order(program: Program) -> None:
     """Who waits for whom: streams, events, the legacy stream, signals and the host's blocking calls."""
     ops = program.schedule.ops
-    streams = _Streams(program.schedule)
+    streams = StreamOrder(program.schedule)
     edges = _Edges(program)
     tail = streams.tail
     pageable, immediate = program.schedule.pageable_names, program.device.host.pageable_immediate_bytes
@@ -377,7 +317,7 @@ def _fill_order(program: Program) -> None:
         program.pending[i] += 1  # the call itself: only the first segment is issued before anything runs
 
 
-def _order_call(program: Program, streams: _Streams, i: int, op: Op) -> tuple[int, ...] | None:
+def _order_call(program: Program, streams: StreamOrder, i: int, op: Op) -> tuple[int, ...] | None:
     """Order a record, a wait or a host call; what the host waits for, if it is one."""
     if isinstance(op, Synchronize):
         return streams.awaited(op)

@@ -214,9 +214,10 @@ class _Ops:
         """The hardware queues that they come through."""
         return set(compress(self._program.queue, self._own))
 
-    def streams(self) -> set[int | None]:
-        """The streams that they are in."""
-        return {op.stream for op in compress(self._program.schedule.ops, self._own)}
+    def streams(self) -> set[tuple[int | None, int]]:
+        """The streams that they are in, with their queues: where copies and kernels take turns a stream may use two."""
+        ops, queue = self._program.schedule.ops, self._program.queue
+        return {(op.stream, its) for op, its in compress(zip(ops, queue, strict=True), self._own)}
 
 
 def _queues(simulation: Simulation, ops: _Ops, rule: str) -> Queues:
