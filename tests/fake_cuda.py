@@ -71,7 +71,8 @@ class FakeCuda:
         self._kernels = EMULATED | (kernels or {})
         self._capturing: dict[int, bool] = {}  # stream -> is the origin
         self._captured: list[Node] = []
-        self._capture_events: set[int] = set()
+        self._capture_events: set[int] = set()  # recorded in the capture that goes on
+        self._last_in_capture: set[int] = set()  # recorded in some capture, and not outside one since
         self._outside: dict[int, Node] = {}
         self._graphs: dict[int, list[Node]] = {}
         self.threads_launched: list[tuple[str, int]] = []
@@ -155,8 +156,10 @@ class FakeCuda:
             self._event_time[event] = time.perf_counter()
 
         self._event_node[event] = self._add(stream, stamp)
+        self._last_in_capture.discard(event)
         if self._capturing:
             self._capture_events.add(event)
+            self._last_in_capture.add(event)
 
     def streamWaitEvent(self, stream: int, event: int) -> None:
         if self._capturing:
@@ -165,6 +168,8 @@ class FakeCuda:
             if stream not in self._capturing:
                 self._capturing[stream] = False
                 self._outside[stream] = self._last.pop(stream, Node(_nothing, []))
+        else:
+            self._refuse_captured(event)
         node = self._event_node.get(event)
         if node is not None:
             self._add(stream, _nothing, [node])
@@ -181,12 +186,17 @@ class FakeCuda:
 
     def eventSynchronize(self, event: int) -> None:
         self._refuse_capture()
+        self._refuse_captured(event)
         if event in self._event_node:
             self._finish(self._event_node[event])
 
     def deviceSynchronize(self) -> None:
         self._refuse_capture()
         self._finish(None)
+
+    def _refuse_captured(self, event: int) -> None:
+        if event in self._last_in_capture:
+            raise FakeError("operation not permitted on an event last recorded in a capturing stream")
 
     def _refuse_capture(self) -> None:
         if self._capturing:

@@ -327,6 +327,15 @@ def test_a_wait_for_an_event_not_yet_recorded_is_a_no_op_live_and_in_a_graph() -
         assert measure([Job("x", schedule)], fake_gpu()[0], 2)[0].status == "ok"
 
 
+def test_an_event_of_a_graph_is_none_of_a_live_program() -> None:
+    # CUDA refuses to wait, outside a capture, for an event that was last recorded in one; a wait for an event that the
+    # program itself never records is nothing.
+    waits = Schedule((WaitEvent(0, 1), Copy("h2d", N, 1), Synchronize(event=0)), ("non-blocking",), events=1, name="w")
+    graph = msgspec.structs.replace(ring(SMALL, 4, 3, 2), launch="graph")
+    for jobs in ([Job("graph", graph), Job("live", waits)], [Job("live", waits), Job("graph", graph)]):
+        assert [found.status for found in measure(jobs, fake_gpu()[0], 2)] == ["ok", "ok"]
+
+
 def test_a_buffer_that_one_schedule_writes_is_fresh_input_of_another() -> None:
     # There and back, the other way round, and a schedule that declares both buffers and touches one.
     a, b, card = Region("h", 0, N), Region("p", 0, N), Region("d", 0, N)

@@ -71,7 +71,7 @@ class Gpu:
         self.cuda = cuda
         self.card = card
         self._streams: dict[StreamKind, list[int]] = {"non-blocking": [], "blocking": []}
-        self._events: list[int] = []
+        self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
         self._timing_events: list[int] = []
 
     @property
@@ -99,11 +99,15 @@ class Gpu:
             made = sum(len(pool) for pool in self._streams.values())
             raise InputError(f"streams = {wanted}: the driver gave {made} and no more ({error}); use fewer") from error
 
-    def events(self, count: int) -> list[int]:
-        """Addresses of ``count`` events without timing, as a program that only orders its streams uses."""
-        while len(self._events) < count:
-            self._events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDisableTiming))
-        return self._events[:count]
+    def events(self, count: int, captured: bool = False) -> list[int]:
+        """Addresses of ``count`` events without timing, as a program that only orders its streams uses.
+
+        ``captured``: for a capture. CUDA refuses those to live programs, which therefore have their own.
+        """
+        pool = self._events[captured]
+        while len(pool) < count:
+            pool.append(self.cuda.eventCreateWithFlags(self.cuda.eventDisableTiming))
+        return pool[:count]
 
     def timing_events(self) -> tuple[int, int]:
         """Addresses of a start and a stop event that carry times."""
@@ -120,10 +124,10 @@ class Gpu:
         with contextlib.suppress(Exception):
             for stream in (*self._streams["non-blocking"], *self._streams["blocking"]):
                 self.cuda.streamDestroy(stream)
-            for event in (*self._events, *self._timing_events):
+            for event in (*self._events[False], *self._events[True], *self._timing_events):
                 self.cuda.eventDestroy(event)
         self._streams = {"non-blocking": [], "blocking": []}
-        self._events, self._timing_events = [], []
+        self._events, self._timing_events = {False: [], True: []}, []
 
 
 class CupyCuda:

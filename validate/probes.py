@@ -92,8 +92,8 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from duplex()
     yield from crowded()
     yield from _pageable()
-    yield from _kernels(resident_threads)
-    yield from _hand_overs()
+    yield from kernels(resident_threads)
+    yield from hand_overs()
     yield from _host()
     yield from _queues()
     yield from rules()
@@ -195,7 +195,7 @@ def _pageable() -> Iterator[Probe]:
                 yield _chain(f"pageable {direction}", n_bytes, n, ops)
 
 
-def _kernels(resident_threads: int) -> Iterator[Probe]:
+def kernels(resident_threads: int) -> Iterator[Probe]:
     """Each kernel back to back in one stream, over its elements."""
     for name, parameter in KERNELS:
         for elements in elements_of(name, resident_threads):
@@ -207,7 +207,7 @@ def _kernels(resident_threads: int) -> Iterator[Probe]:
                 yield _chain(kernel_kind(name, parameter), elements, n, [_gate(), *[kernel] * n])
 
 
-def _hand_overs() -> Iterator[Probe]:
+def hand_overs() -> Iterator[Probe]:
     """Cycles of ops of known time in one stream, live behind a gate; and from stream to stream by events."""
     for cycle in CYCLES:
         for n in (8, 40):
@@ -236,7 +236,7 @@ def _host() -> Iterator[Probe]:
         yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
         records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
         waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
-        yield _chain("wait", 0, n, records + waits, 4, events=4)  # CUDA refuses events last recorded in a capture
+        yield _chain("wait", 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
         yield _chain("synchronise", 0, n, [Synchronize(stream=1)] * n)
         yield _chain("blocking copy", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1, blocking=True)] * n)
         yield _chain("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)

@@ -234,7 +234,7 @@ class _Compiler:
         self._cuda = bench.gpu.cuda
         self._streams = bench.gpu.streams(schedule.streams)
         self._memory = {buffer.name: buffer.memory for buffer in schedule.buffers}
-        self._events = bench.gpu.events(schedule.events)
+        self._events = bench.gpu.events(schedule.events, schedule.launch == "graph")
         for event, address in (timing or {}).items():
             self._events[event] = address
         self.keep: list[object] = []
@@ -414,7 +414,7 @@ class Replayer:
         streams, used = gpu.streams(schedule.streams), used_streams(schedule)
         if not used:
             return Calls([], list(closing)), Calls([], list(closing))
-        fork = gpu.events(schedule.events + len(used))[schedule.events :]
+        fork = gpu.events(schedule.events + len(used), captured=True)[schedule.events :]
         graph = capture(cuda, schedule, compiler, streams, fork)
         executable = cuda.graphInstantiate(graph)
         cuda.graphDestroy(graph)
