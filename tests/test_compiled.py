@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
 
 from streamsim import model
@@ -119,11 +120,21 @@ def test_kernels_share_a_card_by_hand() -> None:
 @pytest.mark.parametrize("latency", [0, 10**9, 60 * 10**9])
 def test_the_largest_copies_at_the_slowest_and_fastest_rates(rate: float, latency: int) -> None:
     """8 TiB in fixed point fill an int64: no sum or product of theirs may overflow it."""
-    direction = link(latency, rate, rate / 2, duplex_latency=2 * latency)
-    device = make_device(h2d=direction, d2h=direction, queue_switch=7)
     most = LARGEST_BYTES
-    ops = (h2d(1, most), d2h(2, most - 1), h2d(3, 1), d2h(1, most), kernel(2, 5), h2d(2, most))
-    assert_same(program(*ops), device)
+    direction = link(
+        latency,
+        rate,
+        rate / 2,
+        duplex_latency=2 * latency,
+        crowded_latency=3 * latency,
+        crowded_duplex_latency=4 * latency,
+        in_flight=most,
+    )
+    device = make_device(h2d=direction, d2h=direction)
+    first = [op for stream in (1, 2, 3, 4) for op in (h2d(stream, most), kernel(stream, 5))]
+    found = assert_same(program(*first, d2h(2, most - 1), h2d(3, 1), d2h(1, most), h2d(2, most)), device)
+    quiet = assert_same(program(first[0]), device)
+    assert found.end[0] - quiet.end[0] == 3 * latency - latency  # four kernels wait for what it begins
 
 
 @compiled
@@ -135,7 +146,53 @@ def test_kernels_of_a_day_beside_each_other(fill: float) -> None:
     assert max(found.end) >= LONGEST_S / NS
 
 
+THREE_THAT_WAIT = make_device(h2d=link(crowded_latency=3), d2h=link(crowded_latency=3))
+
+
+@compiled
+def test_kernels_that_wait_for_copies_crowd_the_card_by_hand() -> None:
+    # Copies of 10 ticks, kernels of 4. A crowd makes a copy begin 3 ticks later, and by a tick less for each kernel
+    # fewer than four that waits when it starts. There: three wait at 0, two at 12, one at 23. Back: the first kernel
+    # ends at 16, when two wait; the second at 27, when one does; the third at 37, when none does.
+    ops = [op for stream in (1, 2, 3) for op in (h2d(stream, 10), kernel(stream, 4), d2h(stream, 10))]
+    found = assert_same(program(*ops), THREE_THAT_WAIT)
+    assert list(zip(found.start, found.end, strict=True)) == [
+        *((0, 12), (12, 16), (16, 27)),
+        *((12, 23), (23, 27), (27, 37)),
+        *((23, 33), (33, 37), (37, 47)),
+    ]
+
+
 # Makespans of patterns
+
+
+@compiled
+@pytest.mark.parametrize(("order", "makespan"), [("depth-first", 47), ("breadth-first", 47)])
+def test_a_pattern_crowds_the_card_by_hand(order: str, makespan: int) -> None:
+    # The trace above as a pattern: 30 elements of a byte each way, 12 ticks of kernel, in three chunks. Breadth-first
+    # every kernel waits for its stream's only copy too.
+    workload = Workload(30, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
+    assert list(makespans(workload, [config(order, 3, 3)], THREE_THAT_WAIT)) == [makespan]
+
+
+@compiled
+@pytest.mark.parametrize(("inputs", "outputs"), [((4,), (4,)), ((4, 8), ()), ((), (8, 4)), ((4, 4), (4,))])
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...], kernels: int) -> None:
+    workload = Workload(30_011, inputs, outputs, (WorkloadKernel(duration_s=20e-6),) * kernels)
+    ways = [
+        config(order, chunks, streams, buffers=buffers, launch=launch)
+        for order, buffers in (("depth-first", None), ("depth-first", 3), ("breadth-first", None))
+        for chunks in (1, 2, 5, 11, 24)
+        for streams in (1, 2, 3, 4, 6, 12)
+        for launch in ("live", "graph")
+    ]
+    device = load_device("h200")
+    found = list(makespans(workload, ways, device))
+    assert found == [by_simpy(workload, way, device) for way in ways]
+    quiet = [replace(part, crowded_latency_s=part.latency_s) for part in (device.h2d, device.d2h)]
+    quiet = [replace(part, crowded_duplex_latency_s=part.duplex_latency_s) for part in quiet]
+    assert found != list(makespans(workload, ways, replace(device, h2d=quiet[0], d2h=quiet[1])))
 
 
 @st.composite

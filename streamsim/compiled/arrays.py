@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamsim.compiled.kernel import ALSO, CARD, NONE, NOTHING, OP, QUEUES, RULES, SEGMENT, SHAPE
-from streamsim.model.program import ENGINES, KERNEL, Shape, copy_rates, hand_over_table, ticks
+from streamsim.model.program import KERNEL, Rate, Shape, copy_rate, hand_over_table, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,25 +41,34 @@ class Arrays(NamedTuple):
     also: Array
 
 
+def slowest_rates(device: Device) -> tuple[Rate, Rate]:
+    """How the copies that feel most of what else the card does use the link: no copy feels more."""
+    return copy_rate(device.h2d, device.h2d.in_flight_bytes), copy_rate(device.d2h, device.d2h.in_flight_bytes)
+
+
 def card_of(device: Device) -> Card:
-    """The device as the loop sees it."""
-    rates = copy_rates(device).values()
-    engines = ENGINES[device.copy_engines.count][0]
-    linked = len(engines) == 3 and any(r.shared < r.alone or r.duplex_latency > r.latency for r in rates)
+    """The device as the loop sees it.
+
+    Whether copies feel each other and crowds is asked of the copies that would feel it most: of others the loop
+    finds the same ticks, whether it looks at the rest of the card or not.
+    """
+    rates, engines = slowest_rates(device), device.copy_engines.count
     record = np.zeros(1, CARD)
     record[0] = (
         ticks(device.host.submit_s),
         ticks(device.host.wake_s),
         ticks(device.hand_over.event_s),
-        ticks(device.copy_engines.queue_switch_s),
-        linked,
+        engines == 2 and any(rate.feels_the_other_direction for rate in rates),
+        engines > 0 and any(rate.feels_crowds for rate in rates),
         device.compute.concurrent_kernels,
+        device.copy_engines.connections,
+        device.connections,
         RULES[device.copy_engines.arbitration],
         RULES[device.compute.arbitration],
     )
     hand_over = np.zeros((4, 4), np.int64)
     hand_over[:3, :3] = hand_over_table(device.hand_over)
-    lanes = np.array(LANE_OF_KIND[device.copy_engines.count], np.uint8)
+    lanes = np.array(LANE_OF_KIND[engines], np.uint8)
     return Card(record[0], hand_over.ravel(), lanes)
 
 
@@ -67,7 +76,7 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
-    return between + ticks(host.submit_s) + ticks(host.wake_s) + ticks(device.copy_engines.queue_switch_s)
+    return between + ticks(host.submit_s) + ticks(host.wake_s)
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:
@@ -79,9 +88,10 @@ def most_ticks(shape: Shape, overhead: int) -> int:
     rate = shape.rate
     if shape.kind == KERNEL:
         return max(shape.duration + shape.call + overhead, shape.duration * shape.width)
-    if (rate.duplex_latency + overhead) * rate.alone > LARGEST:
+    latency = rate.duplex_latency[-1]  # the longest
+    if (latency + overhead) * rate.alone > LARGEST:
         return LARGEST + 1
-    return rate.duplex_latency - -shape.units // rate.shared + shape.call + overhead
+    return latency - -shape.units // rate.shared + shape.call + overhead
 
 
 def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
@@ -89,9 +99,11 @@ def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
     return launch + ops * max(most_ticks(shape, overhead) for shape in shapes) <= LARGEST
 
 
-def shape_row(shape: Shape, holds: bool = False) -> tuple[int, ...]:
+def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
     """A shape as a record; ``holds``: the call returns only when the op has ended."""
-    return (shape.kind, shape.call, shape.duration, shape.units, *shape.rate, shape.width, holds)
+    rate = shape.rate
+    costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared, shape.width, holds
+    return (*costs, rate.latency + rate.duplex_latency)
 
 
 def flatten(program: Program) -> Arrays | None:

@@ -34,8 +34,9 @@ QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
 NO_TURN = QUEUES - 1
 ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
-JOB_BITS = 15  # a chunk of a plain pipeline has fewer ops on a lane than this can count
-JOBS = (1 << JOB_BITS) - 1
+JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
+KERNEL_SHIFT, COPY_SHIFT, CHUNK_SHIFT = 15, 20, 25  # of the parts of its ops' numbers
+MOST_QUEUE = 31
 
 
 def _record(fields: str) -> np.dtype[Any]:
@@ -79,8 +80,10 @@ SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], a
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
 # mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
 # see _set_out.
-LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
-HEAD = _record("tick op")  # of a queue: when it may start (FOREVER: not known, or there is none), and which it is
+LANE = _record("mask turn rule next jobs shapes first issue stride call follows connections shift")
+# Of a queue: when its head may start (FOREVER: not known, or there is none), which it is and, in a plain pipeline,
+# of which stream.
+HEAD = _record("tick op stream")
 RUNNING = _record("op width since given end left")
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch")
 
@@ -198,21 +201,29 @@ def _flowed(since, now, begins, left, alone, shared, other_begins):
 
 @_inlined
 def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b):
-    """When the next of two flows ends if none starts or finishes before, or FOREVER."""
-    if begins_a > begins_b:
+    """When the next of two flows ends if none starts or finishes before, or FOREVER; and what both will have left."""
+    swapped = begins_a > begins_b
+    if swapped:
         begins_a, begins_b = begins_b, begins_a
         left_a, left_b = left_b, left_a
         alone_a = alone_b
         shared_a, shared_b = shared_b, shared_a
-    if begins_a == FOREVER:
-        return FOREVER
-    since = max(since, begins_a)
-    if begins_b > since:
-        if begins_b == FOREVER or left_a <= (begins_b - since) * alone_a:
-            return since + _ticks(left_a, alone_a)
-        left_a -= (begins_b - since) * alone_a
-        since = begins_b
-    return since + min(_ticks(left_a, shared_a), _ticks(left_b, shared_b))
+    end = FOREVER
+    if begins_a < FOREVER:
+        since = max(since, begins_a)
+        if begins_b > since and (begins_b == FOREVER or left_a <= (begins_b - since) * alone_a):
+            end = since + _ticks(left_a, alone_a)
+            left_a = 0
+        else:
+            both = max(since, begins_b)
+            left_a -= (both - since) * alone_a
+            ticks = min(_ticks(left_a, shared_a), _ticks(left_b, shared_b))
+            end = both + ticks
+            left_a -= ticks * shared_a
+            left_b -= ticks * shared_b
+    if swapped:
+        left_a, left_b = left_b, left_a
+    return end, left_a, left_b
 
 
 # Kernels that wait for copies: see the model's crowd.py.
@@ -317,7 +328,7 @@ def _count_copies(ops, also):
             for j in range(copy.also_from, copy.also_to):
                 other = ops[uintp(also[uintp(j)].op)]
                 other.copies += other.kind == KERNEL
-    queues = 0
+    queues = np.int64(0)
     for k in range(len(ops)):
         if ops[uintp(k)].copies > 0:
             queues |= 1 << np.int64(ops[uintp(k)].queue)
@@ -359,7 +370,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
     end_a = end_b = copies_end = FOREVER
     begins_a = begins_b = FOREVER  # the flows on a shared link, accounted for up to `settled`
-    left_a = left_b = settled = 0
+    left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
     n_running, room, compute_end = 0, FULL_CARD, FOREVER
@@ -380,10 +391,10 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 returns += shapes[uintp(call.shape)].call
                 if trace:
                     times[1, op] = returns
+                call.comes = returns + card.submit
                 if call.kind != NOTHING:
                     if first == 0:
                         call.pending += 1
-                    call.comes = returns + card.submit
                     _release(ops, lanes, heads, op, call.comes)
             first = this.last
             for k in range(this.waits_from, this.waits_to):
@@ -431,7 +442,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
         if changed:
             changed = False
             if linked:
-                copies_end = _next_end(
+                copies_end, then_a, then_b = _next_end(
                     settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b
                 )
             else:
@@ -460,10 +471,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
         n_done = 0
         if now == copies_end:
             if linked:
-                was_a = left_a
-                left_a = _flowed(settled, now, begins_a, was_a, alone_a, shared_a, begins_b)
-                left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
-                settled = now
+                left_a, left_b, settled = then_a, then_b, now
                 if op_a != NONE and left_a <= 0:
                     end_a = now
                 if op_b != NONE and left_b <= 0:
@@ -543,6 +551,12 @@ def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
 
 
 @_inlined
+def _call(ops, op, shape):
+    """Write down a record or a wait."""
+    ops[uintp(op)].shape, ops[uintp(op)].kind, ops[uintp(op)].copies = shape, NOTHING, 0
+
+
+@_inlined
 def _after_all_kernels(ops, also, last, streams, back, jobs):
     """The first copy back of every stream waits for the last kernel of every other stream too."""
     n = 0
@@ -557,7 +571,7 @@ def _after_all_kernels(ops, also, last, streams, back, jobs):
 
 
 @_compiled
-def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program):
+def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program):
     """Write the ops and segments of a pattern; returns how many of each."""
     ops, segments, waits, also, tails, last = program
     copies_in, kernels, copies_back = jobs
@@ -582,13 +596,14 @@ def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program
             row = config.row_a if i < config.larger else config.row_b
             waits_for_slot = across and i >= slots
             if waits_for_slot:
-                ops[uintp(n)].shape, ops[uintp(n)].kind = config.wait, NOTHING
+                _call(ops, n, config.wait)
                 also[uintp(i - slots)].op, also[uintp(i - slots)].crosses = n + 1, 1
                 n += 1
             before = last[uintp(stream)]
             for shape in range(row + begin, row + end):
                 kind = shapes[uintp(shape)].kind
-                queue = connection[uintp(kind == KERNEL), uintp(stream)]
+                shift = KERNEL_SHIFT if kind == KERNEL else COPY_SHIFT
+                queue = queues[uintp(stream)] >> shift & MOST_QUEUE
                 _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
                 waits_for_slot = False
                 before = n
@@ -602,7 +617,7 @@ def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program
             last[uintp(stream)] = before
             if across and i + slots < chunks:
                 ops[uintp(before)].also_from, ops[uintp(before)].also_to = i, i + 1
-                ops[uintp(n)].shape, ops[uintp(n)].kind = config.record, NOTHING
+                _call(ops, n, config.record)
                 n += 1
             stream += 1
             if stream == streams:
@@ -624,14 +639,14 @@ def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program
 
 
 @_inlined
-def _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen):
+def _set_out(config, card, jobs, shapes, lanes, seen):
     """Prepare the lanes of a pipeline; returns the first stage's lane.
 
     ``shapes``: the first shape of its jobs in a row of shapes; ``first``: its first op in ``seen``; ``issue``,
     ``stride`` and ``call``: the card has op (chunk, job) at issue + chunk * stride + job * call; ``follows``:
-    the lane of the next stage, or NONE.
+    the lane of the next stage, or NONE; ``connections``: its hardware queues; ``shift``: where they are in an op.
     """
-    chunks, streams = config.chunks, config.streams
+    chunks = config.chunks
     whole = called = n_shapes = first = 0
     begins = before = NONE
     for stage in range(3):
@@ -647,6 +662,8 @@ def _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen):
         place = 0 if stage == 0 else COMPUTE if stage == 1 else D2H
         lane = lanes[uintp(place)]
         lane.follows = NONE
+        lane.connections = card.kernel_connections if stage == 1 else card.copy_connections
+        lane.shift = KERNEL_SHIFT if stage == 1 else COPY_SHIFT
         if lane.jobs:
             if before == NONE:
                 begins = place
@@ -658,50 +675,74 @@ def _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen):
         lane.stride = own if config.breadth else whole
         called += own
     seen[:first] = FOREVER
-    stream = 0
-    for chunk in range(chunks):
-        queue_of[uintp(chunk)] = connection[uintp(stream)]
-        stream += 1
-        if stream == streams:
-            stream = 0
     return begins
 
 
 @_inlined
-def _queue_up(chunks, queue_of, behind, tails):
-    """Which chunk follows each in its hardware queue (``chunks`` if none); ``tails`` gets the first of each."""
-    tails[:] = chunks
-    for k in range(chunks):
-        chunk = chunks - 1 - k
-        queue = queue_of[uintp(chunk)]
-        behind[uintp(chunk)] = tails[uintp(queue)]
-        tails[uintp(queue)] = chunk
+def _queue_up(streams, queues, lane, heads, first):
+    """Put the first op of each hardware queue at its head."""
+    for queue in range(32):
+        heads[uintp(first + queue)].op = NONE
+    for queue in range(min(lane.connections, streams)):
+        heads[uintp(first + queue)].op = queue << CHUNK_SHIFT | queues[uintp(queue)]
+        heads[uintp(first + queue)].stream = queue
 
 
 @_inlined
-def _may_start(lane, heads, first, seen, chunk, job, queue, tick):
+def _who_waits(config, card, jobs):
+    """Of which chunks the first kernel waits for a copy: first and end; and in how many queues, CROWD at most."""
+    copies_in, kernels, copies_back = jobs
+    first = end = 0
+    if card.crowds and kernels > 0:
+        if copies_in > 0:
+            end = config.streams if config.breadth else config.chunks
+        elif copies_back > 0 and not config.breadth:
+            first, end = config.streams, config.chunks
+    return first, end, min(CROWD, card.kernel_connections, config.streams, end - first)
+
+
+@_inlined
+def _comes(lane, seen, waiting, chunk, end):
+    """The first kernel of ``chunk`` comes: count it if it waits for a copy. Returns when which one comes next."""
+    waiting += seen[uintp(lane.first + chunk * lane.jobs)] == FOREVER
+    chunk += 1
+    return waiting, chunk, lane.issue + chunk * lane.stride if chunk < end else FOREVER
+
+
+@_inlined
+def _may_start(lane, heads, first, seen, op, tick):
     """The op before this one in its stream has ended: it may start at ``tick``, once it is the head and issued."""
+    chunk = op >> CHUNK_SHIFT
+    job = op & JOBS
+    queue = op >> lane.shift & MOST_QUEUE
     tick = max(tick, lane.issue + chunk * lane.stride + job * lane.call)
     seen[uintp(lane.first + chunk * lane.jobs + job)] = tick
-    if heads[uintp(first + queue)].op == (chunk << JOB_BITS | job):
-        _arrive(lane, heads, first + queue, queue, chunk << JOB_BITS | job, tick)
+    if heads[uintp(first + queue)].op == op:
+        _arrive(lane, heads, first + queue, queue, op, tick)
 
 
 @_inlined
-def _next_head(lane, heads, first, seen, behind, chunks, queue):
+def _next_head(lane, heads, first, seen, queues, chunks, streams, queue):
     """The head of a queue starts: the op behind it is the head now. Returns the op's chunk and shape in its row."""
-    place = first + queue
-    chunk = heads[uintp(place)].op >> JOB_BITS
-    job = heads[uintp(place)].op & JOBS
+    head = heads[uintp(first + queue)]
+    chunk = head.op >> CHUNK_SHIFT
+    job = head.op & JOBS
     shape = lane.shapes + job
-    follower = chunk
-    job += 1
-    if job == lane.jobs:
-        job = 0
-        follower = np.int64(behind[uintp(chunk)])
-    heads[uintp(place)].op = follower << JOB_BITS | job
-    tick = seen[uintp(lane.first + follower * lane.jobs + job)] if follower < chunks else FOREVER
-    heads[uintp(place)].tick = tick
+    tick = FOREVER
+    if job + 1 < lane.jobs:
+        head.op += 1
+        tick = seen[uintp(lane.first + chunk * lane.jobs + job + 1)]
+    else:  # the next stream of this queue, or the first of them and its next chunk
+        stream = head.stream + lane.connections
+        follower = chunk + lane.connections
+        if stream >= streams:
+            stream = queue
+            follower = chunk + streams - (head.stream - queue)
+        head.stream = stream
+        head.op = follower << CHUNK_SHIFT | queues[uintp(stream)]
+        if follower < chunks:
+            tick = seen[uintp(lane.first + follower * lane.jobs)]
+    head.tick = tick
     if tick == FOREVER:
         lane.mask &= ~(1 << queue)
     elif tick < lane.next:
@@ -710,62 +751,65 @@ def _next_head(lane, heads, first, seen, behind, chunks, queue):
 
 
 @_inlined
-def _go_on(lanes, heads, seen, hand_over, queue_of, breadth, chunks, streams, begins, place, op, now):
-    """The op of a lane has ended: the one after it in its stream may start."""
-    lane = lanes[uintp(place)]
-    chunk = op >> JOB_BITS
-    job = (op & JOBS) + 1
+def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, place, op, now):
+    """The op of a lane has ended: the one after it in its stream may start.
+
+    Returns how many kernels, of those of the chunks before ``coming``, wait for a copy no longer.
+    """
+    lane = lanes[place]
+    chunk = op >> CHUNK_SHIFT
     to = place
-    if job == lane.jobs:
-        job = 0
+    op += 1
+    if op & JOBS == lane.jobs:
+        op -= lane.jobs
         to = lane.follows
         if breadth:
             if chunk + streams < chunks:
-                chunk += streams
+                op += streams << CHUNK_SHIFT
                 to = place
             else:
-                chunk %= streams
+                op -= (chunk - chunk % streams) << CHUNK_SHIFT
         elif to == NONE:
-            chunk += streams
-            to = begins
-            if chunk >= chunks:
-                return
+            op += streams << CHUNK_SHIFT
+            to = begins if chunk + streams < chunks else NONE
     if to != NONE:
         tick = _seen(now, hand_over[uintp(place * 4 + to)])
-        _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, chunk, job, queue_of[uintp(chunk)], tick)
+        _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, op, tick)
+    return np.int64(place != COMPUTE and to == COMPUTE and op >> CHUNK_SHIFT < coming)
 
 
 @_compiled
-def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, state):
+def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     """Run a plain pipeline; returns its makespan in ticks."""
     lanes, heads, running, done = state
-    seen, behind, queue_of, tails = pipeline
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
-    linked, crowds, most = card.linked, card.crowds, card.concurrent
+    linked, most = card.linked, card.concurrent
     _reset(card, lanes, heads)
-    begins = _set_out(config, card, jobs, shapes, connection, lanes, queue_of, seen)
-    _queue_up(chunks, queue_of, behind, tails)
+    begins = _set_out(config, card, jobs, shapes, lanes, seen)
     for place in range(LANES):
-        for queue in range(32):
-            heads[uintp(place * QUEUES + queue)].op = np.int64(tails[uintp(queue)]) << JOB_BITS
+        _queue_up(streams, queues, lanes[place], heads, place * QUEUES)
     for chunk in range(streams):
-        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, chunk, 0, queue_of[uintp(chunk)], 0)
+        op = chunk << CHUNK_SHIFT | queues[uintp(chunk)]
+        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, op, 0)
     op_a = op_b = NONE  # as in `run`, from here on
     end_a = end_b = copies_end = FOREVER
     begins_a = begins_b = FOREVER
-    left_a = left_b = settled = 0
+    left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
     n_running, room, compute_end = 0, FULL_CARD, FOREVER
     now = last_end = 0
     lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
+    waiting = 0  # kernels that wait for copies, of those that have come
+    coming, crowd_ends, most_queues = _who_waits(config, card, jobs)
+    comes = lane_k.issue + coming * lane_k.stride if coming < crowd_ends else FOREVER
     while True:
         if op_a == NONE and lane_a.next <= now:
             queue = _choose(lane_a, heads, H2D * QUEUES, now)
             if queue != NONE:
                 op_a = heads[uintp(H2D * QUEUES + queue)].op
-                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, behind, chunks, queue)
+                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, queues, chunks, streams, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
                 while comes <= now:
                     waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
@@ -775,13 +819,15 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
                     begins_a = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_b != NONE)]
                     left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
                 else:
-                    end_a = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
+                    end_a = now + copy.duration
+                    if waiting:
+                        end_a += copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if op_b == NONE and lane_b.next <= now:
             queue = _choose(lane_b, heads, D2H * QUEUES, now)
             if queue != NONE:
                 op_b = heads[uintp(D2H * QUEUES + queue)].op
-                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, behind, chunks, queue)
+                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, queues, chunks, streams, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
                 while comes <= now:
                     waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
@@ -791,12 +837,14 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
                     begins_b = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_a != NONE)]
                     left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
                 else:
-                    end_b = now + copy.duration + copy.latency[_level(waiting, most_queues)] - copy.latency[0]
+                    end_b = now + copy.duration
+                    if waiting:
+                        end_b += copy.latency[_level(waiting, most_queues)] - copy.latency[0]
                 changed = True
         if changed:
             changed = False
             if linked:
-                copies_end = _next_end(
+                copies_end, then_a, then_b = _next_end(
                     settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b
                 )
             else:
@@ -806,9 +854,9 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
             if queue == NONE:
                 break
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
-            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, behind, chunks, queue)
+            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, queues, chunks, streams, queue)
             shape = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-            room -= _start_kernel(running[uintp(n_running)], op << 2 | COMPUTE, shape, room, now)
+            room -= _start_kernel(running[uintp(n_running)], op, shape, room, now)
             compute_end = min(compute_end, running[uintp(n_running)].end)
             n_running += 1
 
@@ -822,38 +870,36 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, s
         if now == FOREVER:
             return last_end
 
-        n_done = 0
         if now == copies_end:
             last_end = now
             changed = True
             if linked:
-                was_a = left_a
-                left_a = _flowed(settled, now, begins_a, was_a, alone_a, shared_a, begins_b)
-                left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
-                settled = now
+                left_a, left_b, settled = then_a, then_b, now
                 if op_a != NONE and left_a <= 0:
                     end_a = now
                 if op_b != NONE and left_b <= 0:
                     end_b = now
             if end_a == now:
-                done[uintp(n_done)] = op_a << 2 | H2D
-                n_done += 1
+                waiting -= _go_on(
+                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, H2D, op_a, now
+                )
                 op_a = NONE
                 end_a = begins_a = FOREVER
                 lane_a.next = now
             if end_b == now:
-                done[uintp(n_done)] = op_b << 2 | D2H
-                n_done += 1
+                waiting -= _go_on(
+                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, D2H, op_b, now
+                )
                 op_b = NONE
                 end_b = begins_b = FOREVER
                 lane_b.next = now
         if now == compute_end:
             last_end = now
-            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, n_done)
+            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, 0)
             lane_k.next = now
-        for k in range(n_done):
-            op = done[uintp(k)]
-            _go_on(lanes, heads, seen, hand_over, queue_of, breadth, chunks, streams, begins, op & 3, op >> 2, now)
+            for k in range(n_done):
+                op = done[uintp(k)]
+                _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
 
 
 @_compiled
@@ -867,22 +913,23 @@ def run_patterns(
     run_signal,
     shapes,
     lane_of_kind,
-    connection,
+    queues,
     program,
-    pipeline,
+    seen,
     state,
     no_times,
     makespans,
 ):
     """Run every ``step``-th configuration from ``begin`` on. ``jobs``: copies in, kernels and copies back of a chunk.
 
-    ``program`` and ``pipeline``: room for the ops of one that is not, or is, a plain pipeline.
+    ``queues``: of each stream. ``program`` and ``seen``: room for the ops of one that is not, or is, a plain pipeline.
     """
     ops, segments, waits, also, _, _ = program
     for k in range(begin, len(configs), step):
         config = configs[k]
         if config.plain:
-            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, connection, pipeline, state)
+            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state)
         else:
-            _, n = _lay_out(config, jobs, run_signal, shapes, lane_of_kind, connection, program)
-            makespans[k] = run(card, hand_over, config.launch, shapes, ops, segments[:n], waits, also, state, no_times)
+            n, m = _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program)
+            own = ops[:n]
+            makespans[k] = run(card, hand_over, config.launch, shapes, own, segments[:m], waits, also, state, no_times)

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 import numpy as np
 
 from streamsim.compiled.arrays import LARGEST, card_of, most_ticks, overhead_of, shape_row
-from streamsim.compiled.kernel import ALSO, CONFIG, JOBS, LANES, OP, QUEUES, SEGMENT, SHAPE, new_state, run_patterns
+from streamsim.compiled.kernel import (
+    ALSO,
+    CONFIG,
+    COPY_SHIFT,
+    JOBS,
+    KERNEL_SHIFT,
+    LANES,
+    OP,
+    QUEUES,
+    SEGMENT,
+    SHAPE,
+    new_state,
+    run_patterns,
+)
 from streamsim.model import simulate
 from streamsim.model.program import (
     BYTE_BITS,
@@ -26,10 +39,10 @@ from streamsim.model.program import (
     Shape,
     call_ticks,
     connection_of,
-    copy_rates,
     graph_ticks,
     holds_host,
     kernel_shape,
+    rate_of,
 )
 from streamsim.patterns import HostMemory, Order, build, chunk_counts, chunk_kernel
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
@@ -81,12 +94,11 @@ class _Costs:
         self.card = card_of(device)
         self.jobs = len(workload.inputs), len(workload.kernels), len(workload.outputs)
         self.run_signal = device.compute.kernel_signal == "run"
-        self._rates = copy_rates(device)
         self._overhead = overhead_of(device)
         self._plain = device.copy_engines.count == 2 and max(self.jobs) < JOBS
         self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
         self._cuts: dict[tuple[Order, int, HostMemory, Launch], _Cut | None] = {}
-        self._connections = np.zeros(0, np.uint8)
+        self._queues = np.zeros(0, np.int64)
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
         self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
@@ -101,12 +113,16 @@ class _Costs:
     def is_large(self) -> bool:
         return self._n > MOST_SHAPES
 
-    def connections(self, streams: int) -> Array:
-        """The connection of each stream."""
-        if len(self._connections) < streams:
-            of_streams = (connection_of(1 + stream, self.device.connections) for stream in range(streams))
-            self._connections = np.fromiter(of_streams, np.uint8, streams)
-        return self._connections
+    def queues(self, streams: int) -> Array:
+        """The hardware queues of each stream, of its copies and of its kernels, as parts of an op's number."""
+        if len(self._queues) < streams:
+            copies, kernels = self.device.copy_engines.connections, self.device.connections
+            both = (
+                connection_of(stream, copies) << COPY_SHIFT | connection_of(stream, kernels) << KERNEL_SHIFT
+                for stream in range(1, 1 + streams)
+            )
+            self._queues = np.fromiter(both, np.int64, streams)
+        return self._queues
 
     def config(self, config: Config) -> tuple[int, ...] | None:
         """The configuration as a record; None if the kernel cannot run it."""
@@ -178,13 +194,13 @@ class _Costs:
     def _copy(
         self, direction: Direction, n_bytes: int, memory: HostMemory, blocking: bool, call: int
     ) -> tuple[Shape, bool]:
-        rate, units = self._rates[direction, memory == "pageable"], n_bytes << BYTE_BITS
+        rate, units = rate_of(self.device, direction, n_bytes, memory == "pageable"), n_bytes << BYTE_BITS
         shape = Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate)
         copy = Copy(direction, n_bytes, 1, Region("host", 0, n_bytes), blocking=blocking)
         pageable = frozenset(["host"] if memory == "pageable" else [])
         return shape, holds_host(copy, pageable, self.device.host.pageable_immediate_bytes)
 
-    def _append(self, rows: list[tuple[int, ...]]) -> int:
+    def _append(self, rows: list[tuple[Any, ...]]) -> int:
         """Add rows to the table; where they begin."""
         first, self._n = self._n, self._n + len(rows)
         if self._n > len(self._shapes):
@@ -236,7 +252,7 @@ class _Job:
         self._costs = costs
         self._shapes = costs.shapes
         self._streams = int(configs["streams"].max(initial=1))
-        self._connections = costs.connections(self._streams)
+        self._queues = costs.queues(self._streams)
         self._makespans = np.zeros(len(configs), np.int64)
 
     def run(self, threads: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -264,9 +280,9 @@ class _Job:
             self._costs.run_signal,
             self._shapes,
             lane_of_kind,
-            self._connections,
+            self._queues,
             self._room_for_programs(),
-            self._room_for_pipelines(),
+            self._room_for_pipeline(),
             new_state(int(card["concurrent"])),
             np.empty((5, 0), np.int64),
             self._makespans,
@@ -287,13 +303,7 @@ class _Job:
             np.empty(streams, np.int32),
         )
 
-    def _room_for_pipelines(self) -> tuple[Array, ...]:
-        """Ticks of the ops; of each chunk the next in its queue, and its queue; the first chunk of each queue."""
+    def _room_for_pipeline(self) -> Array:
+        """Ticks of the ops."""
         some = self._configs[self._configs["plain"] != 0]
-        chunks = int(some["chunks"].max(initial=0))
-        return (
-            np.empty(chunks * sum(self._costs.jobs), np.int64),
-            np.empty(chunks, np.int32),
-            np.empty(chunks, np.uint8),
-            np.empty(QUEUES, np.int32),
-        )
+        return np.empty(int(some["chunks"].max(initial=0)) * sum(self._costs.jobs), np.int64)

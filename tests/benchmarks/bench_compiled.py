@@ -69,7 +69,7 @@ def in_c(device: Any) -> Callable[[], np.ndarray[Any, Any]] | None:
     configs = np.array([costs.config(config) for config in GRID], CONFIG)
     found = np.zeros(len(configs), np.int64)
     arrays = [np.array([costs.card.record], CARD), costs.card.hand_over, configs, np.array(costs.jobs)]
-    arrays += [costs.shapes, costs.connections(32), found]
+    arrays += [costs.shapes, costs.queues(32), found]
     pointers: list[Any] = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
     pointers.insert(3, ctypes.c_int64(len(configs)))
 

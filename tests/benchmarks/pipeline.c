@@ -6,27 +6,30 @@
 #define NONE (-1)
 #define FULL_CARD (1 << 20)
 #define QUEUES 64
-#define MOST_CHUNKS 100000
+#define CROWD 4
 #define MOST_OPS 300000
+#define JOBS 32767
+#define KERNEL_SHIFT 15
+#define COPY_SHIFT 20
+#define CHUNK_SHIFT 25
 
 typedef int64_t i64;
-typedef int32_t i32;
-typedef uint8_t u8;
 typedef uint64_t u64;
 
-typedef struct { i64 submit, wake, event, change, linked, concurrent, copy_rule, kernel_rule; } Card;
-typedef struct { i64 kind, call, duration, units, latency, duplex_latency, alone, shared, width, holds; } Shape;
+typedef struct {
+    i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
+} Card;
+typedef struct { i64 kind, call, duration, units, alone, shared, width, holds, latency[2 * CROWD]; } Shape;
 typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch; } Config;
-typedef struct { i64 end, given, width, left, since; i32 chunk, job; } Running;
+typedef struct { i64 end, given, width, left, since, op; } Running;
 
 enum { H2D, D2H, COMPUTE, LANES };
 enum { ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST };
 
-static i64 tick[LANES * QUEUES], next[LANES], seen[LANES][MOST_OPS], turn[LANES], last_queue[2], freed[2];
+static i64 tick[LANES * QUEUES], next[LANES], seen[LANES][MOST_OPS], turn[LANES];
 static i64 issue[LANES], stride[LANES], call[LANES];
-static i32 head[LANES * QUEUES], head_job[LANES * QUEUES], behind[MOST_CHUNKS], jobs[LANES];
+static i64 head[LANES * QUEUES], stream_of[LANES * QUEUES], connections[LANES], jobs[LANES];
 static u64 mask[LANES];
-static u8 queue_of[MOST_CHUNKS];
 static Running running[1024];
 
 static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
@@ -41,28 +44,39 @@ static inline i64 flowed(i64 since, i64 now, i64 begins, i64 left, i64 alone, i6
 }
 
 static inline i64 next_end(i64 since, i64 begins_a, i64 left_a, i64 alone_a, i64 shared_a, i64 begins_b, i64 left_b,
-                           i64 alone_b, i64 shared_b)
+                           i64 alone_b, i64 shared_b, i64 *then_a, i64 *then_b)
 {
-    if (begins_a > begins_b) {
+    i64 end = FOREVER;
+    int swapped = begins_a > begins_b;
+    if (swapped) {
         i64 t = begins_a; begins_a = begins_b; begins_b = t;
         t = left_a; left_a = left_b; left_b = t;
         t = shared_a; shared_a = shared_b; shared_b = t;
         alone_a = alone_b;
     }
-    if (begins_a == FOREVER) return FOREVER;
-    since = most(since, begins_a);
-    if (begins_b > since) {
-        if (begins_b == FOREVER || left_a <= (begins_b - since) * alone_a) return since + ticks(left_a, alone_a);
-        left_a -= (begins_b - since) * alone_a;
-        since = begins_b;
+    if (begins_a < FOREVER) {
+        since = most(since, begins_a);
+        if (begins_b > since && (begins_b == FOREVER || left_a <= (begins_b - since) * alone_a)) {
+            end = since + ticks(left_a, alone_a);
+            left_a = 0;
+        } else {
+            i64 both = most(since, begins_b);
+            left_a -= (both - since) * alone_a;
+            i64 until = least(ticks(left_a, shared_a), ticks(left_b, shared_b));
+            end = both + until;
+            left_a -= until * shared_a;
+            left_b -= until * shared_b;
+        }
     }
-    return since + least(ticks(left_a, shared_a), ticks(left_b, shared_b));
+    *then_a = swapped ? left_b : left_a;
+    *then_b = swapped ? left_a : left_b;
+    return end;
 }
 
 static inline int choose(int lane, i64 rule, i64 now)
 {
     const i64 *ready = tick + lane * QUEUES;
-    const i32 *op = head + lane * QUEUES;
+    const i64 *op = head + lane * QUEUES;
     u64 rest = mask[lane];
     i64 soon = FOREVER, best = FOREVER;
     int found = NONE;
@@ -93,23 +107,35 @@ static inline int choose(int lane, i64 rule, i64 now)
     return found;
 }
 
-static inline void next_head(int lane, int queue, i32 chunk, i32 job, i64 chunks)
+static inline void next_head(int lane, int queue, const i64 *queues, i64 chunks, i64 streams)
 {
     int place = lane * QUEUES + queue;
-    if (++job == jobs[lane]) job = 0, chunk = behind[chunk];
-    head[place] = chunk;
-    head_job[place] = job;
-    tick[place] = chunk < chunks ? seen[lane][chunk * jobs[lane] + job] : FOREVER;
+    i64 chunk = head[place] >> CHUNK_SHIFT, job = (head[place] & JOBS) + 1;
+    tick[place] = FOREVER;
+    if (job < jobs[lane]) {
+        head[place]++;
+        tick[place] = seen[lane][chunk * jobs[lane] + job];
+    } else {
+        i64 stream = stream_of[place] + connections[lane], follower = chunk + connections[lane];
+        if (stream >= streams) {
+            stream = queue;
+            follower = chunk + streams - (stream_of[place] - queue);
+        }
+        stream_of[place] = stream;
+        head[place] = follower << CHUNK_SHIFT | queues[stream];
+        if (follower < chunks) tick[place] = seen[lane][follower * jobs[lane]];
+    }
     if (tick[place] == FOREVER) mask[lane] &= ~(1ULL << queue);
     else next[lane] = least(next[lane], tick[place]);
 }
 
-static inline void may_start(int lane, i32 chunk, i32 job, i64 at)
+static inline void may_start(int lane, i64 op, i64 at)
 {
-    int queue = queue_of[chunk], place = lane * QUEUES + queue;
+    i64 chunk = op >> CHUNK_SHIFT, job = op & JOBS, queue = op >> (lane == COMPUTE ? KERNEL_SHIFT : COPY_SHIFT) & 31;
+    i64 place = lane * QUEUES + queue;
     at = most(at, issue[lane] + chunk * stride[lane] + job * call[lane]);
     seen[lane][chunk * jobs[lane] + job] = at;
-    if (head[place] == chunk && head_job[place] == job) {
+    if (head[place] == op) {
         tick[place] = at;
         mask[lane] |= 1ULL << queue;
         next[lane] = least(next[lane], at);
@@ -118,36 +144,36 @@ static inline void may_start(int lane, i32 chunk, i32 job, i64 at)
 
 static i64 follows[LANES], first_lane;
 
-static inline void go_on(int lane, i32 chunk, i32 job, i64 now, const i64 *hand_over, i64 breadth, i64 chunks,
-                         i64 streams)
+static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 breadth, i64 chunks, i64 streams,
+                        i64 coming)
 {
-    i64 to = lane;
-    if (++job == jobs[lane]) {
-        job = 0;
+    i64 to = lane, chunk = op >> CHUNK_SHIFT;
+    if ((++op & JOBS) == jobs[lane]) {
+        op -= jobs[lane];
         to = follows[lane];
         if (breadth) {
-            if (chunk + streams < chunks) chunk += streams, to = lane;
-            else chunk %= streams;
+            if (chunk + streams < chunks) op += streams << CHUNK_SHIFT, to = lane;
+            else op -= (chunk - chunk % streams) << CHUNK_SHIFT;
         } else if (to == NONE) {
-            chunk += streams;
-            to = first_lane;
-            if (chunk >= chunks) return;
+            op += streams << CHUNK_SHIFT;
+            to = chunk + streams < chunks ? first_lane : NONE;
         }
     }
-    if (to != NONE) may_start((int)to, chunk, job, now + hand_over[lane * 4 + to]);
+    if (to != NONE) may_start((int)to, op, now + hand_over[lane * 4 + to]);
+    return lane != COMPUTE && to == COMPUTE && (op >> CHUNK_SHIFT) < coming;
 }
 
 static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over, const i64 *stages,
-                    const Shape *shapes, const u8 *connection)
+                    const Shape *shapes, const i64 *queues)
 {
     const i64 chunks = config->chunks, streams = config->streams, larger = config->larger, breadth = config->breadth;
-    const i64 linked = card->linked, change = card->change, side_by_side = card->concurrent;
+    const i64 linked = card->linked, side_by_side = card->concurrent;
     const int lane_of_stage[3] = {H2D, COMPUTE, D2H};
     i64 whole = 0, called = 0, shape_of[LANES], before = NONE, first = 0;
-    i32 tails[QUEUES];
     for (int stage = 0; stage < 3; stage++) {
         int lane = lane_of_stage[stage];
-        jobs[lane] = (i32)stages[stage];
+        jobs[lane] = stages[stage];
+        connections[lane] = stage == 1 ? card->kernel_connections : card->copy_connections;
         call[lane] = stages[stage] ? shapes[config->row_b + first].call : 0;
         shape_of[lane] = first;
         first += stages[stage];
@@ -169,47 +195,50 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     }
     for (int lane = 0; lane < LANES; lane++) mask[lane] = 0, turn[lane] = QUEUES - 1, next[lane] = FOREVER;
     for (int k = 0; k < LANES * QUEUES; k++) tick[k] = FOREVER;
-    last_queue[0] = last_queue[1] = NONE;
-    freed[0] = freed[1] = 0;
-    for (i64 chunk = 0, stream = 0; chunk < chunks; chunk++) {
-        queue_of[chunk] = connection[stream];
-        if (++stream == streams) stream = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        for (int queue = 0; queue < QUEUES; queue++) head[lane * QUEUES + queue] = NONE;
+        for (i64 queue = 0; queue < least(connections[lane], streams); queue++) {
+            head[lane * QUEUES + queue] = queue << CHUNK_SHIFT | queues[queue];
+            stream_of[lane * QUEUES + queue] = queue;
+        }
     }
-    for (int queue = 0; queue < QUEUES; queue++) tails[queue] = (i32)chunks;
-    for (i64 chunk = chunks - 1; chunk >= 0; chunk--) {
-        behind[chunk] = tails[queue_of[chunk]];
-        tails[queue_of[chunk]] = (i32)chunk;
+    for (i64 chunk = 0; chunk < streams; chunk++)
+        may_start((int)first_lane, chunk << CHUNK_SHIFT | queues[chunk], 0);
+    i64 waiting = 0, coming = 0, crowd_ends = 0;
+    if (card->crowds && stages[1]) {
+        if (stages[0]) crowd_ends = breadth ? streams : chunks;
+        else if (stages[2] && !breadth) coming = streams, crowd_ends = chunks;
     }
-    for (int lane = 0; lane < LANES; lane++)
-        for (int queue = 0; queue < QUEUES; queue++)
-            head[lane * QUEUES + queue] = tails[queue], head_job[lane * QUEUES + queue] = 0;
-    for (i32 chunk = 0; chunk < streams; chunk++) may_start((int)first_lane, chunk, 0, 0);
+    const i64 most_queues = least(least(CROWD, card->kernel_connections), least(streams, crowd_ends - coming));
+    i64 comes = coming < crowd_ends ? issue[COMPUTE] + coming * stride[COMPUTE] : FOREVER;
 
-    i32 chunk_a = NONE, job_a = 0, chunk_b = NONE, job_b = 0;
+    i64 op_a = NONE, op_b = NONE, then_a = 0, then_b = 0;
     i64 end_a = FOREVER, end_b = FOREVER, copies_end = FOREVER, begins_a = FOREVER, begins_b = FOREVER;
     i64 left_a = 0, left_b = 0, settled = 0, alone_a = 1, alone_b = 1, shared_a = 1, shared_b = 1;
     i64 n = 0, room = FULL_CARD, compute_end = FOREVER, now = 0, last_end = 0;
     int changed = 0;
     for (;;) {
 #define START(x, y, lane)                                                                                      \
-    if (chunk_##x == NONE && next[lane] <= now) {                                                              \
+    if (op_##x == NONE && next[lane] <= now) {                                                                 \
         int queue = choose(lane, card->copy_rule, now);                                                        \
         if (queue != NONE) {                                                                                   \
-            chunk_##x = head[lane * QUEUES + queue];                                                           \
-            job_##x = head_job[lane * QUEUES + queue];                                                         \
-            const Shape *copy =                                                                                \
-                &shapes[(chunk_##x < larger ? config->row_a : config->row_b) + shape_of[lane] + job_##x];      \
-            i64 turning = last_queue[lane] == queue || last_queue[lane] == NONE                                \
-                              ? 0 : most(0, change - (now - freed[lane]));                                     \
-            last_queue[lane] = queue;                                                                          \
+            op_##x = head[lane * QUEUES + queue];                                                              \
+            const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +   \
+                                        shape_of[lane] + (op_##x & JOBS)];                                     \
+            while (comes <= now) {                                                                             \
+                waiting += seen[COMPUTE][coming * jobs[COMPUTE]] == FOREVER;                                   \
+                coming++;                                                                                      \
+                comes = coming < crowd_ends ? issue[COMPUTE] + coming * stride[COMPUTE] : FOREVER;             \
+            }                                                                                                  \
+            i64 level = most(0, least(most_queues, waiting) - 1);                                              \
             if (linked) {                                                                                      \
                 left_##y = flowed(settled, now, begins_##y, left_##y, alone_##y, shared_##y, begins_##x);      \
                 settled = now;                                                                                 \
-                begins_##x = now + turning + (chunk_##y == NONE ? copy->latency : copy->duplex_latency);       \
+                begins_##x = now + copy->latency[level + CROWD * (op_##y != NONE)];                            \
                 left_##x = copy->units, alone_##x = copy->alone, shared_##x = copy->shared;                    \
-            } else end_##x = freed[lane] = now + copy->duration + turning;                                     \
+            } else end_##x = now + copy->duration + copy->latency[level] - copy->latency[0];                   \
             changed = 1;                                                                                       \
-            next_head(lane, queue, chunk_##x, job_##x, chunks);                                                \
+            next_head(lane, queue, queues, chunks, streams);                                                   \
         }                                                                                                      \
     }
         START(a, b, H2D)
@@ -217,17 +246,16 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         if (changed) {
             changed = 0;
             copies_end = linked ? next_end(settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b,
-                                           shared_b)
+                                           shared_b, &then_a, &then_b)
                                 : least(end_a, end_b);
         }
         while (next[COMPUTE] <= now && room && n < side_by_side) {
             int queue = choose(COMPUTE, card->kernel_rule, now);
             if (queue == NONE) break;
             Running *kernel = &running[n++];
-            kernel->chunk = head[COMPUTE * QUEUES + queue];
-            kernel->job = head_job[COMPUTE * QUEUES + queue];
-            const Shape *shape =
-                &shapes[(kernel->chunk < larger ? config->row_a : config->row_b) + shape_of[COMPUTE] + kernel->job];
+            kernel->op = head[COMPUTE * QUEUES + queue];
+            const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +
+                                         shape_of[COMPUTE] + (kernel->op & JOBS)];
             kernel->width = shape->width;
             if (shape->width <= room) {
                 kernel->given = shape->width;
@@ -240,38 +268,32 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             }
             room -= kernel->given;
             compute_end = least(compute_end, kernel->end);
-            next_head(COMPUTE, queue, kernel->chunk, kernel->job, chunks);
+            next_head(COMPUTE, queue, queues, chunks, streams);
         }
         now = least(copies_end, compute_end);
-        if (chunk_a == NONE) now = least(now, next[H2D]);
-        if (chunk_b == NONE) now = least(now, next[D2H]);
+        if (op_a == NONE) now = least(now, next[H2D]);
+        if (op_b == NONE) now = least(now, next[D2H]);
         if (room && n < side_by_side) now = least(now, next[COMPUTE]);
         if (now == FOREVER) return last_end;
         if (now == copies_end) {
-            i32 chunk;
             last_end = now;
             changed = 1;
             if (linked) {
-                i64 was_a = left_a;
-                left_a = flowed(settled, now, begins_a, was_a, alone_a, shared_a, begins_b);
-                left_b = flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a);
-                settled = now;
-                if (chunk_a != NONE && left_a <= 0) end_a = freed[H2D] = now;
-                if (chunk_b != NONE && left_b <= 0) end_b = freed[D2H] = now;
+                left_a = then_a, left_b = then_b, settled = now;
+                if (op_a != NONE && left_a <= 0) end_a = now;
+                if (op_b != NONE && left_b <= 0) end_b = now;
             }
             if (end_a == now) {
-                chunk = chunk_a;
-                chunk_a = NONE;
+                waiting -= go_on(H2D, op_a, now, hand_over, breadth, chunks, streams, coming);
+                op_a = NONE;
                 end_a = begins_a = FOREVER;
                 next[H2D] = now;
-                go_on(H2D, chunk, job_a, now, hand_over, breadth, chunks, streams);
             }
             if (end_b == now) {
-                chunk = chunk_b;
-                chunk_b = NONE;
+                waiting -= go_on(D2H, op_b, now, hand_over, breadth, chunks, streams, coming);
+                op_b = NONE;
                 end_b = begins_b = FOREVER;
                 next[D2H] = now;
-                go_on(D2H, chunk, job_b, now, hand_over, breadth, chunks, streams);
             }
         }
         if (now == compute_end) {
@@ -280,7 +302,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             for (i64 k = 0; k < n; k++) {
                 if (running[k].end <= now) {
                     room += running[k].given;
-                    go_on(COMPUTE, running[k].chunk, running[k].job, now, hand_over, breadth, chunks, streams);
+                    go_on(COMPUTE, running[k].op, now, hand_over, breadth, chunks, streams, coming);
                 } else {
                     if (kept < k) running[kept] = running[k];
                     kept++;
@@ -306,8 +328,8 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
 }
 
 void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const i64 *stages,
-                   const Shape *shapes, const u8 *connection, i64 *makespans)
+                   const Shape *shapes, const i64 *queues, i64 *makespans)
 {
     for (i64 k = 0; k < n; k++)
-        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes, connection);
+        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes, queues);
 }
