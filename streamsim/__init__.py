@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from streamsim.sweep_plan import read_sweep, sweep_of
     from streamsim.timeline import Span, Timeline, critical_path
     from streamsim.trace import write_trace
+    from streamsim.uncertainty import Interval, interval
 
     __version__: str
 
@@ -113,6 +114,9 @@ _HOME = {
     "explain_schedule": "explain",  # the time above the lower bound, split over its causes
     "Explanation": "explain",  # what explain_schedule gives
     "Loss": "explain",  # a cause, what it has lost, and its remedy
+    # How sure
+    "interval": "uncertainty",  # where the makespan lies with a probability of 90 %
+    "Interval": "uncertainty",  # what interval gives
     # Pictures and files
     "gantt": "report",  # a time line as text
     "save_gantt": "plot",  # a time line as a picture
@@ -143,6 +147,7 @@ __all__ = [
     "Grid",
     "HeatMap",
     "InputError",
+    "Interval",
     "Kernel",
     "Loss",
     "Prediction",
@@ -167,6 +172,7 @@ __all__ = [
     "explain_schedule",
     "find_best",
     "gantt",
+    "interval",
     "load_device",
     "lower_bound",
     "one_stream",

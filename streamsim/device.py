@@ -19,6 +19,7 @@ ARBITRATIONS, KERNEL_SIGNALS = get_args(Arbitration), get_args(KernelSignal)
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
+MODEL_SPREAD = "model"  # beside the names of numbers in ``Device.spread``
 MOST_CONNECTIONS = 32
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
 
@@ -200,7 +201,9 @@ class Compute(_Part, frozen=True):
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
 
-    ``connections``: the hardware queues in front of the compute engine.
+    ``connections``: the hardware queues in front of the compute engine. ``spread``: by dotted name the relative
+    standard deviation with which a number is known (``compute.kernels``: all the kernels' times together), and as
+    ``model`` what the model misses even with the right numbers; :mod:`streamsim.uncertainty` draws from it.
     """
 
     name: str
@@ -280,6 +283,6 @@ def _check_sources(device: Device) -> None:
         if name not in device.sources and name.rpartition(".")[0] not in device.sources:
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
     for name, value in device.spread.items():
-        if name not in known:
+        if name not in known and name != MODEL_SPREAD:
             raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
         check_number(f"spread.{name}", value, 0.0, 1e9)

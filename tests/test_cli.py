@@ -11,8 +11,8 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
 import click
+import msgspec
 import pytest
 
 from streamsim.cli import app, main

@@ -20,7 +20,7 @@ from streamsim_validate.replay import closed
 from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, Case, digest, suite
 
 FIGURES = Path(__file__).parent.parent / "figures"
-NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines")
+NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")
 IDEAL = load_device("ideal")
 COSTS = tuple(
     KernelCost("sincos", iterations, (MI, 16 * MI), (iterations * 1e-6, iterations * 16e-6))
@@ -30,6 +30,7 @@ DEVICE = msgspec.structs.replace(
     IDEAL,
     compute=msgspec.structs.replace(IDEAL.compute, kernels=COSTS),
     sources={**IDEAL.sources, "compute.kernels": "assumed: for the test"},
+    spread={"model": 0.05, "h2d.bandwidth_bytes_per_s": 0.1},
 )
 
 

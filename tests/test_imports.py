@@ -20,7 +20,7 @@ ROOMS = (
     ("sweep",),
     ("report", "cases", "explain", "grid", "grid_bounds"),
     ("counterfactual",),
-    ("plot", "trace", "bounds", "check"),
+    ("plot", "trace", "bounds", "check", "uncertainty"),
     ("lanes",),
     ("compiled",),
     ("model",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -21,6 +22,9 @@ from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.probes import KERNELS, RULES, elements_of, probes, rules
 from streamsim_validate.replay import closed, used_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
 
@@ -151,6 +155,113 @@ def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
     for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host"):
         assert getattr(found, part) == getattr(shipped, part)
     assert found.spread == shipped.spread
+
+
+# Spread
+
+UNFITTED = 1.5**0.5  # a third as many numbers were fitted as there are chains, in each group of the link's probes
+
+
+def spread_of(device: Device, changed: Samples | None = None) -> dict[str, float]:
+    """As calibration says it when the samples of the known card were fitted to ``device``."""
+    return fits._spread(changed or samples(), device)
+
+
+def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
+    """The known card's samples, but for several device times of each chain of a kind, made of the one it had."""
+    plain = samples()
+    changed = {
+        chain: [Timing(seconds, rows[0].wall_s, rows[0].issue_s) for seconds in runs(rows[0].device_s)]
+        for chain, rows in plain.timings.items()
+        if chain.kind == kind
+    }
+    return Samples(plain.card, plain.date, plain.timings | changed)
+
+
+def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
+    """No scatter, and no misfit but the clock's whole nanoseconds and where the fit stopped."""
+    found = spread_of(truth())
+    assert found["model"] < 1e-3
+    assert found["compute.kernels"] < 1e-3
+    for d in ("h2d", "d2h"):
+        assert found[f"{d}.latency_s"] < 1e-3
+        assert found[f"{d}.duplex_latency_s"] < 1e-2
+        assert found[f"{d}.crowded_duplex_latency_s"] < 1e-2
+    assert found["hand_over.h2d_to_d2h_s"] == 0
+
+
+def test_scatter_becomes_spread() -> None:
+    # Runs of 0.9, 0.95, 1, 1.05 and 1.1 times the median: half the quartile distance is 0.05 of it.
+    changed = with_runs("pageable h2d", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
+    found = spread_of(truth(), changed)
+    assert found["h2d.pageable_latency_s"] == pytest.approx(1.4826 * 0.05)
+    assert found["h2d.pageable_bandwidth_bytes_per_s"] == pytest.approx(1.4826 * 0.05)
+    assert found["d2h.pageable_latency_s"] == 0
+
+
+def test_a_wrong_latency_becomes_spread() -> None:
+    """A latency that is 10 % too long misses each small copy by just that; large ones hardly notice."""
+    device = truth()
+    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
+    found = spread_of(msgspec.structs.replace(device, d2h=late))
+    assert found["d2h.latency_s"] == pytest.approx(UNFITTED * 0.1 / 1.1, rel=0.01)
+    assert found["d2h.bandwidth_bytes_per_s"] < 0.002
+    assert found["h2d.latency_s"] < 1e-3
+
+
+def test_a_wrong_bandwidth_becomes_spread() -> None:
+    """A bandwidth 3 % too low makes large copies 3 % longer, and small ones by what a wrong latency would, too."""
+    device = truth()
+    rate = device.h2d.bandwidth_bytes_per_s / 1.03
+    shared = min(rate, device.h2d.duplex_bandwidth_bytes_per_s)
+    slow = msgspec.structs.replace(device.h2d, bandwidth_bytes_per_s=rate, duplex_bandwidth_bytes_per_s=shared)
+    found = spread_of(msgspec.structs.replace(device, h2d=slow))
+    assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.05)
+    missed_s = [0.03 * n / device.h2d.bandwidth_bytes_per_s for n in (1 << 16, 1 << 18, 1 << 20)]
+    mean_square = sum(seconds**2 for seconds in missed_s) / 3
+    assert found["h2d.latency_s"] == pytest.approx(UNFITTED * mean_square**0.5 / device.h2d.latency_s, rel=0.01)
+
+
+def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
+    """Of two copies in series in "duplex h2d" one is beside the other direction: it is 3 % longer, the other not."""
+    device = truth()
+    slow = {
+        d: msgspec.structs.replace(link, duplex_bandwidth_bytes_per_s=link.duplex_bandwidth_bytes_per_s / 1.03)
+        for d, link in (("h2d", device.h2d), ("d2h", device.d2h))
+    }
+    found = spread_of(msgspec.structs.replace(device, **slow))
+    for d in ("h2d", "d2h"):
+        assert found[f"{d}.duplex_bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.1)
+    assert found["d2h.bandwidth_bytes_per_s"] < 1e-3
+
+
+def test_scatter_and_misfit_add_in_quadrature() -> None:
+    device = truth()
+    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
+    changed = with_runs("d2h", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
+    alone = spread_of(msgspec.structs.replace(device, d2h=late))["d2h.latency_s"]
+    found = spread_of(msgspec.structs.replace(device, d2h=late), changed)
+    assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)
+
+
+def test_the_spread_of_a_hand_over_is_that_of_a_single_one() -> None:
+    # Two runs that differ by 2 e have the variance 2 e^2. With e = 6 us over the 40 turns of "hk", of two hand-overs
+    # each: a single one scatters by sqrt(72 / 80) us. The other four cycles do not: sqrt(0.9 / 5) us over all five.
+    changed = with_runs("cycle hk", lambda s: [s - 6e-6, s + 6e-6])
+    steps = [getattr(truth().hand_over, f"{a}_to_{b}_s") for a in LANES for b in LANES if a != b]
+    found = spread_of(truth(), changed)
+    for name in ("h2d_to_kernel_s", "d2h_to_h2d_s"):
+        assert found[f"hand_over.{name}"] == pytest.approx((0.9 / 5) ** 0.5 * 1e-6 / (sum(steps) / 6))
+    assert "hand_over.kernel_to_kernel_s" not in found  # it is 0
+
+
+LANES = ("h2d", "d2h", "kernel")
+
+
+def test_what_a_profile_spreads_are_numbers_that_it_has() -> None:
+    profile = found()
+    assert set(profile.spread) <= number_names(profile) | {"model"}
+    assert min(profile.spread.values()) >= 0
 
 
 def test_samples_survive_their_file(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from streamsim.device import Device, number_names
+from streamsim.device import MODEL_SPREAD, Device, number_names
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_schedule, write_device
@@ -138,6 +138,8 @@ def _numbers(profile: Device) -> Iterator[str]:
         value = getattr(getattr(profile, part), field)
         spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""
         yield f"{name:36s} {_with_unit(field, value)}{spread}"
+    if MODEL_SPREAD in profile.spread:
+        yield f"{MODEL_SPREAD:36s} +- {profile.spread[MODEL_SPREAD]:.1%}"
 
 
 def _with_unit(field: str, value: float) -> str:
@@ -159,8 +161,25 @@ def _with_unit(field: str, value: float) -> str:
 )
 @click.option("--worst", type=click.IntRange(0, 1000), default=10, show_default=True, help="Time lines to show.")
 @click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
+@click.option(
+    "--samples",
+    type=int,
+    help="Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
+)
 def compare_command(
-    record: str, device: str | None, form: str, fail_if: tuple[str, ...], worst: int, every: bool
+    record: str,
+    device: str | None,
+    form: str,
+    fail_if: tuple[str, ...],
+    worst: int,
+    every: bool,
+    samples: int | None,
+    seed: int,
+    spread: str | None,
 ) -> int:
     """Set the predictions of a record's schedules beside what was measured.
 
@@ -168,9 +187,11 @@ def compare_command(
     Examples:
       streamsim-validate compare quick.json.gz
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
+      streamsim-validate compare r.json.gz --samples 200 --spread h200
     """  # noqa: D301 - click wants the backspace itself
     from streamsim_validate import tables
     from streamsim_validate.compare import compare
+    from streamsim_validate.coverage import by_class, expectations
     from streamsim_validate.tolerance import judge, parse_tolerance
 
     tolerances = [parse_tolerance(text) for text in fail_if]
@@ -178,13 +199,17 @@ def compare_command(
     found = read_record(record)
     comparison = compare(found, profile)
     verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
+    covered = None
+    if samples is not None:
+        drawn = None if spread is None else load_device(spread).spread
+        covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     if form == "json":
-        click.echo(json.dumps(tables.to_json(comparison, verdicts, worst), indent=2))
+        click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
     elif form == "csv":
         click.echo(tables.to_csv(comparison), nl=False)
     else:
         click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
-        click.echo(tables.to_text(comparison, verdicts, every))
+        click.echo(tables.to_text(comparison, verdicts, every, covered))
     for verdict in verdicts:
         if verdict.failed:
             click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)

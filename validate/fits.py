@@ -6,15 +6,17 @@ the model, run on the same probes, shows what was measured.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import median, variance
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from streamsim.device import (
     ARBITRATIONS,
+    MODEL_SPREAD,
     Arbitration,
     Compute,
     CopyEngines,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from streamsim_validate.probes import Probe
 
 Part = TypeVar("Part", bound=msgspec.Struct)
+
+NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
 
 
 class Timing(NamedTuple):
@@ -89,13 +93,12 @@ class Samples:
         """(length, median seconds) of every chain of a kind of one size."""
         return sorted((chain.length, self.median(chain, column)) for chain in self.timings if chain.kind == kind)
 
-    def noise(self, kind: str, column: str = "device_s") -> float:
-        """Typical relative spread of the chains of a kind: half the quartile distance over the median."""
+    def scatter(self, kind: str, column: str = "device_s") -> float:
+        """Relative standard deviation of the runs of a chain of a kind, typical of them; outliers count for little."""
         found = []
-        for chain, timings in self.timings.items():
-            if chain.kind == kind:
-                middle, spread = median_and_spread(tuple(getattr(t, column) for t in timings))
-                found.append(spread / middle)
+        for chain in self.of(kind):
+            middle, half = median_and_spread(tuple(getattr(t, column) for t in self.timings[chain]))
+            found.append(NORMAL * half / middle)
         return float(median(found))
 
     def of(self, kind: str) -> list[Chain]:
@@ -152,7 +155,7 @@ def fit(samples: Samples) -> Device:
     for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    return msgspec.structs.replace(device, sources=sources, spread=_spread(samples))
+    return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
 
 
 SOURCES = dict.fromkeys(
@@ -411,23 +414,132 @@ def _fit_host(samples: Samples, h2d: Link) -> Host:
     )
 
 
-def _spread(samples: Samples) -> dict[str, float]:
-    """Relative spread (half the quartile distance over the median) of the runs behind a number."""
-    found: dict[str, float] = {}
+# Spread
+
+
+def _spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Relative standard deviation of each number as calibration measures it.
+
+    The scatter of the repeats and, in quadrature, the misfit: how far the number would have to move for the model to
+    show in the probes behind it what was measured. A number that is 0 has none.
+    """
+    links = [m for probes, numbers in FITTED.items() for m in _misfits(samples, list(probes()), device, numbers)]
+    found = {MODEL_SPREAD: rms(m.relative for m in links)}
     for d in DIRECTIONS:
-        found |= dict.fromkeys((f"{d}.latency_s", f"{d}.bandwidth_bytes_per_s"), samples.noise(d))
-        found |= dict.fromkeys(
-            (f"{d}.duplex_latency_s", f"{d}.duplex_bandwidth_bytes_per_s"), samples.noise(f"duplex {d}")
-        )
-        crowded = samples.noise(f"crowded {d}")
-        found |= dict.fromkeys((f"{d}.crowded_latency_s", f"{d}.crowded_duplex_latency_s"), crowded)
-        pageable = samples.noise(f"pageable {d}")
-        found |= dict.fromkeys((f"{d}.pageable_latency_s", f"{d}.pageable_bandwidth_bytes_per_s"), pageable)
-    issue = samples.noise("mix hkd", "issue_s")
-    found |= dict.fromkeys((f"host.{call}_s" for call in ("copy", "kernel", "record", "wait")), issue)
-    found |= dict.fromkeys(("host.graph_launch_s", "host.graph_node_s"), samples.noise("graph"))
-    crossing = samples.noise("cycle hkd")
-    return found | dict.fromkeys((f"hand_over.{f}" for f in HandOver.__struct_fields__), crossing)
+        found |= {f"{d}.{name}": value for name, value in _link_spread(samples, d, getattr(device, d), links).items()}
+    return found | _kernel_spread(samples, device) | _host_spread(samples) | _hand_over_spread(samples, device)
+
+
+FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 3}  # probes: how many numbers were fitted to them
+
+
+class Misfit(NamedTuple):
+    """A chain of a profile's probes: seconds of one link as measured, and what the model misses of it."""
+
+    kind: str
+    size: int
+    measured_s: float
+    missed_s: float
+
+    @property
+    def relative(self) -> float:
+        """Of the time of a link."""
+        return self.missed_s / self.measured_s
+
+    @property
+    def of_copy(self) -> float:
+        """Of the time of a copy: of two in series in ``duplex h2d`` and ``duplex d2h`` only one is beside another."""
+        return self.relative * (2 if self.kind in TWO_IN_SERIES else 1)
+
+
+TWO_IN_SERIES = tuple(f"duplex {d}" for d in DIRECTIONS)
+LATENCY_BYTES = p.MI  # copies of at most so much tell of the latency, larger ones of the bandwidth
+
+
+def _misfits(samples: Samples, probes: Sequence[Probe], device: Device, fitted: int = 0) -> list[Misfit]:
+    """What the model misses of probes, had it not been fitted to them.
+
+    Numbers that were ``fitted`` to n chains make their mean square smaller by (n - fitted) / n.
+    """
+    shown = _per_link(probes, device)
+    more = math.sqrt(len(shown) / (len(shown) - fitted))
+    measured = {key: samples.per_link(*key) for key in shown}
+    return [Misfit(*key, measured[key], (shown[key] - measured[key]) * more) for key in shown]
+
+
+def _link_spread(samples: Samples, d: Direction, link: LinkDirection, misfits: Sequence[Misfit]) -> dict[str, float]:
+    """Of the numbers of one direction, each from the chains in which it shows."""
+    kinds = {
+        "": (d,),
+        "duplex_": (f"duplex {d}", "duplex"),
+        "crowded_": (f"crowded {d}",),
+        "crowded_duplex_": ("crowded",),
+    }
+    found = dict.fromkeys(("pageable_latency_s", "pageable_bandwidth_bytes_per_s"), samples.scatter(f"pageable {d}"))
+    for which, chains in kinds.items():
+        scatter = rms(samples.scatter(kind) for kind in chains)
+        own = [m for m in misfits if m.kind in chains]
+        name = f"{which}latency_s"
+        latency_s = getattr(link, name)
+        if latency_s:
+            found[name] = math.hypot(scatter, rms(m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES))
+        name = f"{which}bandwidth_bytes_per_s"
+        if hasattr(link, name):
+            found[name] = math.hypot(scatter, rms(m.of_copy for m in own if m.size > LATENCY_BYTES))
+    return found
+
+
+def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of all the kernels' times together."""
+    misfits = _misfits(samples, list(p.kernels(samples.card.resident_threads)), device)
+    scatter = rms(samples.scatter(p.kernel_kind(*kernel)) for kernel in p.KERNELS)
+    return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
+
+
+def _host_spread(samples: Samples) -> dict[str, float]:
+    """Of the host's calls: the scatter of the chains in which they show."""
+    issue = samples.scatter("mix hkd", "issue_s")
+    found = dict.fromkeys(("copy_s", "kernel_s", "record_s", "wait_s"), issue)
+    found["synchronize_s"] = samples.scatter("synchronise", "wall_s")
+    found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
+    found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
+    return {f"host.{call}": scatter for call, scatter in found.items()}
+
+
+EVENT, WITHIN_KERNELS, PING_PONG = "event_s", "kernel_to_kernel_s", "ping-pong"
+
+
+def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of a single hand-over, not of their mean: an engine that waits for another looks for its signal at intervals.
+
+    The variance of a cycle's runs is that of one hand-over times their number.
+    """
+    steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in (EVENT, WITHIN_KERNELS)}
+    mean_s = sum(steps.values()) / len(steps)
+    found = {f"hand_over.{f}": _single_s(samples) / mean_s for f, seconds in steps.items() if seconds}
+    event_s = device.hand_over.event_s
+    if event_s:
+        ping_pong = [m for m in _misfits(samples, list(p.hand_overs()), device) if m.kind == PING_PONG]
+        misfit = rms(m.missed_s / event_s for m in ping_pong)
+        found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
+    return found
+
+
+def _single_s(samples: Samples) -> float:
+    """Standard deviation of a single hand-over, over all cycles."""
+    return rms(math.sqrt(_variance_of_one(samples, cycle)) for cycle in p.CYCLES)
+
+
+def _variance_of_one(samples: Samples, cycle: str) -> float:
+    longest = max(samples.of(f"cycle {cycle}"), key=lambda chain: chain.length)
+    runs = [timing.device_s for timing in samples.timings[longest]]
+    return variance(runs) / (longest.length * len(cycle)) if len(runs) > 1 else 0.0
+
+
+def rms(values: Iterable[float]) -> float:
+    """Root of the mean square."""
+    found = list(values)
+    return math.sqrt(sum(value * value for value in found) / len(found))
 
 
 def _slug(name: str) -> str:

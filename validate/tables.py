@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from streamsim.device import Device
     from streamsim_validate.compare import Absent, Choice, Comparison, Row, Summary
+    from streamsim_validate.coverage import Coverage
     from streamsim_validate.record import Record
     from streamsim_validate.tolerance import Verdict
 
@@ -30,13 +31,19 @@ NAME_WIDTH = 30
 # For people
 
 
-def to_text(comparison: Comparison, verdicts: Sequence[Verdict] = (), every: bool = False) -> str:
-    """All the tables; the schedules themselves when there are few, or with ``every``."""
+def to_text(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict] = (),
+    every: bool = False,
+    covered: dict[str, Coverage] | None = None,
+) -> str:
+    """All the tables; the schedules themselves when there are few, or with ``every``; ``covered``: by class."""
     sections = [
         [f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} schedules, profile {comparison.device}"],
         *([_schedules(comparison.rows)] if every or len(comparison.rows) <= FEW else []),
         *(_errors(f"model, by {kind}", groups) for kind, groups in comparison.summaries.items()),
         _errors("model, whole program on the host's clock", comparison.wall),
+        *([] if covered is None else [_covered(covered)]),
         *_formulas(comparison),
         list(_choices(comparison.choices)),
         list(_absent("not predicted", comparison.unpredicted)),
@@ -65,6 +72,16 @@ def _errors(title: str, groups: dict[str, Summary]) -> list[str]:
 def _summary(name: str, s: Summary) -> str:
     errors = f"{s.median:7.2%} {s.p95:7.2%} {s.worst:7.2%} {s.bias:+7.2%} {s.noise:6.2%}"
     return f"  {name:<{NAME_WIDTH - 2}} {s.n:>5} {errors}  worst: {s.worst_key}"
+
+
+def _covered(covered: dict[str, Coverage]) -> list[str]:
+    title = f"90 % intervals, measured {'n':>5} {'inside':>7} {'below':>7} {'above':>7}  width: mean  median"
+    return [title, *(_share(klass, c) for klass, c in covered.items())]
+
+
+def _share(klass: str, c: Coverage) -> str:
+    shares = f"{c.inside:7.1%} {c.below:7.1%} {c.above:7.1%}"
+    return f"  {klass:<22} {c.n:>5} {shares}      {c.mean_width:7.2%} {c.median_width:7.2%}"
 
 
 def _formulas(comparison: Comparison) -> Iterator[list[str]]:
@@ -126,8 +143,13 @@ def worst_text(record: Record, comparison: Comparison, device: Device | None, mo
 # For programs
 
 
-def to_json(comparison: Comparison, verdicts: Sequence[Verdict] = (), most: int = 10) -> dict[str, Any]:
-    """Plain numbers and strings; units are in the names, errors in percent."""
+def to_json(
+    comparison: Comparison,
+    verdicts: Sequence[Verdict] = (),
+    most: int = 10,
+    covered: dict[str, Coverage] | None = None,
+) -> dict[str, Any]:
+    """Plain numbers and strings; units are in the names, errors in percent. ``coverage`` is null unless asked for."""
     choices = comparison.choices
     regrets = [choice.regret for choice in choices]
     return {
@@ -137,6 +159,7 @@ def to_json(comparison: Comparison, verdicts: Sequence[Verdict] = (), most: int 
         "device": comparison.device,
         "summaries": {kind: _plain_groups(groups) for kind, groups in comparison.summaries.items()},
         "wall": _plain_groups(comparison.wall),
+        "coverage": None if covered is None else {klass: _plain_coverage(c) for klass, c in covered.items()},
         "formulas": {name: _plain_groups(groups) for name, groups in comparison.formulas.items()},
         "margins": {group: _plain_margin(comparison, group) for group in comparison.summaries["class"]},
         "choice": {
@@ -157,6 +180,17 @@ def to_json(comparison: Comparison, verdicts: Sequence[Verdict] = (), most: int 
         "unpredicted": [_plain_absent(one) for one in comparison.unpredicted],
         "unmeasured": [_plain_absent(one) for one in comparison.unmeasured],
         "schedules": [plain_row(row) for row in comparison.rows],
+    }
+
+
+def _plain_coverage(c: Coverage) -> dict[str, Any]:
+    return {
+        "n": c.n,
+        "inside_percent": c.inside * PERCENT,
+        "below_percent": c.below * PERCENT,
+        "above_percent": c.above * PERCENT,
+        "mean_width_percent": c.mean_width * PERCENT,
+        "median_width_percent": c.median_width * PERCENT,
     }
 
 

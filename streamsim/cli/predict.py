@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsim.cli.options import FILE, Pipeline, chosen_device, device_options, output_options, pipeline_options
+from streamsim.cli.options import (
+    COUNT,
+    FILE,
+    Pipeline,
+    all_of,
+    chosen_device,
+    device_options,
+    output_options,
+    pipeline_options,
+)
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device import Device
 from streamsim.files import dump_schedule, read_schedule, write_bytes
@@ -16,9 +25,18 @@ from streamsim.schedule import Schedule
 if TYPE_CHECKING:
     from streamsim.explain import Explanation
     from streamsim.report import Prediction
+    from streamsim.uncertainty import Interval
 
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
+)
+interval_options = all_of(
+    click.option(
+        "--samples",
+        type=COUNT,
+        help="Say also between which times it lies in 90 % of so many draws from the profile's spread, such as 1000.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of the draws: the same seed, the same times."),
 )
 
 
@@ -27,6 +45,7 @@ explain_option = click.option(
 @device_options
 @output_options
 @explain_option
+@interval_options
 def predict_command(
     device: str,
     connections: int | None,
@@ -34,6 +53,8 @@ def predict_command(
     plot: Path | None,
     trace: Path | None,
     explain: bool,
+    samples: int | None,
+    seed: int,
     **options: Any,
 ) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
@@ -47,14 +68,17 @@ def predict_command(
       streamsim predict --h2d 4MiB --h2d 4MiB --kernel 20us --d2h 4MiB --chunks 8 --streams 2 --order breadth-first
       streamsim predict workload.toml --chunks 32 --streams 4 --buffers 2 --json
       streamsim predict workload.toml --chunks 16 --streams 4 --memory pageable --explain
+      streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
     """  # noqa: D301 - click wants the backspace itself
     pipeline = Pipeline(**options)
     workload = pipeline.load()
     inputs = {**pipeline.inputs(workload), "device": device, "connections": connections}
     unchunked = serial(workload, 1, pipeline.memory)
-    prediction = _predict(pipeline.schedule(workload), chosen_device(device, connections), unchunked)
-    _report(prediction, inputs, form, plot, trace, _explanation(prediction, device, connections) if explain else None)
+    card = chosen_device(device, connections)
+    prediction = _predict(pipeline.schedule(workload), card, unchunked)
+    likely = _interval(prediction, card, samples, seed)
+    _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
 
 
 @click.command("simulate")
@@ -62,6 +86,7 @@ def predict_command(
 @device_options
 @output_options
 @explain_option
+@interval_options
 def simulate_command(
     schedule: Path,
     device: str,
@@ -70,6 +95,8 @@ def simulate_command(
     plot: Path | None,
     trace: Path | None,
     explain: bool,
+    samples: int | None,
+    seed: int,
 ) -> None:
     """Predict a schedule from a file. Serial is then the same copies and kernels one at a time.
 
@@ -77,10 +104,13 @@ def simulate_command(
     Examples:
       streamsim simulate schedule.json --device a100
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
+      streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
     inputs = {"schedule": str(schedule), "device": device, "connections": connections}
-    prediction = _predict(read_schedule(schedule), chosen_device(device, connections))
-    _report(prediction, inputs, form, plot, trace, _explanation(prediction, device, connections) if explain else None)
+    card = chosen_device(device, connections)
+    prediction = _predict(read_schedule(schedule), card)
+    likely = _interval(prediction, card, samples, seed)
+    _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
 
 
 @click.command("schedule")
@@ -107,10 +137,18 @@ def _predict(schedule: Schedule, device: Device, serial_schedule: Schedule | Non
     return predict(schedule, device, serial_schedule)
 
 
-def _explanation(prediction: "Prediction", device: str, connections: int | None) -> "Explanation":
+def _explanation(prediction: "Prediction", device: Device) -> "Explanation":
     from streamsim.explain import explain_schedule
 
-    return explain_schedule(prediction.schedule, chosen_device(device, connections))
+    return explain_schedule(prediction.schedule, device)
+
+
+def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":
+    if samples is None:
+        return None
+    from streamsim.uncertainty import interval
+
+    return interval(prediction.schedule, device, samples, seed)
 
 
 def _report(
@@ -120,6 +158,7 @@ def _report(
     plot: Path | None,
     trace: Path | None,
     explanation: "Explanation | None",
+    interval: "Interval | None",
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
     if plot is not None:
@@ -137,21 +176,25 @@ def _report(
     if explanation is not None:
         parts = {loss.cause: loss.lost_s for loss in explanation.losses}
         said["explanation" if form == "json" else "lost_s"] = explanation.to_json(inputs) if form == "json" else parts
+    if interval is not None:
+        said["interval"] = interval.to_json()
     if form == "table":
-        _print_prediction(prediction, explanation)
+        _print_prediction(prediction, explanation, interval)
     elif form == "json":
         print_json(said)
     else:
         print_csv([{k: v for k, v in said.items() if k != "inputs"}])
 
 
-def _print_prediction(prediction: "Prediction", explanation: "Explanation | None") -> None:
+def _print_prediction(prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None") -> None:
     from rich.console import Console
 
     from streamsim.report import gantt, summary
 
     console = Console(highlight=False)
     console.print(summary(prediction))
+    if interval is not None:
+        console.print(f"  {interval}\n", soft_wrap=True)
     console.print(gantt(prediction.timeline, console.width), markup=False)
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
     if explanation is not None:

@@ -18,7 +18,6 @@ from streamsim.order import StreamOrder
 from streamsim.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
-
     from streamsim.device import Device, HandOver, LinkDirection
     from streamsim.schedule import Direction
 

@@ -1,0 +1,282 @@
+"""Intervals: closed forms of what is drawn, draws that are devices, queues renamed without changing who shares one."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import BYTE_PER_TICK, COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
+
+from streamsim import Interval, interval, load_device
+from streamsim.cli import main
+from streamsim.device import LATENCIES, MODEL_SPREAD, number_names
+from streamsim.errors import InputError
+from streamsim.files import dump_device, write_device, write_schedule
+from streamsim.model import simulate
+from streamsim.model.program import connection_of
+from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.uncertainty import draws, feels_the_order, intervals, served_in_order, shared_queues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device import Device
+
+Z95 = 1.6448536269514722  # 95 % of a standard normal lie below
+DENSITY95 = math.exp(-(Z95**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def with_spread(device: Device, **spread: float) -> Device:
+    return msgspec.structs.replace(device, spread={name.replace("__", "."): value for name, value in spread.items()})
+
+
+def all_spread(device: Device, value: float) -> Device:
+    return msgspec.structs.replace(device, spread=dict.fromkeys((*number_names(device), MODEL_SPREAD), value))
+
+
+def z_tolerance(samples: int) -> float:
+    """Four standard errors of the 5 % and 95 % quantiles of so many normal samples: sqrt(p (1 - p) / n) / density."""
+    return 4 * math.sqrt(0.05 * 0.95 / samples) / DENSITY95
+
+
+# What is drawn
+
+
+@given(devices(copy_rule="issue-order", kernel_rule="ready-order"), schedules())
+def test_without_spread_the_interval_is_the_prediction(device: Device, schedule: Schedule) -> None:
+    predicted_s = simulate(schedule, device).makespan_s
+    found = interval(schedule, all_spread(device, 0.0), samples=20)
+    assert (found.low_s, found.high_s) == (predicted_s, predicted_s)
+
+
+@pytest.mark.parametrize("level", [0.9, 0.5])
+def test_a_copy_whose_bandwidth_is_uncertain_takes_a_lognormal_time(level: float) -> None:
+    # n / (b exp(s z)) with z normal: its quantiles are n / b exp(-s z_q). 5 % and 95 % of z: -+1.6449; 25 %: -+0.6745.
+    n_bytes, sigma, samples = 10_000_000, 0.2, 4000
+    device = with_spread(make_device(), h2d__bandwidth_bytes_per_s=sigma)
+    found = interval(program(h2d(1, n_bytes)), device, samples, level=level)
+    z = {0.9: Z95, 0.5: 0.6744897501960817}[level]
+    alone_s = n_bytes / BYTE_PER_TICK
+    assert math.log(found.low_s / alone_s) / sigma == pytest.approx(-z, abs=z_tolerance(samples))
+    assert math.log(found.high_s / alone_s) / sigma == pytest.approx(z, abs=z_tolerance(samples))
+
+
+def test_what_the_model_misses_is_a_factor_of_any_prediction() -> None:
+    device = with_spread(make_device(), model=0.05)
+    found = interval(program(h2d(1, 1000), kernel(1, 500), d2h(1, 300)), device, samples=4000)
+    assert math.log(found.high_s / 1800e-9) / 0.05 == pytest.approx(Z95, abs=z_tolerance(4000))
+    assert math.log(found.low_s / 1800e-9) / 0.05 == pytest.approx(-Z95, abs=z_tolerance(4000))
+
+
+def test_numbers_are_drawn_independently_of_each_other() -> None:
+    # Two copies of a million ticks each in one stream, both lognormal with s = 0.1: the variances of a sum add.
+    device = make_device(h2d=link(1_000_000), d2h=link(1_000_000))
+    device = with_spread(device, h2d__latency_s=0.1, d2h__latency_s=0.1)
+    times = np.array([simulate(program(h2d(1, 1), d2h(1, 1)), drawn).makespan_s for drawn in draws(device, 2000)])
+    variance = 2 * math.exp(0.01) * (math.exp(0.01) - 1)  # of exp(0.1 z), twice, in (million ticks) squared
+    assert times.var() / 1e-6 == pytest.approx(variance, rel=4 * math.sqrt(2 / 2000) * 1.2)
+
+
+def test_all_kernels_are_drawn_by_one_factor() -> None:
+    device = make_device(kernels=(COST, msgspec.structs.replace(COST, parameter=8)), floor=3)
+    for drawn in draws(with_spread(device, compute__kernels=0.3), 20):
+        factor = drawn.compute.floor_s / (3 * NS)
+        for cost in drawn.compute.kernels:
+            assert cost.duration_s == pytest.approx([seconds * factor for seconds in COST.duration_s])
+    assert factor != 1
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    schedule, device = program(h2d(1, 1000), kernel(1, 500)), load_device("h200")
+    found = interval(schedule, device, 50, seed=7)
+    assert found == interval(schedule, device, 50, seed=7)
+    other = interval(schedule, device, 50, seed=8)
+    assert (found.low_s, found.high_s) != (other.low_s, other.high_s)
+
+
+def test_more_samples_only_add_to_the_draws() -> None:
+    device = load_device("h200")
+    assert list(draws(device, 30, seed=3))[:20] == list(draws(device, 20, seed=3))
+
+
+def test_several_schedules_are_predicted_on_the_same_draws() -> None:
+    one, other, device = program(h2d(1, 1000), d2h(2, 99)), program(kernel(1, 500)), load_device("h200")
+    assert intervals([one, other], device, 40) == [interval(one, device, 40), interval(other, device, 40)]
+
+
+def test_more_spread_is_a_wider_interval() -> None:
+    schedule = program(h2d(1, 1_000_000), kernel(1, 500_000), d2h(1, 1_000_000))
+    found = [interval(schedule, all_spread(load_device("ideal"), sigma), 50) for sigma in (0.01, 0.02, 0.05)]
+    for narrow, wide in pairwise(found):
+        assert wide.low_s < narrow.low_s <= narrow.high_s < wide.high_s
+
+
+@given(devices(), st.data())
+def test_what_is_drawn_is_a_device_whatever_the_spread(device: Device, data: st.DataObject) -> None:
+    """Making one checks it; what a spread says nothing of, counts and zeros stay as they are."""
+    values = st.sampled_from((0.0, 1e-9, 0.02, 0.5, 5.0, 1e9))
+    spread = data.draw(st.dictionaries(st.sampled_from(sorted(number_names(device))), values, min_size=1))
+    for drawn in draws(msgspec.structs.replace(device, spread=spread), 20, data.draw(st.integers(0, 99))):
+        assert (drawn.connections, drawn.copy_engines) == (device.connections, device.copy_engines)
+        for name in ("host", "hand_over"):
+            was, is_now = getattr(device, name), getattr(drawn, name)
+            for field in was.__struct_fields__:
+                if not getattr(was, field) or f"{name}.{field}" not in spread:
+                    assert getattr(is_now, field) == getattr(was, field)
+        for one in (drawn.h2d, drawn.d2h):
+            assert one.duplex_bandwidth_bytes_per_s <= one.bandwidth_bytes_per_s
+            assert all(getattr(one, more) >= getattr(one, less) for more, less in LATENCIES)
+
+
+# The order of the queues
+
+
+def test_the_queues_are_served_in_any_order() -> None:
+    # Two copies of 10 ticks at tick 0, then a kernel of 1 tick behind the first and of 100 behind the second.
+    # First queue first: the second copy ends at 20, its kernel at 120. Second first: 10 + 100, and then 1 more.
+    schedule = program(h2d(1, 10), h2d(2, 10), kernel(1, 1), kernel(2, 100))
+    device = all_spread(make_device(copy_rule="same-queue-first"), 0.0)
+    found = interval(schedule, device, samples=60)
+    assert (found.low_s, found.high_s) == pytest.approx((111e-9, 120e-9))
+
+
+def streams_of(schedule: Schedule) -> list[int | None]:
+    return [op.stream for op in schedule.ops]
+
+
+@given(st.integers(1, 32), st.integers(1, 32), schedules(streams=40), st.data())
+def test_renamed_streams_share_queues_as_before(
+    copies: int, others: int, schedule: Schedule, data: st.DataObject
+) -> None:
+    device = make_device(connections=others, copy_connections=copies)
+    order = data.draw(st.permutations(range(shared_queues(device))))
+    renamed = served_in_order(schedule, order)
+    pairs = dict(zip(streams_of(schedule), streams_of(renamed), strict=True))
+    assert len(set(pairs.values())) == len(pairs)
+    used = [(was, now) for was, now in pairs.items() if was is not None and now is not None]
+    for (a, a_now), (b, b_now) in combinations(used, 2):
+        for connections in (copies, others):
+            assert (connection_of(a, connections) == connection_of(b, connections)) == (
+                connection_of(a_now, connections) == connection_of(b_now, connections)
+            )
+
+
+@given(devices(copy_rule="issue-order", kernel_rule="ready-order"), schedules(), st.data())
+def test_renaming_streams_changes_nothing_where_the_order_does_not_matter(
+    device: Device, schedule: Schedule, data: st.DataObject
+) -> None:
+    """So streams keep their kinds, their events and who shares a queue with them, the legacy stream too."""
+    assert not feels_the_order(schedule, device)
+    order = data.draw(st.permutations(range(shared_queues(device))))
+    was, renamed = simulate(schedule, device), simulate(served_in_order(schedule, order), device)
+    assert (renamed.start, renamed.end, renamed.issued) == (was.start, was.end, was.issued)
+
+
+@given(schedules())
+def test_every_op_stays_what_it_is_but_for_its_stream(schedule: Schedule) -> None:
+    """And a stream keeps its kind."""
+    renamed = served_in_order(schedule, (2, 1, 0))
+    for was, now in zip(schedule.ops, renamed.ops, strict=True):
+        assert type(now) is type(was)
+        if not isinstance(was, Synchronize) or was.stream is not None:
+            assert isinstance(now, Copy | Kernel | RecordEvent | WaitEvent | Synchronize)
+            assert msgspec.structs.replace(now, stream=was.stream) == was
+        if was.stream and now.stream:
+            assert renamed.streams[now.stream - 1] == schedule.streams[was.stream - 1]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "value"),
+    [
+        ({"samples": 19}, "samples", "19"),
+        ({"samples": 1_000_001}, "samples", "1000001"),
+        ({"samples": 100.0}, "samples", "100.0"),
+        ({"seed": -1}, "seed", "-1"),
+        ({"seed": "x"}, "seed", "'x'"),
+        ({"level": 0.0}, "level", "0.0"),
+        ({"level": 1.0}, "level", "1.0"),
+        ({"level": math.nan}, "level", "nan"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line(arguments: dict[str, object], field: str, value: str) -> None:
+    with pytest.raises(InputError) as error:
+        interval(program(h2d(1, 10)), load_device("h200"), **arguments)  # type: ignore[arg-type]
+    assert str(error.value).startswith(f"{field} = {value}: expected")
+    assert "\n" not in str(error.value)
+
+
+def test_a_profile_without_spread_says_where_to_get_one() -> None:
+    for call in (lambda: interval(program(h2d(1, 10)), load_device("a100")), lambda: draws(load_device("a100"), 100)):
+        with pytest.raises(InputError, match=r"^device 'a100': its profile has no spread .* calibrate .* h200$"):
+            call()
+
+
+def test_a_profile_may_say_what_the_model_misses_and_nothing_like_it() -> None:
+    device = with_spread(make_device(), model=0.1)
+    assert device.spread == {"model": 0.1}
+    with pytest.raises(InputError, match=r"spread\.models"):
+        with_spread(make_device(), models=0.1)
+
+
+# The command
+
+
+@pytest.fixture
+def schedule_path(tmp_path: Path) -> Path:
+    write_schedule(program(h2d(1, 1 << 20), kernel(1, 20_000), d2h(1, 1 << 20)), tmp_path / "s.json")
+    return tmp_path / "s.json"
+
+
+PIPELINE = ("predict", "--h2d", "1MiB", "--kernel", "20us", "--chunks", "2", "--streams", "2")
+
+
+def test_the_commands_say_the_interval(schedule_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (PIPELINE, ("simulate", str(schedule_path))):
+        assert main([*command, "--samples", "50", "--seed", "3", "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        found = Interval(**said["interval"])
+        assert found.low_s < said["makespan_s"] < found.high_s
+        assert (found.level, found.samples, found.seed) == (0.9, 50, 3)
+        assert main([*command, "--json"]) == 0
+        assert "interval" not in json.loads(capsys.readouterr().out)
+        assert main([*command, "--samples", "50", "--seed", "3"]) == 0
+        assert f"  {found}\n" in capsys.readouterr().out
+        assert main([*command, "--samples", "50", "--format", "csv"]) == 0
+        assert "interval.low_s,interval.high_s" in capsys.readouterr().out
+
+
+def test_simulate_says_what_the_function_gives(schedule_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = program(h2d(1, 1 << 20), kernel(1, 20_000), d2h(1, 1 << 20))
+    assert main(["simulate", str(schedule_path), "--samples", "50", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interval"] == interval(schedule, load_device("h200"), 50).to_json()
+
+
+def test_an_interval_reads_well() -> None:
+    assert str(Interval(1.45e-3, 1.53e-3, 0.9, 1000, 0)) == "90 % interval: 1.45 .. 1.53 ms (1000 draws, seed 0)"
+    assert str(Interval(999e-6, 1.5e-3, 0.5, 20, 1)) == "50 % interval: 999 us .. 1.5 ms (20 draws, seed 1)"
+
+
+def test_a_failing_command_writes_one_line_and_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "gantt.svg"
+    assert main([*PIPELINE, "--device", "a100", "--samples", "50", "--plot", str(picture)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1
+    assert not picture.exists()
+
+
+def test_a_profile_keeps_its_spread_in_its_file(tmp_path: Path) -> None:
+    device = with_spread(make_device(), model=0.1, h2d__latency_s=0.2)
+    write_device(device, tmp_path / "d.toml")
+    assert load_device(str(tmp_path / "d.toml")).spread == device.spread
+    assert "[spread]" in dump_device(device)

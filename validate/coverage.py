@@ -1,0 +1,119 @@
+"""How many measured medians lie within the intervals that were predicted for them, and how wide those are.
+
+Pure, as :mod:`streamsim_validate.compare` is, whose rows it takes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.device import MODEL_SPREAD, number_names
+from streamsim.errors import InputError
+from streamsim.uncertainty import LEVEL, Interval, intervals
+from streamsim_validate.compare import CLASSES, Row, compare, predict_device_s, profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streamsim.device import Device
+    from streamsim_validate.record import Record
+
+SAMPLES = 200
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """A row of a comparison and the interval of its device's time."""
+
+    row: Row
+    interval: Interval
+
+    @property
+    def width(self) -> float:
+        """Of the interval, relative to the prediction."""
+        return (self.interval.high_s - self.interval.low_s) / self.row.predicted_s
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the interval holds the measured median."""
+        return self.interval.holds(self.row.measured_s)
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """Shares of ``n`` measured medians inside their intervals, below, above; widths relative to the prediction."""
+
+    n: int
+    inside: float
+    below: float
+    above: float
+    mean_width: float
+    median_width: float
+
+
+def coverage(
+    record: Record,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    spread: Mapping[str, float] | None = None,
+    device: Device | None = None,
+) -> dict[str, Coverage]:
+    """By class, for a record predicted with each run's own profile, or with ``device``.
+
+    ``spread``: in place of the profile's own; what it says of numbers that the profile lacks is left out. Raises
+    InputError as :func:`streamsim_validate.compare.compare` does, and where a profile has no spread.
+    """
+    rows = compare(record, device).rows
+    return by_class(expectations(record, rows, samples, seed, spread, device))
+
+
+def expectations(
+    record: Record,
+    rows: Sequence[Row],
+    samples: int = SAMPLES,
+    seed: int = 0,
+    spread: Mapping[str, float] | None = None,
+    device: Device | None = None,
+    level: float = LEVEL,
+) -> list[Expected]:
+    """The interval of each of some rows of the record's comparison; arguments as for :func:`coverage`."""
+    schedules = {(run.connections, entry.key): entry.build() for run, entry in record.measured()}
+    found = []
+    for run in record.runs:
+        own = [row for row in rows if row.connections == run.connections]
+        profile = _with_spread(profile_of(run, device), spread)
+        programs = [schedules[row.connections, row.key] for row in own]
+        predicted = intervals(programs, profile, samples, seed, level, predict_device_s) if own else []
+        found += [Expected(row, interval) for row, interval in zip(own, predicted, strict=True)]
+    return found
+
+
+def _with_spread(profile: Device, spread: Mapping[str, float] | None) -> Device:
+    if spread is None:
+        if profile.spread and MODEL_SPREAD not in profile.spread:
+            raise InputError(
+                f"spread.{MODEL_SPREAD}: the record's profile does not say what the model misses; take the spread of"
+                " another profile (--spread h200), or measure again"
+            )
+        return profile
+    known = number_names(profile) | {MODEL_SPREAD}
+    return msgspec.structs.replace(profile, spread={name: spread[name] for name in spread if name in known})
+
+
+def by_class(found: Iterable[Expected]) -> dict[str, Coverage]:
+    """Summarise each class that is there."""
+    groups: defaultdict[str, list[Expected]] = defaultdict(list)
+    for one in found:
+        groups[one.row.klass].append(one)
+    return {klass: _summarise(groups[klass]) for klass in CLASSES if klass in groups}
+
+
+def _summarise(found: Sequence[Expected]) -> Coverage:
+    n, widths = len(found), [one.width for one in found]
+    below = sum(one.row.measured_s < one.interval.low_s for one in found)
+    above = sum(one.row.measured_s > one.interval.high_s for one in found)
+    return Coverage(
+        n, (n - below - above) / n, below / n, above / n, statistics.mean(widths), statistics.median(widths)
+    )
