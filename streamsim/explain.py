@@ -404,7 +404,8 @@ def _has_legacy(case: Case) -> bool:
 
 
 def _has_few_connections(case: Case) -> bool:
-    return max(streams_used(case.schedule), default=0) > case.device.connections  # an unused stream has one too
+    least = min(case.device.connections, case.device.copy_engines.connections)
+    return max(streams_used(case.schedule), default=0) > least  # an unused stream has one too
 
 
 def _has_duplex(case: Case) -> bool:

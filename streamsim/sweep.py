@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.device import Device  # noqa: TC001 - the type of a field
+from streamsim.device import LATENCIES, Device, LinkDirection
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import Config, evaluate, is_fast
@@ -126,7 +126,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"device = {shown(name)}: not among the sweep's devices")
         numbers = {name: value for name, value in point.items() if "." in name}
         if "connections" in point:
-            base = msgspec.structs.replace(base, connections=point["connections"])
+            base = base.with_connections(point["connections"])
         return changed(base, numbers)
 
     def workload_at(self, point: Mapping[str, Any]) -> Workload:
@@ -293,8 +293,9 @@ def scaled(workload: Workload, factor: float) -> Workload:
 def changed(device: Device, numbers: Mapping[str, Any]) -> Device:
     """``device`` with other values of its dotted names, such as ``h2d.latency_s``.
 
-    With the bandwidth of a direction its duplex bandwidth changes in proportion, and with its latency its duplex
-    latency by as much, unless they are given too. Raises InputError for an unknown name or a bad value.
+    With the bandwidth of a direction its duplex bandwidth changes in proportion, and with its latency those beside
+    the other direction and on a crowded card by as much, unless they are given too. Raises InputError for an unknown
+    name or a bad value.
     """
     parts: dict[str, dict[str, Any]] = {}
     for name, value in {**_followers(device, numbers), **numbers}.items():
@@ -324,8 +325,19 @@ def _followers(device: Device, numbers: Mapping[str, Any]) -> dict[str, float]:
         if (bandwidth := numbers.get(f"{direction}.bandwidth_bytes_per_s")) is not None:
             ratio = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
             found[f"{direction}.duplex_bandwidth_bytes_per_s"] = bandwidth * ratio
-        if (latency := numbers.get(f"{direction}.latency_s")) is not None:
-            found[f"{direction}.duplex_latency_s"] = latency + (link.duplex_latency_s - link.latency_s)
+        found |= _latencies(direction, link, numbers)
+    return found
+
+
+def _latencies(direction: str, link: LinkDirection, numbers: Mapping[str, Any]) -> dict[str, float]:
+    """What the longer latencies of a direction are when shorter ones are changed."""
+    found: dict[str, float] = {}
+    for longer in dict.fromkeys(longer for longer, _ in LATENCIES):
+        given = {**found, **numbers}
+        shorter = {less: f"{direction}.{less}" for more, less in LATENCIES if more == longer}
+        changes_s = [given[name] - getattr(link, less) for less, name in shorter.items() if name in given]
+        if changes_s:
+            found[f"{direction}.{longer}"] = getattr(link, longer) + max(changes_s)
     return found
 
 

@@ -29,7 +29,7 @@ from streamsim.files import write_workload
 from streamsim.grid import SLOW, Config, is_fast
 from streamsim.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, build, serial
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, build, serial
 from streamsim.quantities import parse_bytes, parse_count
 from streamsim.ranges import expand
 from streamsim.sweep import RETRIES, Axis, Sweep, changed, scaled, sweep_blocks
@@ -66,8 +66,10 @@ def test_every_row_is_what_predicting_it_gives() -> None:
     expected = []
     for name, latency, h2d in product(("a100", "k20c"), (1e-6, 20e-6), (65536, 131072, 262144)):
         base = load_device(name)
-        duplex = base.h2d.duplex_latency_s - base.h2d.latency_s + latency
-        link = msgspec.structs.replace(base.h2d, latency_s=latency, duplex_latency_s=duplex)
+        more = latency - base.h2d.latency_s  # the other latencies change by as much
+        others = ("duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
+        moved = {name: getattr(base.h2d, name) + more for name in others}
+        link = msgspec.structs.replace(base.h2d, latency_s=latency, **moved)
         device = msgspec.structs.replace(base, h2d=link)
         # elements of 4 bytes, as many as the greatest common divisor of the sizes has: 64 KiB / 4
         workload = Workload(16384, (h2d // 16384,), (4,), (WorkloadKernel(duration_s=10e-6),))
@@ -169,6 +171,24 @@ def test_a_direction_keeps_what_it_loses_to_the_other() -> None:
     assert changed(device, given_too).d2h.duplex_bandwidth_bytes_per_s == 1e8
     with pytest.raises(InputError, match=r"d2h\.duplex_bandwidth_bytes_per_s = 2e\+09: above"):
         changed(device, {**given_too, "d2h.duplex_bandwidth_bytes_per_s": 2e9})
+
+
+def test_the_longest_latency_follows_whichever_of_the_others_changes_more() -> None:
+    us, device = 1e-6, load_device("h200")
+    duplex_s, crowded_s = device.h2d.duplex_latency_s + 3 * us, device.h2d.crowded_latency_s + us
+    link = changed(device, {"h2d.duplex_latency_s": duplex_s, "h2d.crowded_latency_s": crowded_s}).h2d
+    assert link.crowded_duplex_latency_s == pytest.approx(device.h2d.crowded_duplex_latency_s + 3 * us)
+    assert link.latency_s == device.h2d.latency_s
+
+
+def test_connections_are_those_of_every_engine() -> None:
+    workload = Workload(16384, (4,), (4,), (WorkloadKernel(duration_s=10e-6),))
+    schedule = breadth_first(workload, 8, 4)
+    device = load_device("h200")
+    took = [simulate(schedule, card).makespan_s for card in (device.with_connections(1), device)]
+    assert took[0] != took[1]
+    (row,) = rows_of(small("8", streams=["4"], order=["breadth-first"], connections=["1"]))
+    assert row["makespan_s"] == took[0]
 
 
 # Ranges
