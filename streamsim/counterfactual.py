@@ -153,7 +153,7 @@ def without_latencies(case: Case) -> Case:
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
     alone_s, share = device.kernel_time(kernel)
-    return replace(kernel, duration_s=alone_s * share, fill=1.0)
+    return replace(kernel, duration_s=alone_s * share, fill=1.0, of_elements=0)
 
 
 def _no_time(part: Any) -> Any:
@@ -448,7 +448,8 @@ def _piece(op: Op, piece: int, pieces: int, streams: int, events: int) -> Op:
     elif isinstance(op, Kernel):
         duration_s = None if op.duration_s is None else op.duration_s / pieces
         elements = op.elements * (piece + 1) // pieces - op.elements * piece // pieces
-        more |= {"duration_s": duration_s, "elements": elements, "reads": (), "writes": ()}
+        of = op.of_elements or (0 if duration_s is None else op.elements)
+        more |= {"duration_s": duration_s, "elements": elements, "of_elements": of, "reads": (), "writes": ()}
     elif op.event is not None:
         more["event"] = op.event + piece * events
     return replace(op, **more)
@@ -462,11 +463,16 @@ def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Sch
             ops.append(_resized(op, factors[op.direction]))
         elif isinstance(op, Kernel):
             alone_s, share = device.kernel_time(op)
-            ops.append(replace(op, duration_s=alone_s * factors["kernel"], fill=max(share, SLIVER), elements=0))
+            ops.append(_timed(op, alone_s * factors["kernel"], max(share, SLIVER)))
         else:
             ops.append(op)
     roomy = tuple(replace(buffer, bytes=LARGEST_BYTES) for buffer in schedule.buffers)
     return replace(schedule, ops=tuple(ops), buffers=roomy)
+
+
+def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
+    """The kernel with this time, however many elements it has."""
+    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, of_elements=0)
 
 
 def _resized(copy: Copy, factor: float) -> Copy:
@@ -478,9 +484,6 @@ def _resized(copy: Copy, factor: float) -> Copy:
 def without_width(case: Case) -> Case:
     """Kernels fill so little of the card that all run side by side, each for the time that it takes alone."""
     schedule, device = case
-    ops = [
-        replace(op, duration_s=device.kernel_time(op)[0], fill=SLIVER, elements=0) if isinstance(op, Kernel) else op
-        for op in schedule.ops
-    ]
+    ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
     compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE)
     return Case(replace(schedule, ops=tuple(ops)), replace(device, compute=compute))

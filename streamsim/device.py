@@ -178,8 +178,8 @@ class Compute(_Part, frozen=True):
     """The compute engine.
 
     ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side.
-    ``resident_threads``: the threads that fill the card, so a kernel of fewer elements takes no less than
-    one full wave (0: no such effect). ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to
+    ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
+    a wave of its launch (0: no such effect). ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to
     the copy engines only after the whole run of kernels issued back to back with it has ended (Fermi).
     """
 
@@ -239,11 +239,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             cost = self._cost(kernel)
             alone_s = max(cost.at(kernel.elements), self.compute.floor_s)
             return alone_s, _share(kernel.elements * cost.s_per_element, alone_s)
-        wave_s = 0.0
-        if 0 < kernel.elements < self.compute.resident_threads:
-            wave_s = kernel.duration_s * self.compute.resident_threads / kernel.elements
-        alone_s = max(kernel.duration_s, self.compute.floor_s, wave_s)
-        return alone_s, _share(kernel.duration_s * kernel.fill, alone_s)
+        alone_s, work_s = max(kernel.duration_s, self.compute.floor_s), kernel.duration_s * kernel.fill
+        elements, threads = kernel.elements, self.compute.resident_threads
+        if 0 < elements < threads:  # a wave takes its time however few of its threads there are
+            launched = min(threads, kernel.of_elements or elements)
+            alone_s = max(alone_s, kernel.duration_s * (launched / elements))
+            work_s *= launched / threads
+        return alone_s, _share(work_s, alone_s)
 
     def _cost(self, kernel: Kernel) -> KernelCost:
         for cost in self.compute.kernels:

@@ -114,7 +114,13 @@ def chunk_duration_s(duration_s: float | None, count: int, elements: int) -> flo
 def chunk_kernel(workload: Workload, kernel: WorkloadKernel, count: int, stream: int) -> Kernel:
     """The kernel on a chunk of ``count`` elements, less the bytes that it touches."""
     duration_s = chunk_duration_s(kernel.duration_s, count, workload.elements)
-    return Kernel(stream, kernel.name, count, kernel.parameter, duration_s, kernel.fill)
+    of = _launched(duration_s, count, workload.elements)
+    return Kernel(stream, kernel.name, count, kernel.parameter, duration_s, kernel.fill, of_elements=of)
+
+
+def _launched(duration_s: float | None, count: int, elements: int) -> int:
+    """The ``of_elements`` of a kernel on a chunk."""
+    return 0 if duration_s is None or count == elements else elements
 
 
 class _Array(NamedTuple):
@@ -191,8 +197,11 @@ class _Chunked:
         columns: list[list[Op]] = []
         for name, duration_s, parameter, fill in map(msgspec.structs.astuple, self.workload.kernels):
             cost = {n: chunk_duration_s(duration_s, n, elements) for n in self.count}
+            of = {n: _launched(duration_s, n, elements) for n in self.count}
             ops = zip(streams, self.count, sources, targets, strict=True)
-            columns.append([Kernel(s, name, n, parameter, cost[n], fill, reads, writes) for s, n, reads, writes in ops])
+            columns.append(
+                [Kernel(s, name, n, parameter, cost[n], fill, reads, writes, of[n]) for s, n, reads, writes in ops]
+            )
         return columns
 
     def rows(self, columns: list[list[T]]) -> list[tuple[T, ...]]:

@@ -111,6 +111,8 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     it keeps busy while it runs alone; kernels run side by side while there is room. ``elements``: the
     elements it works on, one thread each (0: enough to fill the card). ``parameter``: what the named
     kernel takes (iterations, cycles). ``reads`` and ``writes``: the device bytes it touches.
+    ``of_elements``: it is a chunk of a launch over so many elements, and ``duration_s`` its share of that
+    launch's time; on a card that it does not fill it takes longer (0: it is the whole launch).
     """
 
     stream: int
@@ -121,10 +123,13 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     fill: float = 1.0
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
+    of_elements: int = 0
 
     def __post_init__(self) -> None:
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
+        if self.of_elements:
+            check_whole("of_elements", self.of_elements, max(1, self.elements), LARGEST_BYTES)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
         check_number("fill", self.fill, 1e-6, 1.0)
         if self.duration_s is not None:

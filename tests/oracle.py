@@ -264,10 +264,14 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
     if op.duration_s is None:
         alone, work = _from_table(device, op, floor)
     else:
-        asked = Fraction(in_ticks(op.duration_s))
-        threads = device.compute.resident_threads
-        wave = asked * threads / op.elements if 0 < op.elements < threads else Fraction(0)
-        alone, work = max(asked, floor, wave), asked * Fraction(op.fill).limit_denominator(1000)
+        asked, threads = Fraction(in_ticks(op.duration_s)), device.compute.resident_threads
+        launched = max(op.elements, op.of_elements)
+        waves = max(Fraction(1), Fraction(launched, threads)) if threads else Fraction(1)  # of the whole launch
+        whole = asked * launched / op.elements if op.elements else asked  # the time of the whole launch
+        # A wave of it takes whole / waves; this op no less than that, of the share of the card that it fills.
+        least = whole / waves if 0 < op.elements < threads else Fraction(0)
+        part = min(Fraction(1), Fraction(launched, threads)) if 0 < op.elements < threads else Fraction(1)
+        alone, work = max(asked, floor, least), asked * Fraction(op.fill).limit_denominator(1000) * part
     share = min(Fraction(1), work / alone)
     # The clock has whole ticks, and the card is shared out in 2**20 parts.
     return Need(ticks=max(1, int(alone + Fraction(1, 2))), share=Fraction(round(share * (1 << 20)), 1 << 20))

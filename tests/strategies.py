@@ -220,8 +220,9 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     """A kernel of a given duration (and perhaps fewer threads than the card holds), or one from the cost table."""
     if draw(st.sampled_from((False, False, False, True))):
         return Kernel(draw(stream), COST.name, draw(st.sampled_from((4, 8, 12, 24, 64))), COST.parameter)
-    elements = draw(st.sampled_from((0, 0, 8, 16, 32)))
-    return Kernel(draw(stream), elements=elements, duration_s=draw(KERNEL_TICKS) * NS, fill=draw(FILLS))
+    elements, more = draw(st.sampled_from(((0, 0), (0, 0), (8, 0), (8, 8), (8, 24), (4, 8), (16, 32), (32, 64))))
+    duration_s = draw(KERNEL_TICKS) * NS
+    return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), of_elements=more)
 
 
 @st.composite

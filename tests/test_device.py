@@ -146,9 +146,13 @@ def test_kernel_time_and_share_of_the_card() -> None:
     # From the table: 10 elements need 10 x 0.5 = 5 of the floor's 6 us. 40: 17 us, all of it.
     assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((6e-6, 5 / 6))
     assert device.kernel_time(Kernel(1, "table", 40, 7)) == pytest.approx((17e-6, 1.0))
-    # Given: 250 of 1000 threads take four times as long on a quarter of the card (an eighth with fill 1/2).
-    assert device.kernel_time(Kernel(1, elements=250, duration_s=5e-6)) == pytest.approx((20e-6, 0.25))
-    assert device.kernel_time(Kernel(1, elements=250, duration_s=5e-6, fill=0.5)) == pytest.approx((20e-6, 0.125))
+    # Given: 250 of 1000 threads, a chunk of more than 1000, take four times their share on a quarter of the card (an
+    # eighth with fill 1/2). As a chunk of 500, twice their share; as a launch of their own, what is given.
+    chunk = Kernel(1, elements=250, duration_s=5e-6, of_elements=4000)
+    assert device.kernel_time(chunk) == pytest.approx((20e-6, 0.25))
+    assert device.kernel_time(msgspec.structs.replace(chunk, fill=0.5)) == pytest.approx((20e-6, 0.125))
+    assert device.kernel_time(msgspec.structs.replace(chunk, of_elements=500)) == pytest.approx((10e-6, 0.25))
+    assert device.kernel_time(Kernel(1, elements=250, duration_s=8e-6)) == pytest.approx((8e-6, 0.25))
     # Given, below the floor: 3 of 6 us.
     assert device.kernel_time(Kernel(1, duration_s=3e-6)) == pytest.approx((6e-6, 0.5))
     assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 1.0))

@@ -15,6 +15,7 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.patterns import (
@@ -23,6 +24,7 @@ from streamsim.patterns import (
     breadth_first,
     build,
     chunk_bounds,
+    chunk_kernel,
     depth_first,
     one_stream,
     prefetch,
@@ -402,3 +404,18 @@ def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataO
     one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))
     assert one_each.ops == many.ops
     assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end
+
+
+@settings(deadline=None)
+@given(st.sampled_from(device_names()), st.integers(1, 1 << 22), st.integers(1, 1 << 22), st.floats(1e-5, 1.0))
+def test_a_given_time_is_that_of_the_kernel_over_all_elements(
+    name: str, elements: int, chunk: int, time_s: float
+) -> None:
+    """However few the elements; a chunk takes between its share of that and all of it."""
+    device, workload = load_device(name), Workload(elements, (4,), (4,), (WorkloadKernel(duration_s=time_s),))
+    (launch,) = (op for op in depth_first(workload, 1, 1).ops if isinstance(op, Kernel))
+    assert device.kernel_time(launch)[0] == max(time_s, device.compute.floor_s)
+    count = min(chunk, elements)
+    took = device.kernel_time(chunk_kernel(workload, workload.kernels[0], count, 1))[0]
+    assert time_s * count / elements <= took * (1 + 1e-12)
+    assert took <= max(time_s, device.compute.floor_s) * (1 + 1e-12)

@@ -464,11 +464,15 @@ def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
 
 
 def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
-    # 25 of 100 resident threads: a share of 5 ticks takes 5 x 100 / 25 = 20 on a quarter of the card, four at a time.
+    # A launch of 200 elements, two waves of 100 threads, takes 40 ticks. Its share for 25 of them is 5, but they need a
+    # wave's 20, on a quarter of the card, four at a time.
     device = make_device(resident_threads=100, concurrent_kernels=16)
-    ops = [kernel(s, 5, elements=25) for s in (1, 2, 3, 4, 5)]
+    ops = [kernel(s, 5, elements=25, of_elements=200) for s in (1, 2, 3, 4, 5)]
     assert spans(device, *ops, streams=5) == [(0, 20)] * 4 + [(20, 40)]
     assert spans(device, kernel(1, 5, elements=100), kernel(2, 5, elements=200)) == [(0, 5), (5, 10)]
+    # A launch of 50 takes 10 ticks on half the card; a chunk of 25 takes as long, on a quarter.
+    ops = [kernel(1, 10, elements=50), *(kernel(s, 5, elements=25, of_elements=50) for s in (2, 3, 4))]
+    assert spans(device, *ops) == [(0, 10), (0, 10), (0, 10), (10, 20)]
 
 
 def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:

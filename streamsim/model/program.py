@@ -251,7 +251,7 @@ class _Shapes:
         if isinstance(op, Copy):
             key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
         elif isinstance(op, Kernel):
-            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter)
+            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter, op.of_elements)
         else:
             key = (type(op),)
         known = self._known.get(key)
