@@ -71,16 +71,18 @@ class Best(msgspec.Struct, frozen=True):
     """The optimum of a grid and what to make of it. Times in seconds.
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams:
-    what to use. ``usual``: 4 chunks on 4 streams depth-first, live. ``serial_s``: one chunk, blocking copies.
-    ``bound_by``: what sets ``lower_bound_s`` for the best one. ``critical_s``: its makespan split over what
-    its critical path runs through. ``faster_s``: its makespan, the configuration left as it is, with one thing
-    1.1 times as fast. ``programs``: distinct programs of the grid, ``simulated`` of them; the others are
-    proved to be more than 10 % slower. ``compiled``: whether the compiled twin did it.
+    what to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit
+    allows it. ``serial_s``: one chunk, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the best
+    one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
+    the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
+    grid, ``simulated`` of them; the others are proved to be more than 10 % slower. ``compiled``: whether the
+    compiled twin did it.
     """
 
     best: Found
     simplest: Found
     usual: Found
+    usual_fits: bool
     serial_s: float
     lower_bound_s: float
     bound_by: str
@@ -108,6 +110,7 @@ class Best(msgspec.Struct, frozen=True):
             "schema_version": SCHEMA_VERSION,
             **{name: _found_json(getattr(self, name), self.serial_s) for name in ("best", "simplest", "usual")},
             "serial_s": self.serial_s,
+            "usual_fits": self.usual_fits,
             "gain_over_usual": self.gain(self.usual.makespan_s),
             "lower_bound_s": self.lower_bound_s,
             "bound_by": self.bound_by,
@@ -163,6 +166,7 @@ def find_best(
         best=Found(winner, shortest * S_PER_TICK),
         simplest=Found(simplest, took[simplest] * S_PER_TICK),
         usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK),
+        usual_fits=grid.memory_limit_bytes is None or usual.device_bytes(workload) <= grid.memory_limit_bytes,
         serial_s=prediction.serial_s,
         lower_bound_s=prediction.lower_bound_s,
         bound_by=prediction.bound_by,

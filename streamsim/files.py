@@ -168,7 +168,8 @@ def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
     except msgspec.ValidationError as error:
         raise InputError(one_line(f"{where}: {_explain(error, plain)}")) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(one_line(f"{where}: {_malformed(error)}")) from None
+        is_json = "; this looks like JSON: a schedule, for `streamsim simulate`" if data.lstrip()[:1] == b"{" else ""
+        raise InputError(one_line(f"{where}: {_malformed(error)}{is_json}")) from None
 
 
 def _numbers(value: Any, kind: Any, path: str) -> Any:
@@ -203,6 +204,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
 
 # Errors: msgspec says where ("$.ops[3].bytes"); the plain objects say what stands there.
 
+KNOWN = "streamsim schema says what is known"
 _PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
 
@@ -212,7 +214,7 @@ def _explain_json(error: ValueError | RecursionError, data: bytes) -> str:
     try:
         plain = json.loads(data.decode())
     except (ValueError, RecursionError) as slip:
-        return _malformed(slip)
+        return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
     return _explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 
 
@@ -232,11 +234,12 @@ def _explain(error: msgspec.ValidationError, plain: Any) -> str:
         return f"{path}.{error.__cause__}".lstrip(".")
     field = _FIELD.match(reason)
     if field is None:
-        return f"{path or 'the file'} = {shown(value)}: {_lower(reason).replace('`', '')}"
+        remedy = f"; {KNOWN}" if reason.startswith("Invalid value") else ""
+        return f"{path or 'the file'} = {shown(value)}: {_lower(reason).replace('`', '')}{remedy}"
     name = f"{path}.{field.group(2)}".lstrip(".")
     if field.group(1) == "missing required":
         return f"{name}: is missing"
-    return f"{name} = {shown(value.get(field.group(2)))}: unknown field"
+    return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {KNOWN}"
 
 
 def _look_up(value: Any, place: str, reason: str) -> tuple[str, Any]:

@@ -66,6 +66,11 @@ def format_bytes(n_bytes: int) -> str:
     return Quantity(n_bytes, "B").binary(prec=3)
 
 
+def format_change(relative: float) -> str:
+    """``0.051`` -> ``+5.1%``; what rounds to nothing is ``+0.0%``, never ``-0.0%``."""
+    return f"{round(relative, 3) + 0.0:+.1%}"
+
+
 def shown(value: object) -> str:
     """``value`` as a short text for an error message, whatever it holds and however much of it."""
     try:

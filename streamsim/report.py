@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamsim.bounds import lower_bound, published, stages_of
 from streamsim.model import simulate
 from streamsim.patterns import serialized
-from streamsim.quantities import format_seconds
+from streamsim.quantities import format_change, format_seconds
 from streamsim.timeline import S_PER_TICK, Timeline, critical_path
 
 if TYPE_CHECKING:
@@ -161,7 +161,11 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
             format_seconds(p.lower_bound_s),
             f"by {p.bound_by}; predicted is {p.over_bound - 1:.1%} above",
         ),
-        ("critical path", format_seconds(p.critical_s[waits]), f"most of it {_place(waits)}"),
+        (
+            "critical path",
+            format_seconds(sum(p.critical_s.values())),
+            f"{format_seconds(p.critical_s[waits])} of it {_place(waits)}",
+        ),
     ]
     engines = [
         (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
@@ -176,7 +180,7 @@ def _place(name: str) -> str:
 
 
 def _against(seconds: float, makespan_s: float) -> str:
-    return f"{seconds / makespan_s - 1:+.1%} against the model" if makespan_s else ""
+    return f"{format_change(seconds / makespan_s - 1)} against the model" if makespan_s else ""
 
 
 def gantt(timeline: Timeline, width: int = 100) -> str:

@@ -229,6 +229,14 @@ def test_workload_files(capsys, tmp_path: Path, text: str, named: str) -> None:
     assert line.removeprefix(f"{path}: ").startswith(named)
 
 
+def test_the_other_command_is_named(capsys, tmp_path: Path) -> None:
+    schedule, workload = tmp_path / "plan.json", tmp_path / "work.toml"
+    schedule.write_text('{"ops": []}')
+    workload.write_text("elements = 5")
+    assert refused(capsys, tmp_path, "predict", str(schedule)).endswith("a schedule, for `streamsim simulate`")
+    assert refused(capsys, tmp_path, "simulate", str(workload)).endswith("; a schedule is a JSON object")
+
+
 def test_a_path_with_a_line_break_is_shown_on_one_line(capsys, tmp_path: Path) -> None:
     assert "a\\nb.json: cannot read it" in refused(capsys, tmp_path, "simulate", str(tmp_path / "a\nb.json"))
 

@@ -480,6 +480,8 @@ def test_a_memory_limit_brings_rings(capsys: pytest.CaptureFixture[str]) -> None
     value = json.loads(said(capsys, *PIPELINE, "--memory-limit", "1MiB", "--json"))
     assert value["best"]["buffers"] in (2, 3, 4, 8)
     assert value["device_bytes"] <= 1 << 20
+    assert value["usual_fits"] is False
+    assert json.loads(said(capsys, *PIPELINE, "--json"))["usual_fits"] is True
 
 
 def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:

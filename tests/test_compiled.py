@@ -312,6 +312,13 @@ def test_a_kernel_without_a_cost_is_refused() -> None:
 # Without numba
 
 
+def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: "found")
+    monkeypatch.setitem(sys.modules, "numba", None)  # importing it raises ImportError
+    with pytest.raises(InputError, match=r"^numba is installed but cannot be imported \(.*\): pip install --upgrade"):
+        simulate(program(h2d(1, 8)), make_device())
+
+
 def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: None)
     assert not available()

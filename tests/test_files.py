@@ -201,7 +201,9 @@ def test_missing_and_unknown_fields_of_a_device() -> None:
     text = dump_device(make_device())
     with pytest.raises(InputError, match=r"^d: h2d\.latency_s: is missing$"):
         parse_device(text.replace("latency_s", "latency", 1).replace("latency = 0.0\n", "", 1), "d")
-    with pytest.raises(InputError, match=r"^d: host\.colour = 'red': unknown field$"):
+    with pytest.raises(
+        InputError, match=r"^d: host\.colour = 'red': unknown field; streamsim schema says what is known$"
+    ):
         parse_device(text.replace("[host]", '[host]\ncolour = "red"'), "d")
     with pytest.raises(InputError, match=r"^d: spread\.connections = 'x': expected float, got str$"):
         parse_device(text.replace("[spread]", "") + '\n[spread]\nconnections = "x"\n', "d")

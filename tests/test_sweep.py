@@ -578,6 +578,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --chunks 2000", "an empty grid: none of its 1 combinations can be issued: chunks = 2000: more"),
         ("--h2d 4KiB --device h100", "device = 'h100': "),
         ("--h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
+        ("--h2d 4KiB --chunks=", "chunks = '': "),
         ("--h2d 4KiB --connections 0", "connections = '0': "),
         ("--h2d 4KiB --connections 33", "connections = '33': "),
         ("--h2d 4KiB --scale 0", "scale = '0': "),

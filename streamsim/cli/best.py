@@ -152,7 +152,7 @@ Row = tuple[str, float | None, str]
 
 def _sections(best: "Best") -> list[list[Row]]:
     from streamsim.best import FASTER
-    from streamsim.quantities import format_bytes
+    from streamsim.quantities import format_bytes, format_change, format_seconds
 
     optimum = best.best.makespan_s
     times: list[Row] = [
@@ -162,14 +162,19 @@ def _sections(best: "Best") -> list[list[Row]]:
         (
             "usual",
             best.usual.makespan_s,
-            f"{_words(best.usual)}: the optimum is {best.gain(best.usual.makespan_s):.2f}x as fast",
+            f"{_words(best.usual)}{'' if best.usual_fits else ', which needs more memory than allowed'}:"
+            f" the optimum is {best.gain(best.usual.makespan_s):.2f}x as fast",
         ),
     ]
     over = optimum / best.lower_bound_s - 1 if best.lower_bound_s else 0.0
     waits = max(best.critical_s, key=lambda name: best.critical_s[name])
     binds: list[Row] = [
         ("lower bound", best.lower_bound_s, f"by {best.bound_by}; the optimum is {over:.1%} above"),
-        ("critical path", best.critical_s[waits], f"most of it {'on ' if waits != 'waiting' else ''}{waits}"),
+        (
+            "critical path",
+            sum(best.critical_s.values()),
+            f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}",
+        ),
     ]
     low, high = best.flatness.chunks_within
     shares = ", ".join(f"{share:.1%} within {margin} %" for margin, share in best.flatness.share_within.items())
@@ -181,7 +186,7 @@ def _sections(best: "Best") -> list[list[Row]]:
         (
             f"{name} {FASTER}x as fast",
             seconds,
-            f"{seconds / optimum - 1 if optimum else 0:+.1%}, the optimum's configuration as it is",
+            f"{format_change(seconds / optimum - 1 if optimum else 0.0)}, the optimum's configuration as it is",
         )
         for name, seconds in best.faster_s.items()
     ]

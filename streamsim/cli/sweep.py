@@ -85,7 +85,11 @@ def sweep_command(
       streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl --plot map.png
       streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency_s=1us,10us
     """  # noqa: D301 - click wants the backspace itself
-    given = {name: [value] if isinstance(value, str) else list(value) for name, value in options.items() if value}
+    given = {
+        name: [value] if isinstance(value, str) else list(value)
+        for name, value in options.items()
+        if value not in (None, ())
+    }
     sweep = sweep_of({**(read_sweep(asked) if asked else {}), **given})
     axes = _plot_axes(plot, plot_by, output, sweep)
     kind = format_of(output or "stdout", form)
@@ -95,8 +99,12 @@ def sweep_command(
         if output is None:
             _to_stdout(sweep, kind, executor, retries)
         else:
-            with progress_bar("sweeping") as progress:
-                written = write_sweep(sweep, output, kind, executor, retries, progress=progress)
+            try:
+                with progress_bar("sweeping") as progress:
+                    written = write_sweep(sweep, output, kind, executor, retries, progress=progress)
+            except KeyboardInterrupt:
+                note("stopped; the same command goes on from here")
+                raise
             _summarise(sweep, written, output)
     if plot is not None and output is not None:
         _plot(output, kind, plot, axes)

@@ -34,6 +34,14 @@ def available() -> bool:
 def _check_available() -> None:
     if not available():
         raise InputError("numba is not installed: the compiled model needs it; pip install 'streamsim[fast]'")
+    try:
+        import numba  # noqa: F401 - a NumPy that is too new for it, say
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"numba is installed but cannot be imported ({reason}): pip install --upgrade 'streamsim[fast]',"
+            " or uninstall numba to go on without it"
+        ) from None
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:
