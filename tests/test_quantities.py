@@ -39,12 +39,12 @@ def test_times_are_the_nearest_float_or_its_neighbour(digits: int, decimals: int
         assert abs(Fraction(parsed) - exact) <= Fraction(math.ulp(float(exact)))
 
 
-@pytest.mark.parametrize("number", ["2e1", "2E1", "20", "20.0", "+.2e2", "2000e-2"])
-@pytest.mark.parametrize("space", ["", " "])
 def test_changes_are_signed_and_nothing_has_no_minus() -> None:
     assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "+0.0%", "+0.0%"]
 
 
+@pytest.mark.parametrize("number", ["2e1", "2E1", "20", "20.0", "+.2e2", "2000e-2"])
+@pytest.mark.parametrize("space", ["", " "])
 def test_a_prefix_scales_a_number_with_an_exponent_too(number: str, space: str) -> None:
     for unit, exponent in TIMES.items():
         assert parse_seconds(f"{number}{space}{unit}") == 20 / 10**-exponent
