@@ -10,10 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 import streamsim_validate
 from streamsim_validate.compare import EVERYTHING, Comparison, Row, compare
+from streamsim_validate.fits import PlainSamples, Samples, fit
 from streamsim_validate.record import read_record
 from streamsim_validate.suites import CONNECTIONS
 
@@ -63,6 +65,21 @@ def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
         assert one.unpredicted == one.unmeasured == ()
         assert {row.connections for row in one.rows} == set(CONNECTIONS)
     assert len({read_record(path).runs[0].started for path in PATHS}) == len(PATHS)
+
+
+def test_a_profile_is_what_the_samples_kept_with_it_say() -> None:
+    """But for the last digits, which depend on the linear algebra of the machine."""
+    runs = [run for path in PATHS for run in read_record(path).runs if run.samples]
+    assert runs
+    for run in runs:
+        found, kept = fit(Samples.from_plain(msgspec.convert(run.samples, PlainSamples))), run.profile()
+        assert kept is not None
+        for part in ("h2d", "d2h", "compute", "hand_over", "host"):
+            for field in getattr(kept, part).__struct_fields__:
+                value = getattr(getattr(kept, part), field)
+                wanted = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+                assert getattr(getattr(found, part), field) == wanted, f"{part}.{field}"
+        assert found.spread == pytest.approx(kept.spread, rel=1e-6)
 
 
 @each_record

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from fake_cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamsim_validate
 from streamsim.device import KernelCost
 from streamsim.devices import load_device
 from streamsim.errors import InputError
@@ -37,14 +39,12 @@ from streamsim_validate.compare import (
     summarise,
     time_lines,
 )
-from streamsim_validate.record import Entry, Machine, Record, Run, Spans, write_record
+from streamsim_validate.record import Entry, Machine, Record, Run, Spans, read_record, write_record
 from streamsim_validate.suites import Case, digest
 from streamsim_validate.tables import to_csv, to_json, to_text
 from streamsim_validate.tolerance import STATISTICS, judge, parse_tolerance
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamsim.device import Device
 
 US = 1e-6
@@ -150,6 +150,12 @@ def test_a_given_profile_replaces_the_records_own() -> None:
 def test_a_record_without_a_profile_asks_for_one() -> None:
     with pytest.raises(InputError, match="no calibrated profile: give one with --device"):
         compare(a_record(an_entry(a_case(**ONE), (4.0,))))
+
+
+def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
+    folder = Path(streamsim_validate.__file__).parent / "records"
+    with pytest.raises(InputError, match=r"^device 'k20c': can predict none of the record's 540 .*NVIDIA H200"):
+        compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
 
 
 def test_another_cards_profile_is_refused() -> None:

@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except (KeyboardInterrupt, click.Abort):
-        return _complain("interrupted; the same command goes on from where it stopped", INTERRUPTED)
+        resumes = "; the same command goes on from where it stopped" if "run" in (arguments or sys.argv[1:])[:1] else ""
+        return _complain(f"interrupted{resumes}", INTERRUPTED)
 
 
 def _complain(message: str, code: int) -> int:

@@ -200,7 +200,7 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
 
     With the profile that each run calibrated before it measured, or with ``device`` for all of them; either
     way with the run's number of connections. Raises InputError when the record has no profile and none is
-    given, and when the profile is another card's.
+    given, and when the profile is another card's, or can predict none of the schedules.
     """
     profiles = {id(run): profile_of(run, device) for run in record.runs}
     for profile in profiles.values():
@@ -211,6 +211,12 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
             rows.append(row_of(entry, run, profiles[id(run)]))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
+    if device is not None and unpredicted and not rows:
+        raise InputError(
+            f"device {device.name!r}: can predict none of the record's {len(unpredicted)} schedules"
+            f" ({unpredicted[0].reason}); the record is of {record.card.name}: use its own calibration, or calibrate"
+            " that card"
+        )
     return Comparison(
         card=record.card.name,
         suite=record.suite,
