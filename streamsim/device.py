@@ -6,6 +6,7 @@ effect off.
 """
 
 from bisect import bisect_right
+from functools import lru_cache
 from typing import Literal, get_args
 
 import msgspec
@@ -173,6 +174,16 @@ class KernelCost(_Part, frozen=True):
         """Seconds per element with the card full: the slope of the last two points."""
         return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
 
+    def pace(self, threads: int, full: int) -> float:
+        """Share of its full pace (1 / ``s_per_element``) that a card of ``full`` threads goes at with some on it.
+
+        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``. Such a launch runs dry at its
+        end, which launches side by side do not all do at once: what a launch of ``full`` loses by that is taken off, in
+        proportion.
+        """
+        runs_dry_s = max(0.0, self.at(full) - full * self.s_per_element) * threads / full
+        return min(1.0, threads * self.s_per_element / max(self.at(threads) - runs_dry_s, 1e-12))
+
 
 class Compute(_Part, frozen=True):
     """The compute engine.
@@ -247,6 +258,23 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             work_s *= launched / threads
         return alone_s, _share(work_s, alone_s)
 
+    def kernel_threads(self, kernel: Kernel) -> float:
+        """Share of the card's threads that ``kernel`` holds; of one with a duration, the share that it keeps busy."""
+        full = self.compute.resident_threads
+        if kernel.duration_s is not None or not full:
+            return self.kernel_time(kernel)[1]
+        return min(1.0, kernel.elements / full)
+
+    def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
+        """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
+
+        As a share of its full pace; a kernel with a duration says nothing of it, so that is always 1.
+        """
+        full = self.compute.resident_threads
+        if kernel.duration_s is not None or full < steps:
+            return (1.0,) * (steps + 1)
+        return (0.0, *_paces(self._cost(kernel), full, steps))
+
     def _cost(self, kernel: Kernel) -> KernelCost:
         for cost in self.compute.kernels:
             if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
@@ -256,6 +284,11 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
             f" (it knows: {known}); give the kernel a duration_s"
         )
+
+
+@lru_cache(maxsize=64)
+def _paces(cost: KernelCost, full: int, steps: int) -> tuple[float, ...]:
+    return tuple(cost.pace(full * step // steps, full) for step in range(1, steps + 1))
 
 
 def _share(work_s: float, alone_s: float) -> float:

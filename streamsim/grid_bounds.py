@@ -202,7 +202,7 @@ class LowerBounds:
     def _kernels(self, elements: int) -> list[_Op]:
         launched = (chunk_kernel(self._workload, kernel, elements, 1) for kernel in self._workload.kernels)
         shapes = (kernel_shape(self._device, kernel) for kernel in launched)
-        return [_Op(KERNEL, duration, width=width) for duration, width in shapes]
+        return [_Op(KERNEL, shape.duration, width=shape.width) for shape in shapes]
 
 
 class _Calls:

@@ -102,8 +102,8 @@ def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
 def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
     """A shape as a record; ``holds``: the call returns only when the op has ended."""
     rate = shape.rate
-    costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared, shape.width, holds
-    return (*costs, rate.latency + rate.duplex_latency)
+    costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared, shape.width, shape.threads
+    return (*costs, holds, shape.idle, rate.latency + rate.duplex_latency)
 
 
 def flatten(program: Program) -> Arrays | None:

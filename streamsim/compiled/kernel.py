@@ -26,6 +26,7 @@ FOREVER = 1 << 62
 NONE = -1
 ENDED = -1  # in place of how many things an op waits for
 FULL_CARD = 1 << 20
+PACES, PACE = 8, FULL_CARD // 8
 KERNEL, NOTHING = 2, 3  # kinds of ops, after the copies there and back
 CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 H2D, D2H, COMPUTE = 0, 1, 2  # lanes: with one copy engine the first carries all copies, with none everything
@@ -53,7 +54,9 @@ SHAPE = np.dtype(
         ("alone", "i8"),
         ("shared", "i8"),
         ("width", "i8"),
+        ("threads", "i8"),
         ("holds", "i8"),
+        ("idle", "i8", PACES + 1),  # of the card, with 0 to PACES PACES-ths of its threads held
         ("latency", "i8", 2 * CROWD),  # alone for each level of crowding, then beside a copy in the other direction
     ],
     align=True,
@@ -84,7 +87,7 @@ LANE = _record("mask turn rule next jobs shapes first issue stride call follows 
 # Of a queue: when its head may start (FOREVER: not known, or there is none), which it is and, in a plain pipeline,
 # of which stream.
 HEAD = _record("tick op stream")
-RUNNING = _record("op width since given end left")
+RUNNING = _record("op shape since given end left")
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch")
 
 
@@ -239,52 +242,58 @@ def _level(waiting, most):
 
 
 @_inlined
-def _start_kernel(kernel, op, shape, room, now):
+def _given(shape, room, held):
+    """How much of the card a kernel is given, of the room that earlier ones leave."""
+    if room == FULL_CARD or held >= FULL_CARD:
+        return min(shape.width, room)
+    step, rest = uintp(held // PACE), held % PACE
+    idle, then = shape.idle[step], shape.idle[step + uintp(1)]
+    return max(1, min(shape.width, room - idle + (idle - then) * rest // PACE))
+
+
+@_inlined
+def _start_kernel(kernel, op, row, shape, room, held, now):
     """Put a kernel on the card; returns how much of it the kernel is given."""
     kernel.op = op
-    kernel.width = shape.width
-    if shape.width <= room:
-        kernel.given = shape.width
-        kernel.end = now + shape.duration
-    else:
-        kernel.since = now
-        kernel.given = room
-        kernel.left = shape.duration * shape.width
-        kernel.end = now + _ticks(kernel.left, room)
+    kernel.shape = row
+    kernel.since = now
+    kernel.given = _given(shape, room, held)
+    kernel.left = shape.duration * shape.width
+    kernel.end = now + (shape.duration if kernel.given == shape.width else _ticks(kernel.left, kernel.given))
     return kernel.given
 
 
 @_inlined
-def _finish_kernels(running, n, room, now, done, n_done):
-    """Take the kernels that end off the card and give their room to the earliest that can use more."""
+def _finish_kernels(running, n, held, now, done, n_done, shapes):
+    """Take the kernels that end off the card and give it to the earliest of the others that can use it."""
     if n == 1:
         done[uintp(n_done)] = running[0].op
-        return 0, FULL_CARD, FOREVER, n_done + 1
+        return 0, FULL_CARD, 0, FOREVER, n_done + 1
     kept = 0
     for k in range(n):
         kernel = running[uintp(k)]
         if kernel.end <= now:
             done[uintp(n_done)] = kernel.op
             n_done += 1
-            room += kernel.given
+            held -= shapes[uintp(kernel.shape)].threads
         else:
             if kept < k:
                 place = running[uintp(kept)]
-                place.op, place.width, place.since = kernel.op, kernel.width, kernel.since
+                place.op, place.shape, place.since = kernel.op, kernel.shape, kernel.since
                 place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
             kept += 1
-    end = FOREVER
+    end, room = FOREVER, FULL_CARD
     for k in range(kept):
         kernel = running[uintp(k)]
-        if room and kernel.given < kernel.width:
+        given = _given(shapes[uintp(kernel.shape)], room, held)
+        if given != kernel.given:
             kernel.left -= kernel.given * (now - kernel.since)
             kernel.since = now
-            more = kernel.given + room
-            kernel.given = min(kernel.width, more)
-            kernel.end = now + _ticks(kernel.left, kernel.given)
-            room = more - kernel.given
+            kernel.given = given
+            kernel.end = now + _ticks(kernel.left, given)
+        room -= given
         end = min(end, kernel.end)
-    return kept, room, end, n_done
+    return kept, room, held, end, n_done
 
 
 # Any program.
@@ -373,7 +382,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    n_running, room, held, compute_end = 0, FULL_CARD, 0, FOREVER
     waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
     if crowds:
         most_queues = _count_copies(ops, also)
@@ -452,7 +461,10 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
             if queue == NONE:
                 break
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
-            room -= _start_kernel(running[uintp(n_running)], op, shapes[uintp(ops[uintp(op)].shape)], room, now)
+            row = ops[uintp(op)].shape
+            shape = shapes[uintp(row)]
+            held += shape.threads
+            room -= _start_kernel(running[uintp(n_running)], op, row, shape, room, held, now)
             compute_end = min(compute_end, running[uintp(n_running)].end)
             n_running += 1
 
@@ -490,7 +502,9 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 lanes[D2H].next = now
             changed = True
         if now == compute_end:
-            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, n_done)
+            n_running, room, held, compute_end, n_done = _finish_kernels(
+                running, n_running, held, now, done, n_done, shapes
+            )
             lanes[COMPUTE].next = now
         for k in range(n_done):
             last_end = now
@@ -798,7 +812,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    n_running, room, held, compute_end = 0, FULL_CARD, 0, FOREVER
     now = last_end = 0
     lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
     waiting = 0  # kernels that wait for copies, of those that have come
@@ -855,8 +869,10 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 break
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
             chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, queues, chunks, streams, queue)
-            shape = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-            room -= _start_kernel(running[uintp(n_running)], op, shape, room, now)
+            row = (row_a if chunk < larger else row_b) + job
+            shape = shapes[uintp(row)]
+            held += shape.threads
+            room -= _start_kernel(running[uintp(n_running)], op, row, shape, room, held, now)
             compute_end = min(compute_end, running[uintp(n_running)].end)
             n_running += 1
 
@@ -895,7 +911,9 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 lane_b.next = now
         if now == compute_end:
             last_end = now
-            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, room, now, done, 0)
+            n_running, room, held, compute_end, n_done = _finish_kernels(
+                running, n_running, held, now, done, 0, shapes
+            )
             lane_k.next = now
             for k in range(n_done):
                 op = done[uintp(k)]

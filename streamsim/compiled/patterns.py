@@ -34,7 +34,6 @@ from streamsim.model.program import (
     BYTE_BITS,
     D2H,
     H2D,
-    KERNEL,
     NOTHING,
     Shape,
     call_ticks,
@@ -186,8 +185,7 @@ class _Costs:
         for n_bytes in workload.inputs:
             yield self._copy("h2d", n_bytes * count, memory, blocking, calls[Copy])
         for kernel in workload.kernels:
-            duration, width = kernel_shape(self.device, chunk_kernel(workload, kernel, count, 1))
-            yield Shape(KERNEL, calls[Kernel], duration, width=width), False
+            yield kernel_shape(self.device, chunk_kernel(workload, kernel, count, 1), calls[Kernel]), False
         for n_bytes in workload.outputs:
             yield self._copy("d2h", n_bytes * count, memory, blocking, calls[Copy])
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streamsim.model.crowd import Level
+    from streamsim.model.program import Shape
     from streamsim.model.simulation import Simulation
 
 
@@ -207,50 +208,48 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
 
 
 class Running:
-    """A kernel on the card, ``given`` so much of it: it ends at the tick ``end`` unless it is given more.
+    """A kernel on the card, ``given`` so much of it: it ends at the tick ``end`` unless that changes.
 
     ``left`` of its work (ticks times width) was to do at the tick ``since``.
     """
 
-    __slots__ = ("end", "given", "left", "op", "since", "width")
+    __slots__ = ("end", "given", "left", "op", "shape", "since")
 
-    def __init__(self, op: int, width: int, ticks_alone: int, room: int, now: int) -> None:
+    def __init__(self, op: int, shape: Shape, given: int, now: int) -> None:
         self.op = op
-        self.width = width
+        self.shape = shape
         self.since = now
-        if width <= room:
-            self.given = width
-            self.end = now + ticks_alone
-        else:
-            self.given = room
-            self.left = ticks_alone * width
-            self.end = now - -self.left // room
+        self.given = given
+        self.left = shape.duration * shape.width
+        self.end = now - -self.left // given
 
-    def give(self, room: int, now: int) -> None:
-        """Give the kernel as much of ``room`` as it can fill, from now on."""
+    def give(self, given: int, now: int) -> None:
+        """Give the kernel so much of the card from now on."""
         self.left -= self.given * (now - self.since)
         self.since = now
-        self.given = min(self.width, room)
-        self.end = now - -self.left // self.given
+        self.given = given
+        self.end = now - -self.left // given
 
 
 def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[Lane]:  # noqa: C901
     """Kernels side by side: earlier ones take what they can fill, later ones what is left over.
 
     The card's block scheduler in the large: a later kernel's blocks go where an earlier kernel has no more
-    blocks to put ("leftover policy"). Its lane stays open: a kernel on the card does not close it.
+    blocks to put ("leftover policy"). Few threads do not keep the whole card busy, whatever their kernels could use:
+    see ``Shape.given``. Its lane stays open: a kernel on the card does not close it.
     """
     env, touched, ended = simulation.env, simulation.touched, simulation.ended
     agenda, number = env._queue, env._eid
     started, lookahead = simulation.note_start(), simulation.lookahead
     take, arriving, waiting = queues.take, queues.arriving, queues.waiting
-    shape, kernels = simulation.program.shape, [(shape.width, shape.duration) for shape in simulation.program.shapes]
+    shape, shapes = simulation.program.shape, simulation.program.shapes
     running: list[Running] = []
     room = FULL_CARD
+    held = 0  # of the card's threads
     due = NONE  # the tick that the alarm is set for
 
     def dispatch(now: int) -> None:
-        nonlocal due, room
+        nonlocal due, room, held
         at = now
         if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
@@ -262,10 +261,11 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
                 break
             op = take(at)
             started(op, at)
-            width, duration = kernels[shape[op]]
-            kernel = Running(op, width, duration, room, at)
-            running.append(kernel)
-            room -= kernel.given
+            its = shapes[shape[op]]
+            held += its.threads
+            given = its.given(room, held)
+            running.append(Running(op, its, given, at))
+            room -= given
         for kernel in running:
             if kernel.end < wake:
                 wake = kernel.end
@@ -274,7 +274,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             heappush(agenda, (wake, NORMAL, next(number), alarm))
 
     def ring(_: Alarm) -> None:
-        nonlocal room
+        nonlocal room, held
         now: int = env._now  # type: ignore[assignment]
         if now != due:
             return
@@ -282,6 +282,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
         for kernel in done:
             running.remove(kernel)
             room += kernel.given
+            held -= kernel.shape.threads
         if running and done:
             share(now)
         for kernel in done:
@@ -290,13 +291,14 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             touched.append(dispatch)
 
     def share(now: int) -> None:
-        """Give the room to the earliest of the kernels that can use more."""
+        """Give the card to the earliest of the kernels that can use it."""
         nonlocal room
+        room = FULL_CARD
         for kernel in running:
-            if room and kernel.given < kernel.width:
-                more = kernel.given + room
-                kernel.give(more, now)
-                room = more - kernel.given
+            given = kernel.shape.given(room, held)
+            if given != kernel.given:
+                kernel.give(given, now)
+            room -= given
 
     alarm = Alarm(env, ring, simulation.choose)
     lane = Lane(queues)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
+PACES = 8  # steps in which the pace of a card is known between no thread and all
+ALL_BUSY = (0,) * (PACES + 1)
 
 CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 
@@ -85,6 +87,19 @@ class Shape(NamedTuple):
     units: int = 0  # copy: its bytes in fixed point
     rate: Rate = NO_COPY  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
+    threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
+    idle: tuple[int, ...] = ALL_BUSY  # kernel: what of the card stays idle with 0 to PACES PACES-ths of its threads held
+
+    def given(self, room: int, held: int) -> int:
+        """How much of the card a kernel is given: of ``room`` that earlier kernels leave, with so many threads held.
+
+        The first in line runs as it does alone.
+        """
+        if room == FULL_CARD or held >= FULL_CARD:
+            return min(self.width, room)
+        step, rest = divmod(held, FULL_CARD // PACES)
+        idle, then = self.idle[step], self.idle[step + 1]
+        return max(1, min(self.width, room - idle + (idle - then) * rest // (FULL_CARD // PACES)))
 
 
 class Program(NamedTuple):
@@ -143,10 +158,17 @@ def connection_of(stream: int, connections: int) -> int:
     return (stream - 1) % connections if stream else 0
 
 
-def kernel_shape(device: Device, kernel: Kernel) -> tuple[int, int]:
-    """(ticks alone, width in FULL_CARD) of a kernel; at least one tick and one unit."""
+def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
+    """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks."""
     alone_s, share = device.kernel_time(kernel)
-    return max(1, ticks(alone_s)), max(1, round(share * FULL_CARD))
+    return Shape(
+        KERNEL,
+        call,
+        max(1, ticks(alone_s)),
+        width=max(1, round(share * FULL_CARD)),
+        threads=round(device.kernel_threads(kernel) * FULL_CARD),
+        idle=tuple(FULL_CARD - round(pace * FULL_CARD) for pace in device.kernel_paces(kernel, PACES)),
+    )
 
 
 def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
@@ -268,8 +290,7 @@ class _Shapes:
             units = op.bytes << BYTE_BITS
             return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
         if isinstance(op, Kernel):
-            duration, width = kernel_shape(self._device, op)
-            return Shape(KERNEL, call, duration, width=width)
+            return kernel_shape(self._device, op, call)
         return Shape(NOTHING, call)
 
 
