@@ -1,7 +1,7 @@
 """The discrete-event model: ``simulate(schedule, device)`` gives the predicted time line."""
 
 from streamsim.device import Device
-from streamsim.model.program import NOTHING, Program, compile_schedule
+from streamsim.model.program import KERNEL, NOTHING, Program, compile_schedule
 from streamsim.model.simulation import Simulation
 from streamsim.schedule import Schedule
 from streamsim.timeline import Timeline
@@ -32,10 +32,24 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
 
 
 def complete_events(times: Simulation | Timeline, program: Program) -> None:
-    """Events and host calls occupy no engine: an event completes with what it stands for, a call on return."""
+    """Events and host calls occupy no engine: a call completes on return, an event with what it stands for.
+
+    Like any op an event is not on the card before its call has been submitted, and it hears of another stream's ops
+    as late as a kernel that waits for them.
+    """
     for op, kind in enumerate(program.kind):
         if kind == NOTHING:
             done = times.returned[op]
-            for earlier in program.frontier.get(op, ()):
-                done = max(done, times.end[earlier])
+            if op in program.frontier:
+                done = max(done + program.submit, _heard(times, program, op))
             times.ready[op] = times.start[op] = times.end[op] = done
+
+
+def _heard(times: Simulation | Timeline, program: Program, event: int) -> int:
+    """When an event knows of the ends of all that it stands for."""
+    ops, kind = program.schedule.ops, program.kind
+    heard = 0
+    for op in program.frontier[event]:
+        own = ops[op].stream == ops[event].stream
+        heard = max(heard, times.end[op] + (0 if own else program.hand_over[kind[op]][KERNEL] + program.event))
+    return heard
