@@ -32,6 +32,7 @@ LATENCIES = (
     ("crowded_duplex_latency_s", "duplex_latency_s"),
     ("crowded_duplex_latency_s", "crowded_latency_s"),
 )
+SLOWER = ("duplex_bandwidth_bytes_per_s", "crowded_bandwidth_bytes_per_s")  # none is above bandwidth_bytes_per_s
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
@@ -55,7 +56,8 @@ class LinkDirection(_Part, frozen=True):
     ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
     more; with two or three of them by a third or two thirds of the way. What a latency is above
     ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
-    proportion. Pageable memory goes through a staging buffer: its own latency and bandwidth.
+    proportion. So crowded a card moves no more than ``crowded_bandwidth_bytes_per_s`` either: a copy starts later by
+    what that costs. Pageable memory goes through a staging buffer: its own latency and bandwidth.
     """
 
     latency_s: float
@@ -65,16 +67,18 @@ class LinkDirection(_Part, frozen=True):
     in_flight_bytes: int
     bandwidth_bytes_per_s: float
     duplex_bandwidth_bytes_per_s: float
+    crowded_bandwidth_bytes_per_s: float
     pageable_latency_s: float
     pageable_bandwidth_bytes_per_s: float
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
-        if self.duplex_bandwidth_bytes_per_s > self.bandwidth_bytes_per_s:
-            raise InputError(
-                f"duplex_bandwidth_bytes_per_s = {self.duplex_bandwidth_bytes_per_s:g}: above"
-                f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
-            )
+        for slower in SLOWER:
+            if getattr(self, slower) > self.bandwidth_bytes_per_s:
+                raise InputError(
+                    f"{slower} = {getattr(self, slower):g}: above"
+                    f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
+                )
         check_whole("in_flight_bytes", self.in_flight_bytes, 1, LARGEST_BYTES)
         for more, less in LATENCIES:
             longer, shorter = getattr(self, more), getattr(self, less)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.device import LATENCIES, Device, LinkDirection
+from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import Config, evaluate, is_fast
@@ -323,8 +323,8 @@ def _followers(device: Device, numbers: Mapping[str, Any]) -> dict[str, float]:
     for direction in ("h2d", "d2h"):
         link = getattr(device, direction)
         if (bandwidth := numbers.get(f"{direction}.bandwidth_bytes_per_s")) is not None:
-            ratio = link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s
-            found[f"{direction}.duplex_bandwidth_bytes_per_s"] = bandwidth * ratio
+            for slower in SLOWER:
+                found[f"{direction}.{slower}"] = bandwidth * (getattr(link, slower) / link.bandwidth_bytes_per_s)
         found |= _latencies(direction, link, numbers)
     return found
 

@@ -23,6 +23,7 @@ from streamsim.device import (
     Device,
     LinkDirection,
     number_names,
+    SLOWER,
 )
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -184,7 +185,8 @@ def _within(field: str, value: float) -> float:
 
 def _restored(link: dict[str, Any]) -> dict[str, Any]:
     """Sharing cannot make a link faster."""
-    link["duplex_bandwidth_bytes_per_s"] = min(link["duplex_bandwidth_bytes_per_s"], link["bandwidth_bytes_per_s"])
+    for slower in SLOWER:
+        link[slower] = min(link[slower], link["bandwidth_bytes_per_s"])
     for more, less in LATENCIES:
         link[more] = max(link[more], link[less])
     return link

@@ -258,6 +258,9 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
                 side.crowded_duplex_latency_s,
             )
         ]
+        crowded = Fraction(side.crowded_bandwidth_bytes_per_s) / TICKS_PER_S
+        for at, rate in ((2, alone), (3, shared)):
+            latencies[at] += int(max(Fraction(0), op.bytes / crowded - op.bytes / rate) + Fraction(1, 2))
         return Need(*latencies, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))

@@ -51,6 +51,7 @@ def link(
     crowded_latency: int | None = None,
     crowded_duplex_latency: int | None = None,
     in_flight: int = 1,
+    crowded_rate: float | None = None,
 ) -> LinkDirection:
     """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
     duplex = latency if duplex_latency is None else duplex_latency
@@ -64,6 +65,7 @@ def link(
         in_flight_bytes=in_flight,
         bandwidth_bytes_per_s=rate * BYTE_PER_TICK,
         duplex_bandwidth_bytes_per_s=(rate if shared is None else shared) * BYTE_PER_TICK,
+        crowded_bandwidth_bytes_per_s=(rate if crowded_rate is None else crowded_rate) * BYTE_PER_TICK,
         pageable_latency_s=pageable_latency * NS,
         pageable_bandwidth_bytes_per_s=pageable_rate * BYTE_PER_TICK,
     )

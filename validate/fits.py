@@ -259,18 +259,19 @@ def _fit_crowded(samples: Samples, device: Device) -> Device:
         return device
 
     def made(numbers: Sequence[float]) -> Device:
-        there_s, back_s, both_s = numbers
+        there_s, back_s, both_s, there_slower, back_slower = numbers
         h2d, d2h = (
             _replace(
                 link,
                 crowded_latency_s=link.latency_s + more_s,
                 crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + both_s),
+                crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
             )
-            for link, more_s in ((device.h2d, there_s), (device.d2h, back_s))
+            for link, more_s, slower in ((device.h2d, there_s, there_slower), (device.d2h, back_s, back_slower))
         )
         return _replace(device, h2d=h2d, d2h=d2h)
 
-    return made(_solve(samples, list(p.crowded()), made, (1e-6, 1e-6, 0.5e-6)))
+    return made(_solve(samples, list(p.crowded()), made, (1e-6, 1e-6, 0.5e-6, 0.05, 0.05)))
 
 
 def _replace(value: Part, **fields: object) -> Part:
@@ -304,6 +305,7 @@ def _quiet(samples: Samples, direction: Direction, host: Host, link: Link) -> Li
         in_flight_bytes=1,
         bandwidth_bytes_per_s=1 / link.s_per_byte,
         duplex_bandwidth_bytes_per_s=1 / link.s_per_byte,
+        crowded_bandwidth_bytes_per_s=1 / link.s_per_byte,
         pageable_latency_s=pageable.latency_s,
         pageable_bandwidth_bytes_per_s=1 / pageable.s_per_byte,
     )
@@ -430,7 +432,7 @@ def _spread(samples: Samples, device: Device) -> dict[str, float]:
     return found | _kernel_spread(samples, device) | _host_spread(samples) | _hand_over_spread(samples, device)
 
 
-FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 3}  # probes: how many numbers were fitted to them
+FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 5}  # probes: how many numbers were fitted to them
 
 
 class Misfit(NamedTuple):
@@ -485,7 +487,8 @@ def _link_spread(samples: Samples, d: Direction, link: LinkDirection, misfits: S
             found[name] = math.hypot(scatter, rms(m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES))
         name = f"{which}bandwidth_bytes_per_s"
         if hasattr(link, name):
-            found[name] = math.hypot(scatter, rms(m.of_copy for m in own if m.size > LATENCY_BYTES))
+            large = [m for m in own if m.size > LATENCY_BYTES]
+            found[name] = math.hypot(scatter, rms(m.of_copy for m in large or own))
     return found
 
 

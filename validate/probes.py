@@ -35,7 +35,7 @@ DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 EQUAL_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
-CROWDED_BYTES = (128 * KI, 256 * KI, MI)
+CROWDED_BYTES = (128 * KI, 256 * KI, MI, 4 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
@@ -61,8 +61,11 @@ GATE_S, GATE_BYTES = 800e-6, 40 * MI  # long enough to queue some hundred ops
 QUEUE_GATE_S = 500e-6
 FLOAT_BYTES = 4
 PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
+HOST: dict[Direction, str] = {"h2d": "host_in", "d2h": "host_out"}
+HOST_BYTES = 64 * MI  # no two copies of a chain of several queues share memory
 BUFFERS = (
     Buffer(PAGEABLE, 3 * max(PAGEABLE_BYTES), "pageable"),
+    *(Buffer(name, HOST_BYTES, "pinned") for name in HOST.values()),
     Buffer(DEVICE_IN, LARGE_ELEMENTS[-1] * FLOAT_BYTES, "device"),
     Buffer(DEVICE_OUT, LARGE_ELEMENTS[-1] * FLOAT_BYTES, "device"),
 )
@@ -131,6 +134,16 @@ def _gate() -> Op:
     return Kernel(1, duration_s=GATE_S, fill=0.01)
 
 
+def _moved(direction: Direction, n_bytes: int, stream: int, number: int) -> Copy:
+    """Copy number ``number`` of a chain, of memory of its own as in a pipeline.
+
+    Copies back of one and the same stretch would stay in the host's cache and be a little faster.
+    """
+    offset = number % (HOST_BYTES // n_bytes) * n_bytes
+    device = DEVICE_IN if direction == "h2d" else DEVICE_OUT
+    return Copy(direction, n_bytes, stream, Region(HOST[direction], offset, n_bytes), Region(device, offset, n_bytes))
+
+
 def _lengths(n_bytes: int) -> tuple[int, int]:
     return (8, 40) if n_bytes < 4 * MI else (2, 6)
 
@@ -140,7 +153,7 @@ def copies() -> Iterator[Probe]:
     for direction in DIRECTIONS:
         for n_bytes in COPY_BYTES:
             for n in _lengths(n_bytes):
-                ops: list[Op] = [Copy(direction, n_bytes, 1)] * n
+                ops = [_moved(direction, n_bytes, 1, i) for i in range(n)]
                 yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops])
 
 
@@ -149,24 +162,27 @@ def duplex() -> Iterator[Probe]:
     for direction in DIRECTIONS:
         other: Direction = "d2h" if direction == "h2d" else "h2d"
         for n_bytes in DUPLEX_BYTES:
-            link = [Copy(direction, n_bytes, 1), Copy(other, n_bytes, 2), Copy(other, n_bytes, 2)]
-            yield from _both_ways(f"duplex {direction}", n_bytes, link)
+            yield from _both_ways(f"duplex {direction}", n_bytes, direction, [other, other])
     for n_bytes in EQUAL_BYTES:
-        yield from _both_ways("duplex", n_bytes, [Copy("h2d", n_bytes, 1), Copy("d2h", n_bytes, 2)])
+        yield from _both_ways("duplex", n_bytes, "h2d", ["d2h"])
 
 
-def _both_ways(kind: str, n_bytes: int, link: list[Copy]) -> Iterator[Probe]:
-    gates = [msgspec.structs.replace(copy, bytes=GATE_BYTES) for copy in link[:2]]
+def _both_ways(kind: str, n_bytes: int, there: Direction, back: list[Direction]) -> Iterator[Probe]:
+    gates = [Copy(there, GATE_BYTES, 1), Copy(back[0], GATE_BYTES, 2)]
     for n in _lengths(n_bytes):
-        yield _chain(kind, n_bytes, n, [*gates, *link * n], 2)
+        ops: list[Op] = []
+        for i in range(n):
+            ops.append(_moved(there, n_bytes, 1, i))
+            ops += (_moved(other, n_bytes, 2, len(back) * i + k) for k, other in enumerate(back))
+        yield _chain(kind, n_bytes, n, [*gates, *ops], 2)
 
 
 def crowded() -> Iterator[Probe]:
-    """Copies over several queues, a tiny kernel behind each: while one is copied the other queues wait."""
+    """Copies over several queues, a light kernel behind each: while one is copied the other queues wait."""
     for n_bytes in CROWDED_BYTES:
-        for n in (16, 64):
+        for n in (16, 64) if n_bytes < 4 * MI else (8, 24):
             for direction in DIRECTIONS:
-                ops = [op for i in range(n) for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS)]
+                ops = [op for i in range(n) for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS, i)]
                 gate = Copy(direction, GATE_BYTES, 1)
                 yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS)
             gates = [Copy("h2d", GATE_BYTES, 1), Copy("d2h", GATE_BYTES, 1 + CROWDED_STREAMS)]
@@ -174,13 +190,17 @@ def crowded() -> Iterator[Probe]:
                 op
                 for i in range(n)
                 for side, direction in enumerate(DIRECTIONS)
-                for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS + side * CROWDED_STREAMS)
+                for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS + side * CROWDED_STREAMS, i)
             ]
             yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS)
 
 
-def _with_kernel(direction: Direction, n_bytes: int, stream: int) -> tuple[Op, Op]:
-    return Copy(direction, n_bytes, stream), msgspec.structs.replace(TINY, stream=stream)
+def _with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Op, Op]:
+    """A copy, and a kernel that works in place on the memory of the card that was copied."""
+    copy = _moved(direction, n_bytes, stream, number)
+    assert copy.device is not None
+    worked = (copy.device,)
+    return copy, Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=worked, writes=worked)
 
 
 def _pageable() -> Iterator[Probe]:

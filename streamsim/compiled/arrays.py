@@ -8,6 +8,7 @@ import numpy as np
 
 from streamsim.compiled.kernel import ALSO, CARD, NONE, NOTHING, OP, QUEUES, RULES, SEGMENT, SHAPE
 from streamsim.model.program import KERNEL, Rate, Shape, copy_rate, hand_over_table, ticks
+from streamsim.schedule import LARGEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +44,7 @@ class Arrays(NamedTuple):
 
 def slowest_rates(device: Device) -> tuple[Rate, Rate]:
     """How the copies that feel most of what else the card does use the link: no copy feels more."""
-    return copy_rate(device.h2d, device.h2d.in_flight_bytes), copy_rate(device.d2h, device.d2h.in_flight_bytes)
+    return copy_rate(device.h2d, LARGEST_BYTES), copy_rate(device.d2h, LARGEST_BYTES)
 
 
 def card_of(device: Device) -> Card:
