@@ -244,31 +244,55 @@ def _level(waiting, most):
 @_inlined
 def _given(shape, room, held):
     """How much of the card a kernel is given, of the room that earlier ones leave."""
-    if room == FULL_CARD or held >= FULL_CARD:
-        return min(shape.width, room)
-    step, rest = uintp(held // PACE), held % PACE
-    idle, then = shape.idle[step], shape.idle[step + uintp(1)]
-    return max(1, min(shape.width, room - idle + (idle - then) * rest // PACE))
+    given = shape.width
+    if shape.threads < held < FULL_CARD:
+        step, rest = uintp(held // PACE), held % PACE
+        idle, then = shape.idle[step], shape.idle[step + uintp(1)]
+        pace = FULL_CARD - idle + (idle - then) * rest // PACE
+        given = min(given, pace * shape.threads // held)
+    return max(1, min(given, room))
 
 
 @_inlined
-def _start_kernel(kernel, op, row, shape, room, held, now):
-    """Put a kernel on the card; returns how much of it the kernel is given."""
+def _share(running, n, held, now, shapes):
+    """Give the card to the earliest of the kernels that can use it: what is left of it, and when one of them ends."""
+    end, room = FOREVER, FULL_CARD
+    for k in range(n):
+        kernel = running[uintp(k)]
+        given = _given(shapes[uintp(kernel.shape)], room, held)
+        if given != kernel.given:
+            kernel.left -= kernel.given * (now - kernel.since)
+            kernel.since = now
+            kernel.given = given
+            kernel.end = now + _ticks(kernel.left, given)
+        room -= given
+        end = min(end, kernel.end)
+    return room, end
+
+
+@_inlined
+def _start_kernel(running, n, op, row, held, now, shapes):
+    """Put a kernel on the card beside ``n`` others: threads held, what is left of the card, when a kernel ends."""
+    kernel, shape = running[uintp(n)], shapes[uintp(row)]
     kernel.op = op
     kernel.shape = row
     kernel.since = now
-    kernel.given = _given(shape, room, held)
     kernel.left = shape.duration * shape.width
-    kernel.end = now + (shape.duration if kernel.given == shape.width else _ticks(kernel.left, kernel.given))
-    return kernel.given
+    held += shape.threads
+    if n == 0:
+        kernel.given, kernel.end = shape.width, now + shape.duration
+        return held, FULL_CARD - shape.width, kernel.end
+    kernel.given = 0
+    room, end = _share(running, n + 1, held, now, shapes)
+    return held, room, end
 
 
 @_inlined
 def _finish_kernels(running, n, held, now, done, n_done, shapes):
-    """Take the kernels that end off the card and give it to the earliest of the others that can use it."""
+    """Take the kernels that end off the card: how many stay, and as in _start_kernel."""
     if n == 1:
         done[uintp(n_done)] = running[0].op
-        return 0, FULL_CARD, 0, FOREVER, n_done + 1
+        return 0, 0, FULL_CARD, FOREVER, n_done + 1
     kept = 0
     for k in range(n):
         kernel = running[uintp(k)]
@@ -282,18 +306,8 @@ def _finish_kernels(running, n, held, now, done, n_done, shapes):
                 place.op, place.shape, place.since = kernel.op, kernel.shape, kernel.since
                 place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
             kept += 1
-    end, room = FOREVER, FULL_CARD
-    for k in range(kept):
-        kernel = running[uintp(k)]
-        given = _given(shapes[uintp(kernel.shape)], room, held)
-        if given != kernel.given:
-            kernel.left -= kernel.given * (now - kernel.since)
-            kernel.since = now
-            kernel.given = given
-            kernel.end = now + _ticks(kernel.left, given)
-        room -= given
-        end = min(end, kernel.end)
-    return kept, room, held, end, n_done
+    room, end = _share(running, kept, held, now, shapes)
+    return kept, held, room, end, n_done
 
 
 # Any program.
@@ -382,7 +396,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, room, held, compute_end = 0, FULL_CARD, 0, FOREVER
+    n_running, held, room, compute_end = 0, 0, FULL_CARD, FOREVER
     waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
     if crowds:
         most_queues = _count_copies(ops, also)
@@ -456,16 +470,12 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 )
             else:
                 copies_end = min(end_a, end_b)
-        while lanes[COMPUTE].next <= now and room and n_running < most:
+        while lanes[COMPUTE].next <= now and room > 0 and n_running < most:
             queue = _choose(lanes[COMPUTE], heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
-            row = ops[uintp(op)].shape
-            shape = shapes[uintp(row)]
-            held += shape.threads
-            room -= _start_kernel(running[uintp(n_running)], op, row, shape, room, held, now)
-            compute_end = min(compute_end, running[uintp(n_running)].end)
+            held, room, compute_end = _start_kernel(running, n_running, op, ops[uintp(op)].shape, held, now, shapes)
             n_running += 1
 
         # the next tick at which something ends or can start
@@ -474,7 +484,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
             now = min(now, lanes[H2D].next)
         if op_b == NONE:
             now = min(now, lanes[D2H].next)
-        if room and n_running < most:
+        if room > 0 and n_running < most:
             now = min(now, lanes[COMPUTE].next)
         if now == FOREVER:
             return last_end
@@ -502,7 +512,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 lanes[D2H].next = now
             changed = True
         if now == compute_end:
-            n_running, room, held, compute_end, n_done = _finish_kernels(
+            n_running, held, room, compute_end, n_done = _finish_kernels(
                 running, n_running, held, now, done, n_done, shapes
             )
             lanes[COMPUTE].next = now
@@ -812,7 +822,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, room, held, compute_end = 0, FULL_CARD, 0, FOREVER
+    n_running, held, room, compute_end = 0, 0, FULL_CARD, FOREVER
     now = last_end = 0
     lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
     waiting = 0  # kernels that wait for copies, of those that have come
@@ -863,17 +873,14 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 )
             else:
                 copies_end = min(end_a, end_b)
-        while lane_k.next <= now and room and n_running < most:
+        while lane_k.next <= now and room > 0 and n_running < most:
             queue = _choose(lane_k, heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
             chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, queues, chunks, streams, queue)
             row = (row_a if chunk < larger else row_b) + job
-            shape = shapes[uintp(row)]
-            held += shape.threads
-            room -= _start_kernel(running[uintp(n_running)], op, row, shape, room, held, now)
-            compute_end = min(compute_end, running[uintp(n_running)].end)
+            held, room, compute_end = _start_kernel(running, n_running, op, row, held, now, shapes)
             n_running += 1
 
         now = min(copies_end, compute_end)
@@ -881,7 +888,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             now = min(now, lane_a.next)
         if op_b == NONE:
             now = min(now, lane_b.next)
-        if room and n_running < most:
+        if room > 0 and n_running < most:
             now = min(now, lane_k.next)
         if now == FOREVER:
             return last_end
@@ -911,7 +918,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 lane_b.next = now
         if now == compute_end:
             last_end = now
-            n_running, room, held, compute_end, n_done = _finish_kernels(
+            n_running, held, room, compute_end, n_done = _finish_kernels(
                 running, n_running, held, now, done, 0, shapes
             )
             lane_k.next = now

@@ -215,13 +215,13 @@ class Running:
 
     __slots__ = ("end", "given", "left", "op", "shape", "since")
 
-    def __init__(self, op: int, shape: Shape, given: int, now: int) -> None:
+    def __init__(self, op: int, shape: Shape, now: int) -> None:
         self.op = op
         self.shape = shape
         self.since = now
-        self.given = given
+        self.given = 0
         self.left = shape.duration * shape.width
-        self.end = now - -self.left // given
+        self.end = FOREVER
 
     def give(self, given: int, now: int) -> None:
         """Give the kernel so much of the card from now on."""
@@ -249,12 +249,12 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
     due = NONE  # the tick that the alarm is set for
 
     def dispatch(now: int) -> None:
-        nonlocal due, room, held
+        nonlocal due, held
         at = now
         if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
         wake = FOREVER
-        while room and len(running) < most:
+        while room > 0 and len(running) < most:
             if not waiting and (not arriving or arriving[0][0] > at):
                 if arriving:
                     wake = arriving[0][0]
@@ -263,9 +263,8 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             started(op, at)
             its = shapes[shape[op]]
             held += its.threads
-            given = its.given(room, held)
-            running.append(Running(op, its, given, at))
-            room -= given
+            running.append(Running(op, its, at))
+            share(at)
         for kernel in running:
             if kernel.end < wake:
                 wake = kernel.end
@@ -274,16 +273,15 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             heappush(agenda, (wake, NORMAL, next(number), alarm))
 
     def ring(_: Alarm) -> None:
-        nonlocal room, held
+        nonlocal held
         now: int = env._now  # type: ignore[assignment]
         if now != due:
             return
         done = [kernel for kernel in running if kernel.end <= now]
         for kernel in done:
             running.remove(kernel)
-            room += kernel.given
             held -= kernel.shape.threads
-        if running and done:
+        if done:
             share(now)
         for kernel in done:
             ended(kernel.op, now)

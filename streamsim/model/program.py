@@ -93,13 +93,15 @@ class Shape(NamedTuple):
     def given(self, room: int, held: int) -> int:
         """How much of the card a kernel is given: of ``room`` that earlier kernels leave, with so many threads held.
 
-        The first in line runs as it does alone.
+        Until all threads are held, a kernel has that part of the card's pace that it has of the threads.
         """
-        if room == FULL_CARD or held >= FULL_CARD:
-            return min(self.width, room)
-        step, rest = divmod(held, FULL_CARD // PACES)
-        idle, then = self.idle[step], self.idle[step + 1]
-        return max(1, min(self.width, room - idle + (idle - then) * rest // (FULL_CARD // PACES)))
+        given = self.width
+        if self.threads < held < FULL_CARD:
+            step, rest = divmod(held, FULL_CARD // PACES)
+            idle, then = self.idle[step], self.idle[step + 1]
+            pace = FULL_CARD - idle + (idle - then) * rest // (FULL_CARD // PACES)
+            given = min(given, pace * self.threads // held)
+        return max(1, min(given, room))
 
 
 class Program(NamedTuple):
@@ -166,7 +168,7 @@ def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
         call,
         max(1, ticks(alone_s)),
         width=max(1, round(share * FULL_CARD)),
-        threads=round(device.kernel_threads(kernel) * FULL_CARD),
+        threads=max(1, round(device.kernel_threads(kernel) * FULL_CARD)),
         idle=tuple(FULL_CARD - round(pace * FULL_CARD) for pace in device.kernel_paces(kernel, PACES)),
     )
 
