@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import BLUE, FONT_PT, INK, LIGHT, SMALL_PT, Runs, main, tidy, title
 
-from streamsim_validate.compare import PAGEABLE, percentile95, profile_of, row_of
+from streamsim_validate.compare import PAGEABLE, percentile95, row_of
+from streamsim_validate.drift import profiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +51,8 @@ def absolute_errors(runs: Runs, without: Callable[[Device], Device]) -> list[flo
     """Of every schedule measured with pinned memory, each predicted with its run's own profile less an effect."""
     found = []
     for record in runs.records:
-        profiles = {id(run): without(profile_of(run, runs.device)) for run in record.runs}
-        rows = [row_of(entry, run, profiles[id(run)]) for run, entry in record.measured()]
+        profiles = {id(run): profiles_of(run, runs.device) for run in record.runs}
+        rows = [row_of(entry, run, without(profiles[id(run)].of(entry))) for run, entry in record.measured()]
         found += [abs(row.error) for row in rows if row.klass != PAGEABLE]
     return found
 

@@ -20,7 +20,8 @@ from streamsim_validate.calibrate import read_samples, write_samples
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
-from streamsim_validate.probes import KERNELS, RULES, elements_of, probes, rules
+from streamsim_validate.memory import buffers_of, union
+from streamsim_validate.probes import KERNELS, RULES, elements_of, host_calls, probes, rules
 from streamsim_validate.replay import closed, used_streams
 
 if TYPE_CHECKING:
@@ -101,6 +102,20 @@ def test_a_known_card_is_found_again(name: str, within: float) -> None:
     part, field = name.split(".")
     wanted = getattr(getattr(truth(), part), field)
     assert getattr(getattr(found(), part), field) == pytest.approx(wanted, rel=within)
+
+
+def test_the_hosts_calls_need_their_own_probes_and_all_of_them() -> None:
+    own = {chain: samples().timings[chain] for chain, _ in host_calls()}
+    calls = fits.fit_host_calls(own)
+    assert calls == tuple(getattr(found().host, name) for name in calls._fields)
+    for chain in own:
+        with pytest.raises(InputError, match=chain.kind):
+            fits.fit_host_calls({other: timings for other, timings in own.items() if other != chain})
+
+
+def test_the_hosts_calls_are_probed_without_the_calibrations_buffers() -> None:
+    """So that they fit beside any other schedules."""
+    assert sum(union(buffers_of(schedule) for _, schedule in host_calls()).values()) < 1 << 20
 
 
 def test_queues_and_rules_of_a_known_card_are_found_again() -> None:

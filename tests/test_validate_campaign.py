@@ -18,10 +18,12 @@ from streamsim.patterns import depth_first, ring
 from streamsim.schedule import Schedule, WaitEvent
 from streamsim_validate import campaign
 from streamsim_validate.calibrate import read_samples
-from streamsim_validate.campaign import Plan, check_writable, measure_plan, planned, raise_for, run
-from streamsim_validate.fits import PlainSamples, Samples, fit
+from streamsim_validate.campaign import COMPANIONS, Plan, check_writable, measure_plan, planned, raise_for, run
+from streamsim_validate.drift import calls_by_group
+from streamsim_validate.fits import PlainSamples, Samples, fit, timings_of
 from streamsim_validate.gpu import NoGpuError
-from streamsim_validate.record import Entry, RunBegins, finish, journal_path, read_journal, read_record
+from streamsim_validate.probes import host_calls
+from streamsim_validate.record import Entry, Group, RunBegins, finish, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
 
 RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
@@ -70,6 +72,58 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
     entries = [entry for _, entry in record.measured()]
     assert sorted(entry.key for entry in entries) == sorted(item.key for item in planned(plan, 8))
     assert {len(entry.wall_s) for entry in entries} == {3}
+
+
+def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    assert [entry.group for entry in session.entries] == [1, 1, 2]
+    assert [group.number for group in session.groups] == [1, 2]
+    wanted = {chain for chain, _ in host_calls()}
+    for group in session.groups:
+        timings = timings_of(group.probes)
+        assert set(timings) == wanted
+        assert all(len(runs) == plan.repeats for runs in timings.values())
+    assert set(calls_by_group(session)) == {1, 2}
+
+
+def test_a_run_that_does_not_calibrate_probes_nothing(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    assert session.groups == ()
+
+
+def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    gpu, cuda = fake_gpu()
+    timed = 2 * (len(SCHEDULES) + len(COMPANIONS) - UNTIMED)  # warm-up runs
+    timed += len(SCHEDULES) + len(COMPANIONS) - UNTIMED + 1  # and into the second round
+
+    def press_ctrl_c(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal timed
+        timed -= name == "eventElapsedTime"
+        if timed == 0:
+            timed = -1
+            raise KeyboardInterrupt
+
+    cuda.fail_at = press_ctrl_c
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, lambda _: samples)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    lines = read_journal(journal_path(plan.output))
+    first, second = (line for line in lines if isinstance(line, Group))
+    assert (first.number, second.number) == (1, 2)
+    assert {len(runs) for *_, runs in first.probes} <= {1, 2}
+    assert {len(runs) for *_, runs in second.probes} == {plan.repeats}
+    record = finish(journal_path(plan.output), plan.output)
+    assert read_record(plan.output) == record
+    assert {entry.group for _, entry in record.measured()} == {2}
+
+
+UNTIMED = sum(chain.kind == "synchronise" for chain, _ in host_calls())  # chains that do nothing on the card
 
 
 def test_nothing_is_measured_twice(tmp_path: Path) -> None:

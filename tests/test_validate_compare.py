@@ -29,7 +29,6 @@ from streamsim_validate.compare import (
     EVERYTHING,
     Choice,
     Row,
-    changes,
     choose,
     classify,
     compare,
@@ -39,6 +38,7 @@ from streamsim_validate.compare import (
     summarise,
     time_lines,
 )
+from streamsim_validate.drift import changes
 from streamsim_validate.record import Entry, Machine, Record, Run, Spans, read_record, write_record
 from streamsim_validate.suites import Case, digest
 from streamsim_validate.tables import to_csv, to_json, to_text

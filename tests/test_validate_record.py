@@ -16,6 +16,7 @@ from streamsim.errors import InputError
 from streamsim.patterns import depth_first
 from streamsim_validate.record import (
     Entry,
+    Group,
     Header,
     Journal,
     Line,
@@ -46,6 +47,10 @@ BEGINS = RunBegins(8, "2026-01-01T00:00:00+00:00", 0, 3)
 SCHEDULE = depth_first(sincos(100, 2), 2, 2)
 
 
+def group(number: int) -> Group:
+    return Group(number, (("record", 0, 16, ((1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ())))
+
+
 def entry(key: str = "x", n: int = 3, status: str = "ok") -> Entry:
     times = tuple(1e-3 + i * 1e-9 for i in range(n))
     return Entry(key, digest(SCHEDULE), status, True, None, SCHEDULE, times, times, times)
@@ -58,7 +63,8 @@ def a_record() -> Record:
         Entry(case.key, digest(case.schedule()), "ok", True, case, None, (1e-3,), to_times([2e-3]), (3e-4,))
         for case in cases
     )
-    run = Run(8, "then", 0, 1, "now", profile, None, (*entries, entry()))
+    grouped = msgspec.structs.replace(entry(), group=2)
+    run = Run(8, "then", 0, 1, "now", profile, None, (*entries, grouped), groups=(group(1), group(2)))
     return Record(CARD, MACHINE, "quick", (run,), "0.1")
 
 
@@ -75,6 +81,15 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert found.runs[0].profile("after") is None
     for _, one in found.measured():
         assert digest(one.build()) == one.digest
+
+
+def test_a_record_from_before_there_were_groups_is_what_it_was() -> None:
+    """Where there are none, nothing of them is written; and where nothing is written, there are none."""
+    run = msgspec.structs.replace(WHOLE.runs[0], entries=(entry(),), groups=())
+    plain = msgspec.json.encode(msgspec.structs.replace(WHOLE, runs=(run,)))
+    assert b"group" not in plain
+    found = msgspec.json.decode(plain, type=Record).runs[0]
+    assert (found.groups, found.entries[0].group) == ((), 0)
 
 
 def test_a_suites_record_is_compact() -> None:
@@ -220,6 +235,20 @@ def test_a_schedule_measured_again_keeps_its_fuller_entry() -> None:
     found = fold(lines)
     assert [[(one.key, len(one.wall_s)) for one in run.entries] for run in found.runs] == [[("b", 3)], [("a", 3)]]
     assert [one.key for _, one in found.measured()] == ["b", "a"]
+
+
+def test_a_resumed_run_keeps_its_groups_and_numbers_on(tmp_path: Path) -> None:
+    grouped = [msgspec.structs.replace(entry(key), group=number) for key, number in (("a", 1), ("b", 2), ("c", 3))]
+    lines = [HEADER, BEGINS, grouped[0], group(1), grouped[1], group(2), BEGINS, grouped[2]]
+    with Journal(journal(tmp_path / "x.journal", lines), HEADER) as open_journal:
+        assert open_journal.next_group == 4  # the last group was not settled, and yet has its number
+        open_journal.append(group(4))
+        assert open_journal.next_group == 5
+    found = fold(read_journal(tmp_path / "x.journal"))
+    assert [[one.group for one in run.entries] for run in found.runs] == [[1, 2], [3]]
+    assert [run.groups for run in found.runs] == [(group(1), group(2)), (group(4),)]
+    with Journal(tmp_path / "y.journal", HEADER) as empty:
+        assert empty.next_group == 1
 
 
 def test_runs_with_different_connections_stay_apart() -> None:

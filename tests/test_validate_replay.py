@@ -415,6 +415,85 @@ def test_ctrl_c_settles_what_was_measured() -> None:
     assert sorted(len(result.samples) for result in settled) == [1, 1, 1, 2, 2]
 
 
+# Companions
+
+COMPANION = Job("beside", SMALL_COPY)
+
+
+def _groups_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
+
+
+def test_companions_are_measured_with_every_group_and_are_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    _groups_of_two(monkeypatch)
+    seen: dict[int, list[Measured]] = {}
+    heard: list[str] = []
+    results = measure(
+        _jobs(5), fake_gpu()[0], 3, on_sample=lambda job, _: heard.append(job.key), companions=[COMPANION],
+        on_group=lambda number, companions: seen.update({number: list(companions)}), first_group=7,
+    )  # fmt: skip
+    assert [result.group for result in results] == [7, 7, 8, 8, 9]
+    assert {key: heard.count(key) for key in heard} == dict.fromkeys("01234", 3)
+    assert list(seen) == [7, 8, 9]
+    for number, (beside,) in seen.items():
+        assert (beside.job, beside.status, beside.group, len(beside.samples)) == (COMPANION, "ok", number, 3)
+
+
+def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    run = Replayer.run
+
+    def watched(self: Replayer) -> Sample:
+        order.append(self.schedule.name)
+        return run(self)
+
+    monkeypatch.setattr(Replayer, "run", watched)
+    companion = Job("beside", msgspec.structs.replace(SMALL_COPY, name="beside"))
+    measure(_jobs(3), fake_gpu()[0], 8, companions=[companion])
+    places = {order[-32:][i : i + 4].index("beside") for i in range(0, 32, 4)}  # in each of the eight rounds
+    assert len(places) > 1
+
+
+def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    _groups_of_two(monkeypatch)
+    gpu, cuda = fake_gpu()
+
+    def fail(name: str, arguments: tuple[object, ...]) -> None:
+        if name == "memcpyAsync" and arguments[2] == N:
+            raise FakeError("invalid argument")
+
+    cuda.fail_at = fail
+    seen: list[tuple[int, list[str]]] = []
+    results = measure(
+        _jobs(3), gpu, 2, companions=[COMPANION, Job("fine", depth_first(SMALL, 2, 2))],
+        on_group=lambda number, companions: seen.append((number, [one.status[:6] for one in companions])),
+    )  # fmt: skip
+    assert [(result.status, len(result.samples)) for result in results] == [("ok", 2)] * 3
+    assert seen == [(1, ["failed", "ok"]), (2, ["failed", "ok"])]
+
+
+def test_ctrl_c_reports_what_the_companions_have() -> None:
+    seen: list[int] = []
+
+    def interrupt(_job: Job, _sample: Sample) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+
+    left = 7
+    with pytest.raises(KeyboardInterrupt):
+        measure(
+            _jobs(2), fake_gpu()[0], 4, on_sample=interrupt, companions=[COMPANION],
+            on_group=lambda _, companions: seen.extend(len(one.samples) for one in companions),
+        )  # fmt: skip
+    assert seen in ([3], [4])  # the last round was under way
+
+
+def test_without_companions_no_group_is_reported() -> None:
+    measure(_jobs(2), fake_gpu()[0], 1, on_group=lambda _number, _companions: pytest.fail("a group was reported"))
+
+
 def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
     settled: list[Measured] = []
 
@@ -488,6 +567,11 @@ def test_jobs_that_fit_only_one_after_another_are_grouped_so() -> None:
 
     jobs = [job("1", "a"), job("2", "a"), job("3", "b")]
     assert [[j.key for j in group] for group in groups(jobs, gpu, lambda _: None)] == [["1", "2"], ["3"]]
+    small = [job("1", "a"), Job("small", SMALL_COPY)]
+    assert [[j.key for j in group] for group in groups(small, gpu, lambda _: None, [jobs[1]])] == [["1", "small"]]
+    skipped: list[Measured] = []
+    assert list(groups([jobs[2]], gpu, skipped.append, [jobs[0]])) == []  # no room for both
+    assert skipped[0].status.startswith("skipped: buffers")
     assert [result.status for result in measure(jobs, gpu, 1)] == ["ok"] * 3
 
 

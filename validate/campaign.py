@@ -21,8 +21,10 @@ from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.kernels import load_kernels
 from streamsim_validate.measure import Job, Measured, measure
+from streamsim_validate.probes import host_calls
 from streamsim_validate.record import (
     Entry,
+    Group,
     Header,
     Journal,
     Record,
@@ -44,6 +46,10 @@ STDERR = 2  # the process's progress goes there
 NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
 TakeSamples = Callable[[Gpu], fits.Samples]
+
+# What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
+CHAINS = {chain.key: chain for chain, _ in host_calls()}
+COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -185,6 +191,9 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
             on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
             on_sample=progress.sample,
             allow_races=plan.allow_races,
+            companions=COMPANIONS if take_samples else (),
+            on_group=lambda number, companions: journal.append(group(number, companions)),
+            first_group=journal.next_group,
         )
         after = _profile(take_samples and take_samples(gpu))
         _trace(untraced, gpu, journal, plan.allow_races)
@@ -228,7 +237,18 @@ def entry(item: Planned, measured: Measured) -> Entry:
         device_s=to_times(sample.device_s for sample in samples),
         wall_s=to_times(sample.wall_s for sample in samples),
         issue_s=to_times(sample.issue_s for sample in samples),
+        group=measured.group,
     )
+
+
+def group(number: int, companions: Sequence[Measured]) -> Group:
+    """A settled group's probes, as the record holds them; those without samples are left out."""
+    timings = {
+        CHAINS[measured.job.key]: [fits.Timing(*to_times(sample)) for sample in measured.samples]
+        for measured in companions
+        if measured.samples
+    }
+    return Group(number, fits.rows_of(timings))
 
 
 class _Progress:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.bounds import Stages, published, stages_of, van_werkhoven_transfer
-from streamsim.device import Device, KernelCost, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.timeline import S_PER_TICK, Timeline
+from streamsim_validate.drift import Drift, drift_of, profiles_of
 from streamsim_validate.profiler import timeline_of
 from streamsim_validate.record import Entry, Record, Run, check_card, median_and_spread
 from streamsim_validate.replay import closed, with_timing_events
@@ -29,6 +29,7 @@ from streamsim_validate.suites import workload_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from streamsim.device import Device
     from streamsim.patterns import Workload
 
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
@@ -121,13 +122,6 @@ class Choice(msgspec.Struct, frozen=True):
         return self.picked_s / self.best_s - 1
 
 
-class Drift(msgspec.Struct, frozen=True):
-    """How far the profile's numbers moved from before a run until after it, relative; by dotted name."""
-
-    connections: int
-    changes: dict[str, float]
-
-
 class Comparison(msgspec.Struct, frozen=True):
     """A record against the model: a row for every schedule measured, or the reason why there is none."""
 
@@ -198,17 +192,18 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare(record: Record, device: Device | None = None) -> Comparison:
     """Predict every schedule of ``record`` and set it beside what was measured.
 
-    With the profile that each run calibrated before it measured, or with ``device`` for all of them; either
-    way with the run's number of connections. Raises InputError when the record has no profile and none is
-    given, and when the profile is another card's, or can predict none of the schedules.
+    With the profile that each run calibrated before it measured, and the host's calls as they were probed with
+    each group of schedules; or with ``device``, as it is, for all of them. Either way with the run's number of
+    connections. Raises InputError when the record has no profile and none is given, and when the profile is another
+    card's, or can predict none of the schedules.
     """
-    profiles = {id(run): profile_of(run, device) for run in record.runs}
-    for profile in profiles.values():
-        check_card(record, profile)
+    profiles = {id(run): profiles_of(run, device) for run in record.runs}
+    for found in profiles.values():
+        check_card(record, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
         try:
-            rows.append(row_of(entry, run, profiles[id(run)]))
+            rows.append(row_of(entry, run, profiles[id(run)].of(entry)))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
@@ -226,16 +221,6 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
         drift=tuple(drift_of(run) for run in record.runs),
     )
-
-
-def profile_of(run: Run, device: Device | None = None) -> Device:
-    """The profile to predict a run with: ``device``, or else its own from before; with the run's connections."""
-    profile = run.profile("before") if device is None else device
-    if profile is None:
-        raise InputError(
-            f"the run with {run.connections} connections has no calibrated profile: give one with --device"
-        )
-    return profile.with_connections(run.connections)
 
 
 def row_of(entry: Entry, run: Run, device: Device) -> Row:
@@ -347,7 +332,7 @@ def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
     schedule = closed(entry.build())
     measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
-    return simulate(schedule, profile_of(run, device)), measured
+    return simulate(schedule, profiles_of(run, device).of(entry)), measured
 
 
 # Statistics
@@ -393,42 +378,3 @@ def choose(rows: Sequence[Row]) -> Choice:
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise
     )
-
-
-# Drift
-
-
-def drift_of(run: Run) -> Drift:
-    """How far the run's profile moved while it measured; no changes when there is no pair to compare."""
-    before, after = run.profile("before"), run.profile("after")
-    return Drift(run.connections, {} if before is None or after is None else changes(before, after))
-
-
-def changes(before: Device, after: Device) -> dict[str, float]:
-    """Relative changes of the numbers that both profiles have and the first has above 0.
-
-    Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
-    """
-    found: dict[str, float] = {}
-    for name in sorted(number_names(before) - {"compute.kernels"}):
-        was, is_now = _number(before, name), _number(after, name)
-        if was > 0:
-            found[name] = is_now / was - 1
-    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
-    for cost in before.compute.kernels:
-        other = costs.get((cost.name, cost.parameter))
-        if other is not None:
-            found[f"kernels.{cost.name}({cost.parameter})"] = _cost_change(cost, other)
-    return found
-
-
-def _number(device: object, name: str) -> float:
-    for part in name.split("."):
-        device = getattr(device, part)
-    assert isinstance(device, int | float)
-    return device
-
-
-def _cost_change(before: KernelCost, after: KernelCost) -> float:
-    moves = [after.at(n) / before.at(n) - 1 for n in before.elements]
-    return max(moves, key=abs)

@@ -14,13 +14,15 @@ import msgspec
 from streamsim.device import MODEL_SPREAD, number_names
 from streamsim.errors import InputError
 from streamsim.uncertainty import LEVEL, Interval, intervals
-from streamsim_validate.compare import CLASSES, Row, compare, predict_device_s, profile_of
+from streamsim_validate.compare import CLASSES, Row, compare, predict_device_s
+from streamsim_validate.drift import profiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streamsim.device import Device
-    from streamsim_validate.record import Record
+    from streamsim_validate.drift import Profiles
+    from streamsim_validate.record import Entry, Record
 
 SAMPLES = 200
 
@@ -60,7 +62,7 @@ def coverage(
     spread: Mapping[str, float] | None = None,
     device: Device | None = None,
 ) -> dict[str, Coverage]:
-    """By class, for a record predicted with each run's own profile, or with ``device``.
+    """By class, for a record predicted as by :func:`streamsim_validate.compare.compare`.
 
     ``spread``: in place of the profile's own; what it says of numbers that the profile lacks is left out. Raises
     InputError as :func:`streamsim_validate.compare.compare` does, and where a profile has no spread.
@@ -79,15 +81,27 @@ def expectations(
     level: float = LEVEL,
 ) -> list[Expected]:
     """The interval of each of some rows of the record's comparison; arguments as for :func:`coverage`."""
-    schedules = {(run.connections, entry.key): entry.build() for run, entry in record.measured()}
+    asked = {(row.connections, row.key): row for row in rows}
     found = []
     for run in record.runs:
-        own = [row for row in rows if row.connections == run.connections]
-        profile = _with_spread(profile_of(run, device), spread)
-        programs = [schedules[row.connections, row.key] for row in own]
-        predicted = intervals(programs, profile, samples, seed, level, predict_device_s) if own else []
-        found += [Expected(row, interval) for row, interval in zip(own, predicted, strict=True)]
+        profiles = profiles_of(run, device)
+        own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
+        for profile, entries in _by_profile(own, profiles):
+            drawn = _with_spread(profile, spread)
+            programs = [entry.build() for entry in entries]
+            predicted = intervals(programs, drawn, samples, seed, level, predict_device_s)
+            its_rows = [asked[run.connections, entry.key] for entry in entries]
+            found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
+
+
+def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
+    """Entries that are predicted with the same profile, so that they share its draws."""
+    found: dict[int, tuple[Device, list[Entry]]] = {}
+    for entry in entries:
+        profile = profiles.of(entry)
+        found.setdefault(id(profile), (profile, []))[1].append(entry)
+    return list(found.values())
 
 
 def _with_spread(profile: Device, spread: Mapping[str, float] | None) -> Device:

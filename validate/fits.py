@@ -7,6 +7,7 @@ the model, run on the same probes, shows what was measured.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, variance
@@ -32,10 +33,10 @@ from streamsim.model import simulate
 from streamsim_validate import probes as p
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
 from streamsim_validate.probes import DIRECTIONS, KI, Chain
-from streamsim_validate.record import median_and_spread
+from streamsim_validate.record import Row, median_and_spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from streamsim.schedule import Direction, Schedule
     from streamsim_validate.probes import Probe
@@ -53,12 +54,15 @@ class Timing(NamedTuple):
     issue_s: float
 
 
+Timings = Mapping[Chain, Sequence[Timing]]  # of each chain its runs
+
+
 class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Samples as a file holds them."""
 
     card: Card
     date: str
-    timings: list[tuple[str, int, int, list[tuple[float, float, float]]]]
+    timings: tuple[Row, ...]
     schema_version: int = 2
 
 
@@ -72,22 +76,16 @@ class Samples:
 
     def plain(self) -> PlainSamples:
         """As a file holds them."""
-        rows = [(*chain, [tuple(t) for t in timings]) for chain, timings in self.timings.items()]
-        return PlainSamples(self.card, self.date, rows)  # type: ignore[arg-type]
+        return PlainSamples(self.card, self.date, rows_of(self.timings))
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
         """From what a file holds."""
-        timings = {Chain(kind, size, n): [Timing(*t) for t in rows] for kind, size, n, rows in plain.timings}
-        return cls(plain.card, plain.date, timings)
+        return cls(plain.card, plain.date, timings_of(plain.timings))
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
-        """Seconds that one more link of a chain takes: the slope between its shortest and longest length."""
-        lengths = sorted(chain.length for chain in self.timings if (chain.kind, chain.size) == (kind, size))
-        if len(lengths) < 2:
-            raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
-        short, long = (self.median(Chain(kind, size, n), column) for n in (lengths[0], lengths[-1]))
-        return (long - short) / (lengths[-1] - lengths[0])
+        """Seconds that one more link of a chain takes; see :func:`per_link`."""
+        return per_link(self.timings, kind, size, column)
 
     def points(self, kind: str, column: str = "device_s") -> list[tuple[int, float]]:
         """(length, median seconds) of every chain of a kind of one size."""
@@ -111,6 +109,29 @@ class Samples:
     def median(self, chain: Chain, column: str) -> float:
         """Of a chain's runs."""
         return float(median(getattr(t, column) for t in self.timings[chain]))
+
+
+def rows_of(timings: Timings) -> tuple[Row, ...]:
+    """As a file holds them."""
+    return tuple((*chain, tuple((t.device_s, t.wall_s, t.issue_s) for t in runs)) for chain, runs in timings.items())
+
+
+def timings_of(rows: Iterable[Row]) -> dict[Chain, list[Timing]]:
+    """From what a file holds of them."""
+    return {Chain(kind, size, n): [Timing(*run) for run in runs] for kind, size, n, runs in rows}
+
+
+def per_link(timings: Timings, kind: str, size: int, column: str = "device_s") -> float:
+    """Seconds that one more link of a chain takes: the slope between its shortest and longest length, of medians.
+
+    Raises InputError unless there are two lengths.
+    """
+    lengths = sorted(chain.length for chain in timings if (chain.kind, chain.size) == (kind, size))
+    if len(lengths) < 2:
+        raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
+    first, last = lengths[0], lengths[-1]
+    short, long = (median(getattr(t, column) for t in timings[Chain(kind, size, n)]) for n in (first, last))
+    return float(long - short) / (last - first)
 
 
 class Link(NamedTuple):
@@ -389,25 +410,42 @@ def _own_s(samples: Samples, cycle: str, alone: dict[Direction, Link], kernel_s:
     return copies_s / (long - short) + cycle.count("k") * kernel_s
 
 
+class HostCalls(NamedTuple):
+    """Seconds that calls which wait for nothing cost the host: numbers of :class:`streamsim.device.Host`."""
+
+    copy_s: float
+    kernel_s: float
+    record_s: float
+    wait_s: float
+    synchronize_s: float
+
+
+def fit_host_calls(timings: Timings) -> HostCalls:
+    """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing."""
+    mix = {letters: per_link(timings, kind, 0, "issue_s") for kind, letters in p.MIXES.items()}
+    found = HostCalls(
+        copy_s=mix["hd"] / 2,
+        kernel_s=mix["hkd"] - mix["hd"],
+        record_s=per_link(timings, "record", 0, "issue_s"),
+        wait_s=per_link(timings, "wait", 0, "issue_s"),
+        synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
+    )
+    return HostCalls(*(max(0.0, seconds) for seconds in found))
+
+
 def _fit_host(samples: Samples, h2d: Link) -> Host:
-    mix = {letters: samples.per_link(kind, 0, "issue_s") for kind, letters in p.MIXES.items()}
-    copy_s = mix["hd"] / 2
-    kernel_s = max(0.0, mix["hkd"] - mix["hd"])
+    calls = fit_host_calls(samples.timings)
     tiny_s = samples.per_link(p.kernel_kind(*p.KERNELS[0]), KI)
     held = (
-        samples.per_link("blocking copy", p.LINK_BYTES, "wall_s") - copy_s - h2d.at(p.LINK_BYTES),
-        samples.per_link("blocking kernel", 0, "wall_s") - kernel_s - tiny_s,
+        samples.per_link("blocking copy", p.LINK_BYTES, "wall_s") - calls.copy_s - h2d.at(p.LINK_BYTES),
+        samples.per_link("blocking kernel", 0, "wall_s") - calls.kernel_s - tiny_s,
     )
     there_and_back_s = max(0.0, sum(held) / 2)  # to the card and back; which way takes how long does not show
     nodes = samples.points("graph")
     (first, first_s), (last, last_s) = nodes[0], nodes[-1]
     node_s = (last_s - first_s) / (last - first)
     return Host(
-        copy_s=copy_s,
-        kernel_s=kernel_s,
-        record_s=samples.per_link("record", 0, "issue_s"),
-        wait_s=samples.per_link("wait", 0, "issue_s"),
-        synchronize_s=samples.per_link("synchronise", 0, "wall_s"),
+        **calls._asdict(),
         submit_s=there_and_back_s / 2,
         wake_s=there_and_back_s / 2,
         graph_launch_s=max(0.0, first_s - first * node_s - there_and_back_s / 2),
@@ -502,7 +540,7 @@ def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
 def _host_spread(samples: Samples) -> dict[str, float]:
     """Of the host's calls: the scatter of the chains in which they show."""
     issue = samples.scatter("mix hkd", "issue_s")
-    found = dict.fromkeys(("copy_s", "kernel_s", "record_s", "wait_s"), issue)
+    found = dict.fromkeys(HostCalls._fields, issue)
     found["synchronize_s"] = samples.scatter("synchronise", "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))

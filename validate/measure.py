@@ -31,16 +31,21 @@ class Job(NamedTuple):
 
 @dataclass
 class Measured:
-    """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify."""
+    """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify.
+
+    ``group``: number of the group that it was measured in; 0 for none.
+    """
 
     job: Job
     samples: list[Sample] = field(default_factory=list)
     verified: bool = False
     status: str = "ok"
+    group: int = 0
 
 
 OnResult = Callable[[Measured], None]
 OnSample = Callable[[Job, Sample], None]
+OnGroup = Callable[[int, Sequence[Measured]], None]
 
 
 def measure(
@@ -51,6 +56,9 @@ def measure(
     on_result: OnResult = lambda _: None,
     on_sample: OnSample = lambda _job, _sample: None,
     allow_races: bool = False,
+    companions: Sequence[Job] = (),
+    on_group: OnGroup = lambda _number, _companions: None,
+    first_group: int = 1,
 ) -> list[Measured]:
     """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
 
@@ -58,7 +66,13 @@ def measure(
     fails, races (unless ``allow_races``) or does not fit is reported with its reason in ``status`` and the
     others go on. ``on_result`` is called with each job as soon as it is settled; on Ctrl-C the group under way
     is settled with the samples it has, then KeyboardInterrupt rises. The results come in the order of the
-    jobs. Raises LostGpuError when a schedule has broken the card's context, after settling it (status
+    jobs.
+
+    ``companions`` are measured again with every group, their repeats among those of its jobs. Once a group is
+    settled, ``on_group`` is called with its number, from ``first_group`` on, and what came of them; one that fails
+    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples.
+
+    Raises LostGpuError when a schedule has broken the card's context, after settling it (status
     "lost: ...") and those before it.
     """
     if len({job.key for job in jobs}) != len(jobs):
@@ -71,21 +85,31 @@ def measure(
         on_result(measured)
 
     try:
-        for number, group in enumerate(groups(jobs, gpu, settle)):
-            rng = random.Random(f"{seed} {number}")
-            _measure_group(group, bench, repeats, rng, settle, on_sample)
+        for number, group in enumerate(groups(jobs, gpu, settle, companions), first_group):
+            beside: list[Measured] = []
+            members = [_Member(job, number, settle, on_sample) for job in group]
+            members += [_Member(job, number, beside.append, lambda _job, _sample: None) for job in companions]
+            try:
+                _measure_group(members, bench, repeats, random.Random(f"{seed} {number}"))
+            finally:
+                if companions:
+                    on_group(number, beside)
     finally:
         bench.close()
     return [results[job.key] for job in jobs]
 
 
-def groups(jobs: Sequence[Job], gpu: Gpu, settle: OnResult) -> Iterator[list[Job]]:
-    """Cut the jobs into groups whose buffers fit together; one that fits not even alone is settled as skipped."""
+def groups(jobs: Sequence[Job], gpu: Gpu, settle: OnResult, companions: Sequence[Job] = ()) -> Iterator[list[Job]]:
+    """Cut the jobs into groups whose buffers fit together, with those of the companions.
+
+    One that does not even fit alone beside the companions is settled as skipped.
+    """
     group: list[Job] = []
     together: dict[Key, int] = {}
     free_device, free_host = gpu.free_bytes(), free_host_bytes()
+    always = union(buffers_of(companion.schedule) for companion in companions)
     for job in jobs:
-        need = buffers_of(job.schedule)
+        need = union((always, buffers_of(job.schedule)))
         try:
             check_fits(need, free_device, free_host)
         except InputError as error:
@@ -109,33 +133,44 @@ def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
     return True
 
 
+class _Member(NamedTuple):
+    """A job of a group, and who is told of it."""
+
+    job: Job
+    group: int
+    settle: OnResult
+    on_sample: OnSample
+
+
 class _Entrant(NamedTuple):
+    """A member that is ready."""
+
+    member: _Member
     replayer: Replayer
     measured: Measured
 
 
-def _measure_group(
-    group: list[Job], bench: Bench, repeats: int, rng: random.Random, settle: OnResult, on_sample: OnSample
-) -> None:
+def _measure_group(members: Sequence[_Member], bench: Bench, repeats: int, rng: random.Random) -> None:
     try:
-        prepare(bench, (job.schedule for job in group))
+        prepare(bench, (member.job.schedule for member in members))
     except InputError:
         bench.arena.clear()  # buffers of earlier groups may be in the way
-        prepare(bench, (job.schedule for job in group))
+        prepare(bench, (member.job.schedule for member in members))
     entrants: list[_Entrant] = []
     try:
-        for job in group:
-            entrant = _enter(job, bench, settle)
+        for member in members:
+            entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        _run_rounds(entrants, repeats, rng, on_sample)
+        _run_rounds(entrants, repeats, rng)
     finally:
-        _leave(entrants, settle)
+        _leave(entrants)
 
 
-def _enter(job: Job, bench: Bench, settle: OnResult) -> _Entrant | None:
+def _enter(member: _Member, bench: Bench) -> _Entrant | None:
     """Make a job ready, verify and warm it up; one that fails is settled with the reason."""
-    measured = Measured(job)
+    job = member.job
+    measured = Measured(job, group=member.group)
     replayer: Replayer | None = None
     try:
         replayer = Replayer(job.schedule, bench, job.reference_key)
@@ -146,26 +181,26 @@ def _enter(job: Job, bench: Bench, settle: OnResult) -> _Entrant | None:
         if replayer is not None:
             replayer.close()
         measured.status = _failure(error)
-        settle(measured)
+        member.settle(measured)
         if isinstance(error, LostGpuError):
             raise
         return None
-    return _Entrant(replayer, measured)
+    return _Entrant(member, replayer, measured)
 
 
 def _failure(error: InputError) -> str:
     return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
 
 
-def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, on_sample: OnSample) -> None:
+def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random) -> None:
     order = list(entrants)
     gc.collect()
     with collector_off():
         for _ in range(repeats):
             rng.shuffle(order)
-            for replayer, measured in order:
-                if measured.status == "ok":
-                    _sample(replayer, measured, on_sample)
+            for entrant in order:
+                if entrant.measured.status == "ok":
+                    _sample(entrant)
 
 
 @contextlib.contextmanager
@@ -180,25 +215,26 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def _sample(replayer: Replayer, measured: Measured, on_sample: OnSample) -> None:
+def _sample(entrant: _Entrant) -> None:
+    measured = entrant.measured
     try:
-        sample = replayer.run()
+        sample = entrant.replayer.run()
     except InputError as error:
         measured.status = _failure(error)
         if isinstance(error, LostGpuError):
             raise
         return
     measured.samples.append(sample)
-    on_sample(measured.job, sample)
+    entrant.member.on_sample(measured.job, sample)
 
 
-def _leave(entrants: list[_Entrant], settle: OnResult) -> None:
+def _leave(entrants: list[_Entrant]) -> None:
     """Verify once more and settle every job of the group, whatever ended its rounds.
 
     Once the context is lost nothing can be verified any more: what was verified before its samples stands.
     """
-    is_lost = any(measured.status.startswith("lost") for _, measured in entrants)
-    for replayer, measured in entrants:
+    is_lost = any(entrant.measured.status.startswith("lost") for entrant in entrants)
+    for member, replayer, measured in entrants:
         if measured.status == "ok" and measured.samples and not is_lost:
             try:
                 replayer.verify(timed=True)
@@ -210,4 +246,4 @@ def _leave(entrants: list[_Entrant], settle: OnResult) -> None:
         elif not measured.samples:
             measured.status = "interrupted"
         replayer.close()
-        settle(measured)
+        member.settle(measured)

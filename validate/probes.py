@@ -41,6 +41,7 @@ LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 MIXES = {"mix hd": "hd", "mix hkd": "hkd"}
 MIX_STREAMS = CROWDED_STREAMS = 8
+HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 MOST_QUEUES = 32
 QUEUES, RULES = {"compute": "queues compute", "copies": "queues copies"}, {"compute": "rule compute", "h2d": "rule h2d"}
@@ -97,6 +98,7 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from _pageable()
     yield from kernels(resident_threads)
     yield from hand_overs()
+    yield from host_calls()
     yield from _host()
     yield from _queues()
     yield from rules()
@@ -126,7 +128,7 @@ def cycle_bytes(copy: int) -> int:
 def _chain(kind: str, size: int, length: int, ops: list[Op], streams: int = 1, **more: object) -> Probe:
     chain = Chain(kind, size, length)
     closed = (*ops, Synchronize())
-    schedule = Schedule(closed, ("non-blocking",) * streams, BUFFERS, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
+    schedule = Schedule(closed, ("non-blocking",) * streams, name=f"probe {chain.key}", **more)  # type: ignore[arg-type]
     return chain, schedule
 
 
@@ -212,7 +214,7 @@ def _pageable() -> Iterator[Probe]:
                     Copy(direction, n_bytes, 1, Region(PAGEABLE, i * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes))
                     for i in range(n)
                 ]
-                yield _chain(f"pageable {direction}", n_bytes, n, ops)
+                yield _chain(f"pageable {direction}", n_bytes, n, ops, buffers=BUFFERS)
 
 
 def kernels(resident_threads: int) -> Iterator[Probe]:
@@ -224,7 +226,7 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
             writes = (Region(DEVICE_OUT, 0, elements * FLOAT_BYTES),)
             kernel = Kernel(1, name, elements, parameter, reads=reads, writes=writes)
             for n in (8, 40) if elements < MI // 2 else (2, 8):
-                yield _chain(kernel_kind(name, parameter), elements, n, [_gate(), *[kernel] * n])
+                yield _chain(kernel_kind(name, parameter), elements, n, [_gate(), *[kernel] * n], buffers=BUFFERS)
 
 
 def hand_overs() -> Iterator[Probe]:
@@ -247,9 +249,12 @@ def _cycle(cycle: str, n: int) -> Iterator[Op]:
         yield Copy(directions[letter], next(sizes), 1) if letter in directions else TINY
 
 
-def _host() -> Iterator[Probe]:
-    """What calls cost the host, in the mix of a live pipeline, and what a call that waits costs."""
-    for n in (16, 64):
+def host_calls() -> Iterator[Probe]:
+    """What calls that wait for nothing cost the host, copies and launches in the mix of a live pipeline.
+
+    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them.
+    """
+    for n in HOST_LENGTHS:
         for kind, make in MIXES.items():
             ops = [op for i in range(n) for op in _mix(make, 1 + i % MIX_STREAMS)]
             yield _chain(kind, 0, n, ops, MIX_STREAMS)
@@ -258,6 +263,11 @@ def _host() -> Iterator[Probe]:
         waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
         yield _chain("wait", 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
         yield _chain("synchronise", 0, n, [Synchronize(stream=1)] * n)
+
+
+def _host() -> Iterator[Probe]:
+    """What a call that waits costs the host, and what a graph's launch does."""
+    for n in HOST_LENGTHS:
         yield _chain("blocking copy", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1, blocking=True)] * n)
         yield _chain("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)
     for n in GRAPH_NODES:

@@ -30,6 +30,8 @@ JOURNAL_SUFFIX = ".journal"
 GZIP_LEVEL = 9
 
 Times = tuple[float, ...]
+# A probe: kind, size and length of its chain, and of each of its runs device_s, wall_s and issue_s.
+Row = tuple[str, int, int, tuple[tuple[float, float, float], ...]]
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 
     The schedule is a suite's ``case`` or a ``schedule`` given whole. ``status`` is "ok", or says why it was
     skipped or failed. ``verified``: its output was compared; False when it names none. ``timeline``: where
-    the run was told to trace.
+    the run was told to trace. ``group``: number of the :class:`Group` in which it was measured, 0 for none.
     """
 
     key: str
@@ -74,6 +76,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     wall_s: Times = ()
     issue_s: Times = ()
     timeline: Spans | None = None
+    group: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.device_s) == len(self.wall_s) == len(self.issue_s):
@@ -97,11 +100,22 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
         return "" if self.case is None else self.case.effect
 
 
+class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="group"):
+    """Schedules whose repeats were interleaved, by number from 1, and the probes measured among them, in seconds.
+
+    They say what the host's calls cost in those seconds (:mod:`streamsim_validate.drift`).
+    """
+
+    number: int
+    probes: tuple[Row, ...] = ()
+
+
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one process measured, with one number of connections.
 
     ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
     changes of the profile's form; see :meth:`profile`. ``samples``: what ``before`` was fitted to, likewise.
+    ``groups``: what was probed meanwhile.
     """
 
     connections: int
@@ -113,6 +127,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     after: dict[str, Any] | None = None
     entries: tuple[Entry, ...] = ()
     samples: dict[str, Any] | None = None
+    groups: tuple[Group, ...] = ()
 
     def profile(self, when: str = "before") -> Device | None:
         """The profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
@@ -179,7 +194,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# Journal: Header, then for each process RunBegins, entries, time lines, RunEnds.
+# Journal: Header, then for each process RunBegins, entries and their groups, time lines, RunEnds.
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
@@ -217,7 +232,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
     after: dict[str, Any] | None = None
 
 
-Line = Header | RunBegins | Entry | Traced | RunEnds
+Line = Header | RunBegins | Entry | Group | Traced | RunEnds
 
 
 def header(card: Card, suite: str) -> Header:
@@ -286,6 +301,13 @@ class Journal:
         """Keys of the entries that have a time line."""
         return {key for number, key in _timelines(self.lines) if number == connections}
 
+    @property
+    def next_group(self) -> int:
+        """The first number that no group has yet."""
+        of_entries = (line.group for line in self.lines if isinstance(line, Entry))
+        of_groups = (line.number for line in self.lines if isinstance(line, Group))
+        return 1 + max((*of_entries, *of_groups), default=0)
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -341,6 +363,8 @@ def fold(lines: list[Line]) -> Record:
         elif isinstance(line, Entry) and runs:
             entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
             runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
+        elif isinstance(line, Group) and runs:
+            runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
         elif isinstance(line, RunEnds) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, after=line.after)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamsim.device import Device
     from streamsim_validate.compare import Absent, Choice, Comparison, Row, Summary
     from streamsim_validate.coverage import Coverage
+    from streamsim_validate.drift import Drift
     from streamsim_validate.record import Record
     from streamsim_validate.tolerance import Verdict
 
@@ -117,6 +118,7 @@ def _absent(what: str, absent: Sequence[Absent]) -> Iterator[str]:
 
 def _drift(comparison: Comparison) -> Iterator[str]:
     for drift in comparison.drift:
+        yield from _call_drift(drift)
         moved = {name: change for name, change in drift.changes.items() if abs(change) > MOVED}
         names = ", ".join(f"{name} {change:+.0%}" for name, change in sorted(moved.items(), key=lambda i: -abs(i[1])))
         if drift.changes:
@@ -124,6 +126,12 @@ def _drift(comparison: Comparison) -> Iterator[str]:
                 f"drift  connections={drift.connections}: {len(moved)} of the profile's {len(drift.changes)} numbers"
                 f" moved by more than {MOVED:.0%} during the run" + (f": {names}" if names else "")
             )
+
+
+def _call_drift(drift: Drift) -> Iterator[str]:
+    if drift.groups:
+        ranges = (f"{name} {low:+z.0%}..{high:+z.0%}" for name, (low, high) in drift.calls.items())
+        yield f"drift  connections={drift.connections}: the host's calls in {drift.groups} groups: {', '.join(ranges)}"
 
 
 def worst_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
@@ -172,10 +180,7 @@ def to_json(
             {"text": v.text, "value_percent": v.value * PERCENT, "limit_percent": v.limit * PERCENT, "failed": v.failed}
             for v in verdicts
         ],
-        "drift": [
-            {"connections": d.connections, "changes_percent": {k: v * PERCENT for k, v in d.changes.items()}}
-            for d in comparison.drift
-        ],
+        "drift": [_plain_drift(drift) for drift in comparison.drift],
         "worst": [{"connections": row.connections, "key": row.key} for row in comparison.worst(most)],
         "unpredicted": [_plain_absent(one) for one in comparison.unpredicted],
         "unmeasured": [_plain_absent(one) for one in comparison.unmeasured],
@@ -197,6 +202,15 @@ def _plain_coverage(c: Coverage) -> dict[str, Any]:
 def _plain_margin(comparison: Comparison, group: str) -> dict[str, Any]:
     name, times = comparison.margin(group)
     return {"best_formula": name, "its_median_over_the_models": times if math.isfinite(times) else None}
+
+
+def _plain_drift(drift: Drift) -> dict[str, Any]:
+    return {
+        "connections": drift.connections,
+        "changes_percent": {name: change * PERCENT for name, change in drift.changes.items()},
+        "groups": drift.groups,
+        "calls_percent": {name: [low * PERCENT, high * PERCENT] for name, (low, high) in drift.calls.items()},
+    }
 
 
 def _share_percent(regrets: Sequence[float]) -> float | None:

@@ -1,0 +1,192 @@
+"""A host that gets slower while a run measures: its calls' costs are found again, and predictions follow them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from fake_cuda import CARD
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim import load_device
+from streamsim.files import write_device
+from streamsim.model import simulate
+from streamsim_validate.cli import main
+from streamsim_validate.compare import compare, predict_device_s, row_of, time_lines
+from streamsim_validate.coverage import expectations
+from streamsim_validate.drift import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
+from streamsim_validate.fits import HostCalls, Timing, rows_of
+from streamsim_validate.probes import host_calls
+from streamsim_validate.record import Entry, Group, Machine, Record, Run, write_record
+from streamsim_validate.replay import closed
+from streamsim_validate.suites import Case, digest, sincos
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device import Device
+
+H200 = msgspec.structs.replace(load_device("h200"), description="")  # of any card
+CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
+CASE = Case("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
+
+
+def slowed(factor: float) -> Device:
+    """The H200 with calls that cost the host so many times what they do."""
+    calls = {name: getattr(H200.host, name) * factor for name in HostCalls._fields}
+    return msgspec.structs.replace(H200, host=msgspec.structs.replace(H200.host, **calls)).with_connections(CONNECTIONS)
+
+
+def a_group(number: int, factor: float, repeats: int = 3) -> Group:
+    """What the probes show on that card, measured so many times."""
+    device, timings = slowed(factor), {}
+    for chain, schedule in host_calls():
+        host = simulate(closed(schedule), device)
+        timings[chain] = [Timing(0.0, host.host_s, host.issued[len(schedule.ops) - 1] * 1e-9)] * repeats
+    return Group(number, rows_of(timings))
+
+
+def an_entry(key: str, group: int, factor: float) -> Entry:
+    """Measured on that card."""
+    schedule = CASE.schedule()
+    host = simulate(closed(schedule), slowed(factor))
+    times = (predict_device_s(schedule, slowed(factor)),), (host.host_s,), (0.9 * host.host_s,)
+    return Entry(key, digest(schedule), "ok", True, CASE, None, *times, group=group)
+
+
+def a_run(entries: tuple[Entry, ...], groups: tuple[Group, ...]) -> Run:
+    profile = msgspec.json.decode(msgspec.json.encode(H200))
+    return Run(CONNECTIONS, "then", 0, 3, "now", profile, profile, entries, groups=groups)
+
+
+def a_record(*runs: Run) -> Record:
+    return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "mine", runs, "0.1")
+
+
+# Halfway through the run the host got slower.
+ENTRIES = (an_entry("early", 1, 1.0), an_entry("late", 2, SLOWER))
+GROUPS = (a_group(1, 1.0), a_group(2, SLOWER))
+RECORD = a_record(a_run(ENTRIES, GROUPS))
+
+
+def test_a_host_that_got_slower_is_found_again() -> None:
+    found = calls_by_group(RECORD.runs[0])
+    for number, factor in ((1, 1.0), (2, SLOWER)):
+        for name in HostCalls._fields:
+            assert getattr(found[number], name) == pytest.approx(factor * getattr(H200.host, name), rel=0.01)
+
+
+def test_predictions_follow_the_host() -> None:
+    assert [row.error for row in compare(RECORD).rows] == pytest.approx([0, 0], abs=0.005)
+    without = compare(a_record(a_run(ENTRIES, ()))).rows
+    assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
+
+
+def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
+    profiles = profiles_of(RECORD.runs[0])
+    whole, late = profiles.whole, profiles.of(ENTRIES[1])
+    assert profiles.whole == H200.with_connections(CONNECTIONS)
+    calls = {name: getattr(late.host, name) for name in HostCalls._fields}
+    assert late == msgspec.structs.replace(whole, host=msgspec.structs.replace(whole.host, **calls))
+    assert late.host.copy_s != whole.host.copy_s
+
+
+def test_no_schedules_own_times_move_its_prediction() -> None:
+    slow = msgspec.structs.replace(ENTRIES[1], device_s=(1.0,), wall_s=(1.0,), issue_s=(1.0,))
+    (row,) = compare(a_record(a_run((slow,), GROUPS))).rows
+    assert row.predicted_s == compare(RECORD).rows[1].predicted_s
+
+
+def test_a_given_profile_is_taken_as_it_is() -> None:
+    device = slowed(2.0)
+    assert profiles_of(RECORD.runs[0], device).of(ENTRIES[1]) == device
+    assert {row.predicted_s for row in compare(RECORD, device).rows} == {predict_device_s(CASE.schedule(), device)}
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Group(2),
+        a_group(2, SLOWER, FEWEST_REPEATS - 1),
+        msgspec.structs.replace(GROUPS[1], probes=GROUPS[1].probes[1:]),
+        msgspec.structs.replace(GROUPS[1], number=3),
+    ],
+    ids=["nothing probed", "interrupted", "a probe failed", "another group's"],
+)
+def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(group: Group) -> None:
+    run = a_run(ENTRIES, (GROUPS[0], group))
+    assert profiles_of(run).of(ENTRIES[1]) == H200.with_connections(CONNECTIONS)
+    assert len(compare(a_record(run)).rows) == 2
+
+
+@given(st.integers(0, len(GROUPS[1].probes) - 1), st.integers(0, FEWEST_REPEATS - 1))
+def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
+    rows = list(GROUPS[1].probes)
+    *chain, runs = rows[probe]
+    disturbed = tuple((OUTLIER_S,) * 3 if i == repeat else run for i, run in enumerate(runs))
+    rows[probe] = (*chain, disturbed)  # type: ignore[assignment]
+    run = a_run(ENTRIES, (GROUPS[0], Group(2, tuple(rows))))
+    assert calls_by_group(run) == calls_by_group(RECORD.runs[0])
+
+
+def test_runs_of_one_number_of_connections_keep_their_own_groups() -> None:
+    """A run and its resumption."""
+    first, second = a_run(ENTRIES[:1], GROUPS[:1]), a_run(ENTRIES[1:], GROUPS[1:])
+    record = a_record(first, second)
+    assert [row.error for row in compare(record).rows] == pytest.approx([0, 0], abs=0.005)
+    rows = compare(record).rows
+    assert [one.row for one in expectations(record, rows, samples=20)] == list(rows)
+
+
+def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
+    rows = compare(RECORD).rows
+    early, late = expectations(RECORD, rows, samples=20)
+    assert early.interval != late.interval
+    for expected, entry in ((early, ENTRIES[0]), (late, ENTRIES[1])):
+        profile = profiles_of(RECORD.runs[0]).of(entry)
+        assert expected.row == row_of(entry, RECORD.runs[0], profile)
+        alone = a_record(a_run((entry,), GROUPS))
+        assert expectations(alone, [expected.row], samples=20) == [expected]
+        predicted, _ = time_lines(RECORD, expected.row)
+        assert predicted.host_s == simulate(closed(CASE.schedule()), profile).host_s
+
+
+# How far it moved
+
+
+def test_drift_says_between_what_the_hosts_calls_moved() -> None:
+    found = drift_of(RECORD.runs[0])
+    assert found.groups == 2
+    assert set(found.calls) == {f"host.{name}" for name in HostCalls._fields}
+    for low, high in found.calls.values():
+        assert (low, high) == (pytest.approx(0, abs=0.01), pytest.approx(SLOWER - 1, abs=0.01))
+    older = drift_of(a_run(ENTRIES, ()))
+    assert (older.groups, older.calls, older.changes) == (0, {}, found.changes)
+
+
+def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "r.json.gz")
+    write_record(RECORD, path)
+    assert main(["compare", path, "--worst", "0"]) == 0
+    (line,) = (text for text in capsys.readouterr().out.splitlines() if "the host's calls in" in text)
+    assert line.startswith(f"drift  connections={CONNECTIONS}: the host's calls in 2 groups: host.copy_s ")
+    assert "..+25%" in line
+    assert main(["compare", path, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["error_percent"] for row in found["schedules"]] == pytest.approx([0, 0], abs=0.5)
+    (drift,) = found["drift"]
+    assert drift["groups"] == 2
+    assert drift["calls_percent"]["host.copy_s"] == pytest.approx([0, 25], abs=1)
+    write_device(H200, tmp_path / "h200.toml")
+    assert main(["compare", path, "--json", "--device", str(tmp_path / "h200.toml")]) == 0
+    first, second = (row["predicted_s"] for row in json.loads(capsys.readouterr().out)["schedules"])
+    assert first == second
+
+
+def test_the_schedule_is_host_bound() -> None:
+    """Or the tests above would say nothing."""
+    schedule = CASE.schedule()
+    assert predict_device_s(schedule, slowed(SLOWER)) > 1.2 * predict_device_s(schedule, slowed(1.0))
