@@ -347,9 +347,20 @@ class Card:
             assert now < 20_000, "the oracle is stuck"
         for i, op in enumerate(self.ops):
             if not is_work(op):
-                ends = [self.t.end[j] for j in self.order.works[i]]
-                self.t.ready[i] = self.t.start[i] = self.t.end[i] = max([self.t.returned[i], *ends])
+                done = max([self.t.returned[i], *self.heard(i)])
+                self.t.ready[i] = self.t.start[i] = self.t.end[i] = done
         return self.t
+
+    def heard(self, i: int) -> list[int]:
+        """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
+        if isinstance(self.ops[i], Synchronize):
+            return [self.t.end[j] for j in self.order.works[i]]
+        hand_over, other = self.device.hand_over, in_ticks(self.device.hand_over.event_s)
+        found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
+        for j in self.order.works[i]:
+            crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))
+            found.append(self.t.end[j] + crossing * (self.ops[j].stream != self.ops[i].stream))
+        return found
 
     def queues_left(self) -> list[bool]:
         return [bool(queue) for queues in self.queues.values() for queue in queues.values()]

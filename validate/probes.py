@@ -156,7 +156,7 @@ def copies() -> Iterator[Probe]:
         for n_bytes in COPY_BYTES:
             for n in _lengths(n_bytes):
                 ops = [_moved(direction, n_bytes, 1, i) for i in range(n)]
-                yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops])
+                yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops], buffers=BUFFERS)
 
 
 def duplex() -> Iterator[Probe]:
@@ -176,7 +176,7 @@ def _both_ways(kind: str, n_bytes: int, there: Direction, back: list[Direction])
         for i in range(n):
             ops.append(_moved(there, n_bytes, 1, i))
             ops += (_moved(other, n_bytes, 2, len(back) * i + k) for k, other in enumerate(back))
-        yield _chain(kind, n_bytes, n, [*gates, *ops], 2)
+        yield _chain(kind, n_bytes, n, [*gates, *ops], 2, buffers=BUFFERS)
 
 
 def crowded() -> Iterator[Probe]:
@@ -186,7 +186,7 @@ def crowded() -> Iterator[Probe]:
             for direction in DIRECTIONS:
                 ops = [op for i in range(n) for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS, i)]
                 gate = Copy(direction, GATE_BYTES, 1)
-                yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS)
+                yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS, buffers=BUFFERS)
             gates = [Copy("h2d", GATE_BYTES, 1), Copy("d2h", GATE_BYTES, 1 + CROWDED_STREAMS)]
             both = [
                 op
@@ -194,7 +194,7 @@ def crowded() -> Iterator[Probe]:
                 for side, direction in enumerate(DIRECTIONS)
                 for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS + side * CROWDED_STREAMS, i)
             ]
-            yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS)
+            yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS, buffers=BUFFERS)
 
 
 def _with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Op, Op]:
