@@ -421,8 +421,12 @@ class HostCalls(NamedTuple):
 
 
 def fit_host_calls(timings: Timings) -> HostCalls:
-    """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing."""
-    mix = {letters: per_link(timings, kind, 0, "issue_s") for kind, letters in p.MIXES.items()}
+    """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing.
+
+    Copies and kernels at what they cost in the mean of a whole chain: its first calls find the host's caches cold, as
+    those of any run do that follows a wait.
+    """
+    mix = {letters: _mean_s(timings, kind) for kind, letters in p.MIXES.items()}
     found = HostCalls(
         copy_s=mix["hd"] / 2,
         kernel_s=mix["hkd"] - mix["hd"],
@@ -431,6 +435,15 @@ def fit_host_calls(timings: Timings) -> HostCalls:
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
     )
     return HostCalls(*(max(0.0, seconds) for seconds in found))
+
+
+def _mean_s(timings: Timings, kind: str) -> float:
+    """Seconds in which the host issues a link of the longest chain of a kind, in the mean."""
+    chains = [chain for chain in timings if chain.kind == kind]
+    if not chains:
+        raise InputError(f"calibration: no chains of {kind!r}; calibrate again")
+    longest = max(chains, key=lambda chain: chain.length)
+    return float(median(timing.issue_s for timing in timings[longest])) / longest.length
 
 
 def _fit_host(samples: Samples, h2d: Link) -> Host:

@@ -35,7 +35,7 @@ DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 EQUAL_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
-CROWDED_BYTES = (128 * KI, 256 * KI, MI, 4 * MI)
+CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
@@ -180,7 +180,10 @@ def _both_ways(kind: str, n_bytes: int, there: Direction, back: list[Direction])
 
 
 def crowded() -> Iterator[Probe]:
-    """Copies over several queues, a light kernel behind each: while one is copied the other queues wait."""
+    """Copies over several queues, a light kernel behind each: while one is copied the other queues wait.
+
+    Then both ways, with a kernel for each pair of copies, as pipelines have.
+    """
     for n_bytes in CROWDED_BYTES:
         for n in (16, 64) if n_bytes < 4 * MI else (8, 24):
             for direction in DIRECTIONS:
@@ -188,12 +191,11 @@ def crowded() -> Iterator[Probe]:
                 gate = Copy(direction, GATE_BYTES, 1)
                 yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS, buffers=BUFFERS)
             gates = [Copy("h2d", GATE_BYTES, 1), Copy("d2h", GATE_BYTES, 1 + CROWDED_STREAMS)]
-            both = [
-                op
-                for i in range(n)
-                for side, direction in enumerate(DIRECTIONS)
-                for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS + side * CROWDED_STREAMS, i)
-            ]
+            both: list[Op] = []
+            for i in range(n):
+                stream = 1 + i % CROWDED_STREAMS
+                both += _with_kernel("h2d", n_bytes, stream, i)
+                both.append(_moved("d2h", n_bytes, stream + CROWDED_STREAMS, i))
             yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS, buffers=BUFFERS)
 
 
