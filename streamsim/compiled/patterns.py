@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
@@ -48,7 +49,7 @@ from streamsim.patterns import HostMemory, Order, build, chunk_counts, chunk_ker
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim.device import Device
     from streamsim.patterns import Workload
@@ -57,9 +58,14 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 OPS_WORTH_A_THREAD = 200_000  # some milliseconds
-BLOCKS_PER_THREAD = 4  # so that one that gets the larger configurations does not hold the others up
-MOST_SHAPES = 1 << 17  # kept from call to call
+BLOCK_ROWS = 512  # made by one thread, the only one that runs Python meanwhile: some tenths of a millisecond
+SHARES = 4  # of what is left, the part of a thread that is its next block: towards the end no one waits for long
+MOST_SHAPES = 1 << 17  # and cuts: kept from call to call
 MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait for: pairs of them are written down
+LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
+_WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
+_STREAMS = attrgetter("streams")
+_COUNT_OR_NONE = int, type(None)
 
 
 class Config(Protocol):
@@ -79,13 +85,6 @@ class Config(Protocol):
     def launch(self) -> Launch: ...
 
 
-class _Cut(NamedTuple):
-    """What a configuration is but for its streams and buffers."""
-
-    is_plain: bool  # nothing holds the host and every lane is its own: see the kernel's plain pipelines
-    row: tuple[int, ...]  # breadth .. chunks | larger .. launch of the kernel's CONFIG
-
-
 class _Costs:
     """The costs of a workload on a device, as a growing table of shapes."""
 
@@ -97,7 +96,8 @@ class _Costs:
         self._overhead = overhead_of(device)
         self._plain = device.copy_engines.count == 2 and max(self.jobs) < JOBS
         self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
-        self._cuts: dict[tuple[Order, int, HostMemory, Launch], _Cut | None] = {}
+        self._ways: dict[tuple[Any, ...], int] = {}  # where the rows of these are, or REFUSED
+        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams and buffers
         self._queues = np.zeros(0, np.int64)
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
@@ -111,11 +111,12 @@ class _Costs:
 
     @property
     def is_large(self) -> bool:
-        return self._n > MOST_SHAPES
+        return max(self._n, len(self._ways)) > MOST_SHAPES
 
     def queues(self, streams: int) -> Array:
-        """The hardware queues of each stream, of its copies and of its kernels, as parts of an op's number."""
+        """The hardware queues of each stream (and of more), for copies and for kernels, as parts of an op's number."""
         if len(self._queues) < streams:
+            streams = max(streams, 2 * len(self._queues))
             copies, kernels = self.device.copy_engines.connections, self.device.connections
             both = (
                 connection_of(stream, copies) << COPY_SHIFT | connection_of(stream, kernels) << KERNEL_SHIFT
@@ -149,7 +150,39 @@ class _Costs:
             return None
         return (cut.is_plain and slots % streams == 0, breadth, chunks, streams, slots, *costs)
 
-    def _cut(self, order: Order, chunks: int, memory: HostMemory, launch: Launch) -> _Cut | None:
+    def rows(self, configs: Sequence[Config]) -> Array:
+        """The configurations as records; of those that the kernel cannot run with no streams.
+
+        Thousands at a time, so what is worked out for each one by itself is little.
+        """
+        ways, add = self._ways.get, self._add
+        places = [
+            ways(way) or add(*way) if type(way[1]) is int and type(way[2]) in _COUNT_OR_NONE else 0
+            for way in map(_WAY, configs)  # True and 1.0 would be found as 1
+        ]
+        streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
+        rows = self._cuts[places]
+        rows["streams"] = np.minimum(rows["streams"], streams)
+        rows["plain"] &= rows["slots"] % np.maximum(rows["streams"], 1) == 0
+        if self.run_signal:
+            rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
+        return rows
+
+    def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
+        """The place among the cuts of configurations with so many streams as are of use; 0 if the kernel has none."""
+        cut = self._cut(order, chunks, buffers, memory, launch)
+        if cut is None:
+            return 0
+        place = 1 + len(self._ways)
+        if place == len(self._cuts):
+            self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
+        self._cuts[place] = cut
+        self._ways[order, chunks, buffers, memory, launch] = place
+        return place
+
+    def _cut(
+        self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
+    ) -> tuple[int, ...] | None:
         known = order in get_args(Order) and memory in get_args(HostMemory)
         if not known or launch not in LAUNCHES or (launch == "graph" and (order == "serial" or memory != "pinned")):
             return None
@@ -161,8 +194,14 @@ class _Costs:
         begins = 0 if launch == "live" else graph_ticks(self.device, chunks * sum(self.jobs))
         if begins + ops * max(most_a, most_b) > LARGEST:
             return None
+        slots = 0
+        if buffers is not None and not blocking:
+            if breadth or not 1 <= buffers <= LARGEST_COUNT:
+                return None
+            slots = min(buffers, chunks)
         is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
-        return _Cut(is_plain, (breadth, larger, row_a, row_b, *self._events[launch], begins))
+        most_streams = 1 if blocking else chunks
+        return is_plain, breadth, chunks, most_streams, slots, larger, row_a, row_b, *self._events[launch], begins
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""
@@ -226,14 +265,10 @@ def makespans(
     """See :func:`streamsim.compiled.makespans`."""
     with _lock:
         costs = _costs_of(workload, device)
-        rows = [costs.config(config) for config in configs]
-        job = _Job(costs, np.array([row for row in rows if row is not None], CONFIG))
-    ticks = job.run(threads)
-    if len(ticks) == len(rows):
-        return ticks
-    found = iter(ticks)
-    both = zip(rows, configs, strict=True)
-    return np.array([next(found) if row else _by_simpy(workload, config, device) for row, config in both], np.int64)
+    ticks = _Job(costs, configs).run(threads or os.cpu_count() or 1)
+    for k in np.flatnonzero(ticks == LEFT_OUT):
+        ticks[k] = _by_simpy(workload, configs[k], device)
+    return ticks
 
 
 def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
@@ -244,54 +279,114 @@ def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
     return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
 
 
+class _Block(NamedTuple):
+    """Some of a job's configurations: from which one on, their records, and the queues of their streams."""
+
+    first: int
+    rows: Array
+    queues: Array
+
+
 class _Job:
-    """Configurations to run, with what they share."""
+    """Configurations to run, block by block.
 
-    def __init__(self, costs: _Costs, configs: Array) -> None:
-        self._configs = configs
-        self._costs = costs
-        self._shapes = costs.shapes
-        self._streams = int(configs["streams"].max(initial=1))
-        self._queues = costs.queues(self._streams)
-        self._makespans = np.zeros(len(configs), np.int64)
+    Threads make the blocks in turns, in order, and run them beside each other. So only the first block is waited
+    for, and whoever is done early takes more.
+    """
 
-    def run(self, threads: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The makespans, worked out on so many threads."""
-        ops = int(self._configs["chunks"].sum()) * sum(self._costs.jobs)
-        threads = min(threads or os.cpu_count() or 1, len(self._configs), 1 + ops // OPS_WORTH_A_THREAD)
-        if threads <= 1:
-            self._run_every(0, 1)
-            return self._makespans
-        step = threads * BLOCKS_PER_THREAD
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(self._run_every, first, step) for first in range(step)]:
-                done.result()
+    def __init__(self, costs: _Costs, configs: Sequence[Config]) -> None:
+        self._costs, self._configs = costs, configs
+        self._makespans = np.full(len(configs), LEFT_OUT, np.int64)
+
+    def run(self, threads: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The makespans, worked out on so many threads; LEFT_OUT for those that the kernel cannot run."""
+        threads = min(threads, self._threads_worth(threads))
+        blocks = self._blocks(threads)
+        if threads == 1:
+            self._work(blocks)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(self._work, [blocks] * threads))
         return self._makespans
 
-    def _run_every(self, first: int, step: int) -> None:
+    def _threads_worth(self, most: int) -> int:
+        """How many threads have enough to do; looks no further than ``most`` of them need."""
+        ops, enough = 0, (most - 1) * OPS_WORTH_A_THREAD
+        for config in self._configs:
+            if ops >= enough:
+                break
+            if type(config.chunks) is int:
+                ops += config.chunks * sum(self._costs.jobs)
+        return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
+
+    def _blocks(self, threads: int) -> Iterator[_Block]:
+        first, shares = 0, SHARES * threads if threads > 1 else 1
+        while left := len(self._configs) - first:
+            size = min(BLOCK_ROWS, -(-left // shares))
+            rows = self._costs.rows(self._configs[first : first + size])
+            yield _Block(first, rows, self._costs.queues(int(rows["streams"].max())))
+            first += size
+
+    def _work(self, blocks: Iterator[_Block]) -> None:
+        """Run blocks until there are no more, or none could be made."""
+        runner = Runner(self._costs)
+        while True:
+            with _lock:
+                block = next(blocks, None)
+            if block is None:
+                break
+            can = block.rows["streams"] > 0
+            some = self._makespans[block.first : block.first + len(can)]
+            some[can] = runner.run(block.rows[can], block.queues)
+
+
+class Runner:
+    """What one thread runs configurations with: scratch, and room for the ops of one of them, which grows."""
+
+    def __init__(self, costs: _Costs) -> None:
+        self._costs = costs
+        self._state = new_state(int(costs.card.record["concurrent"]))
+        self._room = 0, 0  # chunks and streams
+        self._program = self._room_for_program(*self._room)
+        self._seen = np.empty(0, np.int64)
+
+    def run(self, rows: Array, queues: Array) -> Array:
+        """The makespans of configurations that the kernel can run."""
+        self._make_room(rows)
+        found = np.zeros(len(rows), np.int64)
         card, hand_over, lane_of_kind = self._costs.card
         run_patterns(
             card,
             hand_over,
-            self._configs,
-            first,
-            step,
+            rows,
+            0,
+            1,
             self._costs.jobs,
             self._costs.run_signal,
-            self._shapes,
+            self._costs.shapes,
             lane_of_kind,
-            self._queues,
-            self._room_for_programs(),
-            self._room_for_pipeline(),
-            new_state(int(card["concurrent"])),
+            queues,
+            self._program,
+            self._seen,
+            self._state,
             np.empty((5, 0), np.int64),
-            self._makespans,
+            found,
         )
+        return found
 
-    def _room_for_programs(self) -> tuple[Array, ...]:
+    def _make_room(self, rows: Array) -> None:
+        is_plain = rows["plain"] != 0
+        plain, others = rows[is_plain], rows[~is_plain]
+        ticks = int(plain["chunks"].max(initial=0)) * sum(self._costs.jobs)
+        if ticks > len(self._seen):
+            self._seen = np.empty(ticks, np.int64)
+        room = int(others["chunks"].max(initial=0)), int(others["streams"].max(initial=0))
+        if room[0] > self._room[0] or room[1] > self._room[1]:
+            self._room = max(room[0], self._room[0]), max(room[1], self._room[1])
+            self._program = self._room_for_program(*self._room)
+
+    def _room_for_program(self, chunks: int, streams: int) -> tuple[Array, ...]:
         """Ops, segments, waits, also; the last op of each queue and of each stream."""
-        some = self._configs[self._configs["plain"] == 0]
-        chunks, streams = int(some["chunks"].max(initial=0)), int(some["streams"].max(initial=0))
         ops = chunks * (sum(self._costs.jobs) + 2)
         also = max(chunks, streams**2 if self._costs.run_signal else 0)
         return (
@@ -302,8 +397,3 @@ class _Job:
             np.empty(LANES * QUEUES, np.int32),
             np.empty(streams, np.int32),
         )
-
-    def _room_for_pipeline(self) -> Array:
-        """Ticks of the ops."""
-        some = self._configs[self._configs["plain"] != 0]
-        return np.empty(int(some["chunks"].max(initial=0)) * sum(self._costs.jobs), np.int64)
