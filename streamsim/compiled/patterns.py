@@ -96,8 +96,8 @@ class _Costs:
         self._overhead = overhead_of(device)
         self._plain = device.copy_engines.count == 2 and max(self.jobs) < JOBS
         self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
-        self._ways: dict[tuple[Any, ...], int] = {}  # where the rows of these are, or REFUSED
-        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams and buffers
+        self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
+        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._queues = np.zeros(0, np.int64)
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
@@ -125,35 +125,10 @@ class _Costs:
             self._queues = np.fromiter(both, np.int64, streams)
         return self._queues
 
-    def config(self, config: Config) -> tuple[int, ...] | None:
-        """The configuration as a record; None if the kernel cannot run it."""
-        streams, buffers, chunks = config.streams, config.buffers, config.chunks
-        if type(chunks) is not int or type(streams) is not int or not 1 <= streams <= LARGEST_COUNT:
-            return None
-        key = config.order, chunks, config.memory, config.launch
-        try:
-            cut = self._cuts[key]
-        except KeyError:
-            cut = self._cuts[key] = self._cut(*key)
-        if cut is None:
-            return None
-        slots = 0
-        if config.order == "serial":
-            streams = 1
-        elif buffers is not None:
-            if config.order != "depth-first" or type(buffers) is not int or not 1 <= buffers <= LARGEST_COUNT:
-                return None
-            slots = min(buffers, chunks)
-        streams = min(streams, chunks)
-        breadth, *costs = cut.row
-        if breadth and self.run_signal and streams > MOST_JOINED_STREAMS:
-            return None
-        return (cut.is_plain and slots % streams == 0, breadth, chunks, streams, slots, *costs)
-
     def rows(self, configs: Sequence[Config]) -> Array:
         """The configurations as records; of those that the kernel cannot run with no streams.
 
-        Thousands at a time, so what is worked out for each one by itself is little.
+        Many at a time: what is done for each one by itself costs as much as some of its ops.
         """
         ways, add = self._ways.get, self._add
         places = [
@@ -169,8 +144,8 @@ class _Costs:
         return rows
 
     def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
-        """The place among the cuts of configurations with so many streams as are of use; 0 if the kernel has none."""
-        cut = self._cut(order, chunks, buffers, memory, launch)
+        """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
+        cut = self._cut(order, chunks, buffers, memory, launch) if _is_known(order, buffers, memory, launch) else None
         if cut is None:
             return 0
         place = 1 + len(self._ways)
@@ -183,9 +158,10 @@ class _Costs:
     def _cut(
         self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
     ) -> tuple[int, ...] | None:
-        known = order in get_args(Order) and memory in get_args(HostMemory)
-        if not known or launch not in LAUNCHES or (launch == "graph" and (order == "serial" or memory != "pinned")):
-            return None
+        """The record of a configuration with as many streams as are of use; None if int64 cannot hold its ticks.
+
+        ``plain``: nothing holds the host and every lane is its own; see the kernel's plain pipelines.
+        """
         larger, a, b = chunk_counts(self.workload.elements, chunks)
         blocking, breadth = order == "serial", order == "breadth-first"
         row_a, most_a = self._row(a, memory, launch, blocking) if larger else (0, 0)
@@ -194,14 +170,9 @@ class _Costs:
         begins = 0 if launch == "live" else graph_ticks(self.device, chunks * sum(self.jobs))
         if begins + ops * max(most_a, most_b) > LARGEST:
             return None
-        slots = 0
-        if buffers is not None and not blocking:
-            if breadth or not 1 <= buffers <= LARGEST_COUNT:
-                return None
-            slots = min(buffers, chunks)
         is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
-        most_streams = 1 if blocking else chunks
-        return is_plain, breadth, chunks, most_streams, slots, larger, row_a, row_b, *self._events[launch], begins
+        streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
+        return is_plain, breadth, chunks, streams, slots, larger, row_a, row_b, *self._events[launch], begins
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""
@@ -248,6 +219,16 @@ class _Costs:
         return first
 
 
+def _is_known(order: Order, buffers: int | None, memory: HostMemory, launch: Launch) -> bool:
+    """Whether ``build`` accepts these together."""
+    if order not in get_args(Order) or memory not in get_args(HostMemory) or launch not in LAUNCHES:
+        return False
+    if launch == "graph" and (order == "serial" or memory != "pinned"):
+        return False
+    ring = order == "depth-first" and buffers is not None and 1 <= buffers <= LARGEST_COUNT
+    return ring or order == "serial" or buffers is None
+
+
 _lock = Lock()
 _latest: list[_Costs] = []  # of the last call: the next one is often for the same workload and device
 
@@ -266,7 +247,7 @@ def makespans(
     with _lock:
         costs = _costs_of(workload, device)
     ticks = _Job(costs, configs).run(threads or os.cpu_count() or 1)
-    for k in np.flatnonzero(ticks == LEFT_OUT):
+    for k in np.flatnonzero(ticks == LEFT_OUT).tolist():
         ticks[k] = _by_simpy(workload, configs[k], device)
     return ticks
 
@@ -290,8 +271,8 @@ class _Block(NamedTuple):
 class _Job:
     """Configurations to run, block by block.
 
-    Threads make the blocks in turns, in order, and run them beside each other. So only the first block is waited
-    for, and whoever is done early takes more.
+    Threads make the blocks in turns, in order, and run them beside each other: Python is held by one at a time, the
+    kernel by none. So only the first block is waited for, and whoever is done early takes more.
     """
 
     def __init__(self, costs: _Costs, configs: Sequence[Config]) -> None:
@@ -302,7 +283,7 @@ class _Job:
         """The makespans, worked out on so many threads; LEFT_OUT for those that the kernel cannot run."""
         threads = min(threads, self._threads_worth(threads))
         blocks = self._blocks(threads)
-        if threads == 1:
+        if threads <= 1:
             self._work(blocks)
         else:
             with ThreadPoolExecutor(threads) as pool:
@@ -320,7 +301,7 @@ class _Job:
         return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
 
     def _blocks(self, threads: int) -> Iterator[_Block]:
-        first, shares = 0, SHARES * threads if threads > 1 else 1
+        first, shares = 0, SHARES * threads if threads > 1 else 1  # a thread by itself leaves nothing to others
         while left := len(self._configs) - first:
             size = min(BLOCK_ROWS, -(-left // shares))
             rows = self._costs.rows(self._configs[first : first + size])
@@ -335,9 +316,9 @@ class _Job:
                 block = next(blocks, None)
             if block is None:
                 break
-            can = block.rows["streams"] > 0
-            some = self._makespans[block.first : block.first + len(can)]
-            some[can] = runner.run(block.rows[can], block.queues)
+            can = np.flatnonzero(block.rows["streams"])
+            if len(can):
+                self._makespans[block.first + can] = runner.run(block.rows[can], block.queues)
 
 
 class Runner:
@@ -346,13 +327,15 @@ class Runner:
     def __init__(self, costs: _Costs) -> None:
         self._costs = costs
         self._state = new_state(int(costs.card.record["concurrent"]))
-        self._room = 0, 0  # chunks and streams
-        self._program = self._room_for_program(*self._room)
+        self._chunks = self._streams = 0  # there is room for
+        self._program: tuple[Array, ...] = ()
         self._seen = np.empty(0, np.int64)
 
     def run(self, rows: Array, queues: Array) -> Array:
-        """The makespans of configurations that the kernel can run."""
-        self._make_room(rows)
+        """The makespans of configurations, at least one, that the kernel can run."""
+        chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
+        if chunks > self._chunks or streams > self._streams:
+            self._make_room(max(chunks, self._chunks), max(streams, self._streams))
         found = np.zeros(len(rows), np.int64)
         card, hand_over, lane_of_kind = self._costs.card
         run_patterns(
@@ -374,26 +357,17 @@ class Runner:
         )
         return found
 
-    def _make_room(self, rows: Array) -> None:
-        is_plain = rows["plain"] != 0
-        plain, others = rows[is_plain], rows[~is_plain]
-        ticks = int(plain["chunks"].max(initial=0)) * sum(self._costs.jobs)
-        if ticks > len(self._seen):
-            self._seen = np.empty(ticks, np.int64)
-        room = int(others["chunks"].max(initial=0)), int(others["streams"].max(initial=0))
-        if room[0] > self._room[0] or room[1] > self._room[1]:
-            self._room = max(room[0], self._room[0]), max(room[1], self._room[1])
-            self._program = self._room_for_program(*self._room)
-
-    def _room_for_program(self, chunks: int, streams: int) -> tuple[Array, ...]:
-        """Ops, segments, waits, also; the last op of each queue and of each stream."""
-        ops = chunks * (sum(self._costs.jobs) + 2)
-        also = max(chunks, streams**2 if self._costs.run_signal else 0)
-        return (
+    def _make_room(self, chunks: int, streams: int) -> None:
+        """Room for a plain pipeline and for any program: memory that is not written to costs nothing."""
+        self._chunks, self._streams = chunks, streams
+        jobs, joined = sum(self._costs.jobs), min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
+        ops = chunks * (jobs + 2)
+        self._seen = np.empty(chunks * jobs, np.int64)
+        self._program = (
             np.empty(ops, OP),
             np.empty(ops + 1, SEGMENT),
             np.empty(ops + 1, np.int32),
-            np.empty(also, ALSO),
-            np.empty(LANES * QUEUES, np.int32),
-            np.empty(streams, np.int32),
+            np.empty(max(chunks, joined**2), ALSO),
+            np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
+            np.empty(streams, np.int32),  # and of each stream
         )
