@@ -170,7 +170,8 @@ def evaluate(
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 
-        return [int(ticks) for ticks in makespans(workload, configs, device, threads=threads)]
+        found: list[int] = makespans(workload, configs, device, threads=threads).tolist()
+        return found
     from streamsim.model import simulate
     from streamsim.timeline import S_PER_TICK
 

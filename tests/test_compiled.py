@@ -261,6 +261,35 @@ def test_threads_change_nothing() -> None:
 
 
 @compiled
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order(threads: int) -> None:
+    # A serial program has one stream whatever is asked: build does not look, the kernel runs only what makes sense.
+    workload, device = Workload(1 << 22), load_device("h200")
+    ways = [config("serial", n, streams=0 if n % 300 == 0 else 1) for n in range(1, 1300)]
+    known = makespans(workload, [config("serial", n) for n in range(1, 1300)], device, threads=1)
+    assert list(makespans(workload, ways, device, threads)) == list(known)
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_threads(threads: int) -> None:
+    workload, device = Workload(4096), load_device("h200")
+    ways = [config(chunks=n, streams=4) for n in (*range(2000, 4000), 4097, *range(2000, 4000), 5000)]
+    with pytest.raises(InputError, match="chunks = 4097: more chunks than elements"):
+        makespans(workload, ways, device, threads)
+
+
+@compiled
+@pytest.mark.parametrize("field", ["chunks", "streams", "buffers"])
+@pytest.mark.parametrize("number", [True, 1.0])
+def test_what_equals_a_whole_number_is_not_taken_for_it(field: str, number: Any) -> None:
+    workload, device = Workload(64), load_device("h200")
+    makespans(workload, [config(**{field: 1})], device)  # kept for the next call
+    with pytest.raises(InputError, match=f"{field} = {number}"):
+        makespans(workload, [config(**{field: number})], device)
+
+
+@compiled
 def test_no_configurations_take_no_time() -> None:
     assert list(makespans(Workload(8), [], load_device("ideal"))) == []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
@@ -47,7 +48,7 @@ from streamsim.patterns import HostMemory, Order, build, chunk_counts, chunk_ker
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim.device import Device
     from streamsim.patterns import Workload
@@ -56,9 +57,14 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 OPS_WORTH_A_THREAD = 200_000  # some milliseconds
-BLOCKS_PER_THREAD = 4  # so that one that gets the larger configurations does not hold the others up
-MOST_SHAPES = 1 << 17  # kept from call to call
+BLOCK_ROWS = 512  # made by one thread, the only one that runs Python meanwhile: some tenths of a millisecond
+SHARES = 4  # of what is left, the part of a thread that is its next block: towards the end no one waits for long
+MOST_SHAPES = 1 << 17  # and cuts: kept from call to call
 MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait for: pairs of them are written down
+LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
+_WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
+_STREAMS = attrgetter("streams")
+_COUNT_OR_NONE = int, type(None)
 
 
 class Config(Protocol):
@@ -78,13 +84,6 @@ class Config(Protocol):
     def launch(self) -> Launch: ...
 
 
-class _Cut(NamedTuple):
-    """What a configuration is but for its streams and buffers."""
-
-    is_plain: bool  # nothing holds the host and every lane is its own: see the kernel's plain pipelines
-    row: tuple[int, ...]  # breadth .. chunks | larger .. launch of the kernel's CONFIG
-
-
 class _Costs:
     """The costs of a workload on a device, as a growing table of shapes."""
 
@@ -96,7 +95,8 @@ class _Costs:
         self._overhead = overhead_of(device)
         self._plain = device.copy_engines.count == 2 and max(self.jobs) < JOBS
         self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
-        self._cuts: dict[tuple[Order, int, HostMemory, Launch], _Cut | None] = {}
+        self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
+        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._queues = np.zeros(0, np.int64)
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
@@ -110,11 +110,12 @@ class _Costs:
 
     @property
     def is_large(self) -> bool:
-        return self._n > MOST_SHAPES
+        return max(self._n, len(self._ways)) > MOST_SHAPES
 
     def queues(self, streams: int) -> Array:
-        """The hardware queues of each stream, of its copies and of its kernels, as parts of an op's number."""
+        """The hardware queues of each stream (and of more), for copies and for kernels, as parts of an op's number."""
         if len(self._queues) < streams:
+            streams = max(streams, 2 * len(self._queues))
             copies, kernels = self.device.copy_engines.connections, self.device.connections
             both = (
                 connection_of(stream, copies) << COPY_SHIFT | connection_of(stream, kernels) << KERNEL_SHIFT
@@ -123,35 +124,43 @@ class _Costs:
             self._queues = np.fromiter(both, np.int64, streams)
         return self._queues
 
-    def config(self, config: Config) -> tuple[int, ...] | None:
-        """The configuration as a record; None if the kernel cannot run it."""
-        streams, buffers, chunks = config.streams, config.buffers, config.chunks
-        if type(chunks) is not int or type(streams) is not int or not 1 <= streams <= LARGEST_COUNT:
-            return None
-        key = config.order, chunks, config.memory, config.launch
-        try:
-            cut = self._cuts[key]
-        except KeyError:
-            cut = self._cuts[key] = self._cut(*key)
-        if cut is None:
-            return None
-        slots = 0
-        if config.order == "serial":
-            streams = 1
-        elif buffers is not None:
-            if config.order != "depth-first" or type(buffers) is not int or not 1 <= buffers <= LARGEST_COUNT:
-                return None
-            slots = min(buffers, chunks)
-        streams = min(streams, chunks)
-        breadth, *costs = cut.row
-        if breadth and self.run_signal and streams > MOST_JOINED_STREAMS:
-            return None
-        return (cut.is_plain and slots % streams == 0, breadth, chunks, streams, slots, *costs)
+    def rows(self, configs: Sequence[Config]) -> Array:
+        """The configurations as records; of those that the kernel cannot run with no streams.
 
-    def _cut(self, order: Order, chunks: int, memory: HostMemory, launch: Launch) -> _Cut | None:
-        known = order in get_args(Order) and memory in get_args(HostMemory)
-        if not known or launch not in LAUNCHES or (launch == "graph" and (order == "serial" or memory != "pinned")):
-            return None
+        Many at a time: what is done for each one by itself costs as much as some of its ops.
+        """
+        ways, add = self._ways.get, self._add
+        places = [
+            ways(way) or add(*way) if type(way[1]) is int and type(way[2]) in _COUNT_OR_NONE else 0
+            for way in map(_WAY, configs)  # True and 1.0 would be found as 1
+        ]
+        streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
+        rows = self._cuts[places]
+        rows["streams"] = np.minimum(rows["streams"], streams)
+        rows["plain"] &= rows["slots"] % np.maximum(rows["streams"], 1) == 0
+        if self.run_signal:
+            rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
+        return rows
+
+    def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
+        """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
+        cut = self._cut(order, chunks, buffers, memory, launch) if _is_known(order, buffers, memory, launch) else None
+        if cut is None:
+            return 0
+        place = 1 + len(self._ways)
+        if place == len(self._cuts):
+            self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
+        self._cuts[place] = cut
+        self._ways[order, chunks, buffers, memory, launch] = place
+        return place
+
+    def _cut(
+        self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
+    ) -> tuple[int, ...] | None:
+        """The record of a configuration with as many streams as are of use; None if int64 cannot hold its ticks.
+
+        ``plain``: nothing holds the host and every lane is its own; see the kernel's plain pipelines.
+        """
         larger, a, b = chunk_counts(self.workload.elements, chunks)
         blocking, breadth = order == "serial", order == "breadth-first"
         row_a, most_a = self._row(a, memory, launch, blocking) if larger else (0, 0)
@@ -161,7 +170,8 @@ class _Costs:
         if begins + ops * max(most_a, most_b) > LARGEST:
             return None
         is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
-        return _Cut(is_plain, (breadth, larger, row_a, row_b, *self._events[launch], begins))
+        streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
+        return is_plain, breadth, chunks, streams, slots, larger, row_a, row_b, *self._events[launch], begins
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""
@@ -207,6 +217,16 @@ class _Costs:
         return first
 
 
+def _is_known(order: Order, buffers: int | None, memory: HostMemory, launch: Launch) -> bool:
+    """Whether ``build`` accepts these together."""
+    if order not in get_args(Order) or memory not in get_args(HostMemory) or launch not in LAUNCHES:
+        return False
+    if launch == "graph" and (order == "serial" or memory != "pinned"):
+        return False
+    ring = order == "depth-first" and buffers is not None and 1 <= buffers <= LARGEST_COUNT
+    return ring or order == "serial" or buffers is None
+
+
 _lock = Lock()
 _latest: list[_Costs] = []  # of the last call: the next one is often for the same workload and device
 
@@ -224,14 +244,10 @@ def makespans(
     """See :func:`streamsim.compiled.makespans`."""
     with _lock:
         costs = _costs_of(workload, device)
-        rows = [costs.config(config) for config in configs]
-        job = _Job(costs, np.array([row for row in rows if row is not None], CONFIG))
-    ticks = job.run(threads)
-    if len(ticks) == len(rows):
-        return ticks
-    found = iter(ticks)
-    both = zip(rows, configs, strict=True)
-    return np.array([next(found) if row else _by_simpy(workload, config, device) for row, config in both], np.int64)
+    ticks = _Job(costs, configs).run(threads or os.cpu_count() or 1)
+    for k in np.flatnonzero(ticks == LEFT_OUT).tolist():
+        ticks[k] = _by_simpy(workload, configs[k], device)
+    return ticks
 
 
 def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
@@ -242,66 +258,114 @@ def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
     return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
 
 
+class _Block(NamedTuple):
+    """Some of a job's configurations: from which one on, their records, and the queues of their streams."""
+
+    first: int
+    rows: Array
+    queues: Array
+
+
 class _Job:
-    """Configurations to run, with what they share."""
+    """Configurations to run, block by block.
 
-    def __init__(self, costs: _Costs, configs: Array) -> None:
-        self._configs = configs
-        self._costs = costs
-        self._shapes = costs.shapes
-        self._streams = int(configs["streams"].max(initial=1))
-        self._queues = costs.queues(self._streams)
-        self._makespans = np.zeros(len(configs), np.int64)
+    Threads make the blocks in turns, in order, and run them beside each other: Python is held by one at a time, the
+    kernel by none. So only the first block is waited for, and whoever is done early takes more.
+    """
 
-    def run(self, threads: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The makespans, worked out on so many threads."""
-        ops = int(self._configs["chunks"].sum()) * sum(self._costs.jobs)
-        threads = min(threads or os.cpu_count() or 1, len(self._configs), 1 + ops // OPS_WORTH_A_THREAD)
+    def __init__(self, costs: _Costs, configs: Sequence[Config]) -> None:
+        self._costs, self._configs = costs, configs
+        self._makespans = np.full(len(configs), LEFT_OUT, np.int64)
+
+    def run(self, threads: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The makespans, worked out on so many threads; LEFT_OUT for those that the kernel cannot run."""
+        threads = min(threads, self._threads_worth(threads))
+        blocks = self._blocks(threads)
         if threads <= 1:
-            self._run_every(0, 1)
-            return self._makespans
-        step = threads * BLOCKS_PER_THREAD
-        with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(self._run_every, first, step) for first in range(step)]:
-                done.result()
+            self._work(blocks)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(self._work, [blocks] * threads))
         return self._makespans
 
-    def _run_every(self, first: int, step: int) -> None:
+    def _threads_worth(self, most: int) -> int:
+        """How many threads have enough to do; looks no further than ``most`` of them need."""
+        ops, enough = 0, (most - 1) * OPS_WORTH_A_THREAD
+        for config in self._configs:
+            if ops >= enough:
+                break
+            if type(config.chunks) is int:
+                ops += config.chunks * sum(self._costs.jobs)
+        return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
+
+    def _blocks(self, threads: int) -> Iterator[_Block]:
+        first, shares = 0, SHARES * threads if threads > 1 else 1  # a thread by itself leaves nothing to others
+        while left := len(self._configs) - first:
+            size = min(BLOCK_ROWS, -(-left // shares))
+            rows = self._costs.rows(self._configs[first : first + size])
+            yield _Block(first, rows, self._costs.queues(int(rows["streams"].max())))
+            first += size
+
+    def _work(self, blocks: Iterator[_Block]) -> None:
+        """Run blocks until there are no more, or none could be made."""
+        runner = Runner(self._costs)
+        while True:
+            with _lock:
+                block = next(blocks, None)
+            if block is None:
+                break
+            can = np.flatnonzero(block.rows["streams"])
+            if len(can):
+                self._makespans[block.first + can] = runner.run(block.rows[can], block.queues)
+
+
+class Runner:
+    """What one thread runs configurations with: scratch, and room for the ops of one of them, which grows."""
+
+    def __init__(self, costs: _Costs) -> None:
+        self._costs = costs
+        self._state = new_state(int(costs.card.record["concurrent"]))
+        self._chunks = self._streams = 0  # there is room for
+        self._program: tuple[Array, ...] = ()
+        self._seen = np.empty(0, np.int64)
+
+    def run(self, rows: Array, queues: Array) -> Array:
+        """The makespans of configurations, at least one, that the kernel can run."""
+        chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
+        if chunks > self._chunks or streams > self._streams:
+            self._make_room(max(chunks, self._chunks), max(streams, self._streams))
+        found = np.zeros(len(rows), np.int64)
         card, hand_over, lane_of_kind = self._costs.card
         run_patterns(
             card,
             hand_over,
-            self._configs,
-            first,
-            step,
+            rows,
+            0,
+            1,
             self._costs.jobs,
             self._costs.run_signal,
-            self._shapes,
+            self._costs.shapes,
             lane_of_kind,
-            self._queues,
-            self._room_for_programs(),
-            self._room_for_pipeline(),
-            new_state(int(card["concurrent"])),
+            queues,
+            self._program,
+            self._seen,
+            self._state,
             np.empty((5, 0), np.int64),
-            self._makespans,
+            found,
         )
+        return found
 
-    def _room_for_programs(self) -> tuple[Array, ...]:
-        """Ops, segments, waits, also; the last op of each queue and of each stream."""
-        some = self._configs[self._configs["plain"] == 0]
-        chunks, streams = int(some["chunks"].max(initial=0)), int(some["streams"].max(initial=0))
-        ops = chunks * (sum(self._costs.jobs) + 2)
-        also = max(chunks, streams**2 if self._costs.run_signal else 0)
-        return (
+    def _make_room(self, chunks: int, streams: int) -> None:
+        """Room for a plain pipeline and for any program: memory that is not written to costs nothing."""
+        self._chunks, self._streams = chunks, streams
+        jobs, joined = sum(self._costs.jobs), min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
+        ops = chunks * (jobs + 2)
+        self._seen = np.empty(chunks * jobs, np.int64)
+        self._program = (
             np.empty(ops, OP),
             np.empty(ops + 1, SEGMENT),
             np.empty(ops + 1, np.int32),
-            np.empty(also, ALSO),
-            np.empty(LANES * QUEUES, np.int32),
-            np.empty(streams, np.int32),
+            np.empty(max(chunks, joined**2), ALSO),
+            np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
+            np.empty(streams, np.int32),  # and of each stream
         )
-
-    def _room_for_pipeline(self) -> Array:
-        """Ticks of the ops."""
-        some = self._configs[self._configs["plain"] != 0]
-        return np.empty(int(some["chunks"].max(initial=0)) * sum(self._costs.jobs), np.int64)

@@ -24,8 +24,8 @@ import numpy as np
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
-from streamsim.compiled.kernel import CARD, CONFIG
-from streamsim.compiled.patterns import _Costs, _Job
+from streamsim.compiled.kernel import CARD
+from streamsim.compiled.patterns import Runner, _Costs
 from streamsim.grid import Config
 from streamsim.model import simulate
 from streamsim.timeline import S_PER_TICK
@@ -66,7 +66,7 @@ def in_c(device: Any) -> Callable[[], np.ndarray[Any, Any]] | None:
     subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
     run = ctypes.CDLL(str(library)).run_pipelines
     costs = _Costs(WORKLOAD, device)
-    configs = np.array([costs.config(config) for config in GRID], CONFIG)
+    configs = costs.rows(GRID)
     found = np.zeros(len(configs), np.int64)
     arrays = [np.array([costs.card.record], CARD), costs.card.hand_over, configs, np.array(costs.jobs)]
     arrays += [costs.shapes, costs.queues(32), found]
@@ -84,14 +84,14 @@ def in_c(device: Any) -> Callable[[], np.ndarray[Any, Any]] | None:
 def against_c(device: Any) -> None:
     """Print the rate of the loop and of the whole call on one core, and the ratio to C."""
     costs = _Costs(WORKLOAD, device)
-    configs = np.array([costs.config(config) for config in GRID], CONFIG)
-    job, c, ops = _Job(costs, configs), in_c(device), ops_of(GRID)
+    configs, runner = costs.rows(GRID), Runner(costs)
+    c, ops = in_c(device), ops_of(GRID)
     expected = makespans(WORKLOAD, GRID, device, threads=1)
     if c is not None:
         assert (c() == expected).all()
     loops, wholes, ratios = [], [], []
     for _ in range(ROUNDS):
-        loops.append(seconds(lambda: job.run(1)))
+        loops.append(seconds(lambda: runner.run(configs, costs.queues(32))))
         wholes.append(seconds(lambda: makespans(WORKLOAD, GRID, device, threads=1)))
         if c is not None:
             ratios.append(seconds(c) / loops[-1])
