@@ -142,7 +142,12 @@ def with_stages(device: Device, n_bytes: int, h2d_s: float, d2h_s: float, left: 
 
     def direction(link: LinkDirection, seconds: float, share: float) -> LinkDirection:
         rate = n_bytes / (seconds - link.latency_s)
-        return msgspec.structs.replace(link, bandwidth_bytes_per_s=rate, duplex_bandwidth_bytes_per_s=rate * share, crowded_bandwidth_bytes_per_s=rate)
+        return msgspec.structs.replace(
+            link,
+            bandwidth_bytes_per_s=rate,
+            duplex_bandwidth_bytes_per_s=rate * share,
+            crowded_bandwidth_bytes_per_s=rate,
+        )
 
     return msgspec.structs.replace(
         device, h2d=direction(device.h2d, h2d_s, left["h2d"]), d2h=direction(device.d2h, d2h_s, left["d2h"])

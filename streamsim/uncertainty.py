@@ -18,12 +18,12 @@ from streamsim.device import (
     FASTEST_BYTES_PER_S,
     LATENCIES,
     MODEL_SPREAD,
+    SLOWER,
     SLOWEST_BYTES_PER_S,
     Compute,
     Device,
     LinkDirection,
     number_names,
-    SLOWER,
 )
 from streamsim.errors import InputError
 from streamsim.model import simulate

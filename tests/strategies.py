@@ -175,6 +175,7 @@ def links(draw: st.DrawFn) -> LinkDirection:
         crowded,
         max(duplex, crowded, both),
         draw(st.sampled_from((1, 1, 12, 64))),
+        draw(st.sampled_from((None, None, shared, 0.25))),
     )
 
 

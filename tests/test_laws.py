@@ -451,6 +451,7 @@ def halving(direction: LinkDirection) -> LinkDirection:
         direction,
         bandwidth_bytes_per_s=card.BYTE_PER_TICK,
         duplex_bandwidth_bytes_per_s=card.BYTE_PER_TICK / 2,
+        crowded_bandwidth_bytes_per_s=card.BYTE_PER_TICK,
         pageable_bandwidth_bytes_per_s=card.BYTE_PER_TICK,
     )
 

@@ -36,7 +36,7 @@ SCHEDULE = program(
     h2d(1, 10),  # 0: call 0..2, on the card at once: 2..12
     RecordEvent(0, 1),  # 1: call 2..3; completes with the copy at 12
     kernel(1, 20),  # 2: call 3..6; after 0 and its hand-over at 17: 17..37
-    WaitEvent(0, 2),  # 3: call 6..7; over at 12
+    WaitEvent(0, 2),  # 3: call 6..7; over when a kernel of stream 2 could start: at 12 + 5 + 2 = 19
     kernel(2, 8),  # 4: call 7..10; after 0 by the event at 12 + 5 + 2 = 19; the engine is busy until 37: 37..45
     d2h(1, 6),  # 5: call 10..12; after 2 at 37 + 4: 41..47
     h2d(3, 4),  # 6: call 12..14; the engine is free: 14..18
@@ -128,7 +128,7 @@ def test_an_event_shows_when_it_completes(tmp_path: Path) -> None:
     events = parse(simulate(SCHEDULE, DEVICE), tmp_path / "trace.json")
     names = track_names(events)
     instants = [(e["name"], names[e["pid"], e["tid"]], e["ts"]) for e in events if e["ph"] == "i"]
-    assert instants == [("record event 0", "stream 1", 12), ("wait event 0", "stream 2", 12)]
+    assert instants == [("record event 0", "stream 1", 12), ("wait event 0", "stream 2", 19)]
 
 
 def test_arrows_are_the_dependences(tmp_path: Path) -> None:

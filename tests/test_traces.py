@@ -374,6 +374,22 @@ def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_fligh
         assert durations(device, h2d(1, 100), d2h(2, n_bytes)) == [101, latency + n_bytes]
 
 
+def test_a_crowded_card_moves_bytes_more_slowly() -> None:
+    # 12 bytes at 1/2 a tick take 12 ticks longer than at 1; with kernels that wait in two and three queues, a third and
+    # two thirds of that. Beside the other direction, at 3/4 in 16 ticks, crowding adds 24 - 16 = 8 to the latency of 0:
+    # the first 8 ticks nothing flows, so the other's 12 bytes are alone until then and take 8 + 4 / (3/4) = 13.3: 14.
+    side = link(crowded_rate=0.5)
+    for queues, latency in ((1, 0), (2, 4), (3, 8), (4, 12), (5, 12)):
+        waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
+        ops = (h2d(6, 12), RecordEvent(0, 6), *waiting)
+        assert durations(make_device(h2d=side), *ops, streams=7)[0] == latency + 12
+    both = make_device(h2d=link(shared=0.75), d2h=link(shared=0.75, crowded_rate=0.5))
+    waiting = [op for s in range(1, 5) for op in (WaitEvent(0, s), kernel(s, 1))]
+    ops = (h2d(6, 12), RecordEvent(0, 6), *waiting, d2h(7, 12))
+    found = spans(both, *ops, streams=7)
+    assert (found[0], found[-1][0]) == ((0, 14), 0)
+
+
 def test_copy_engines_have_queues_of_their_own_number() -> None:
     # Four connections for kernels, two for copies: stream 3's copy stands behind stream 1's blocked one.
     ops = (kernel(1, 20), h2d(1, 5), h2d(3, 5), h2d(2, 5))
@@ -506,6 +522,26 @@ def test_a_named_kernel_keeps_busy_what_its_elements_need() -> None:
     cost = KernelCost("table", 7, (10, 20, 40), (5e-9, 5e-9, 10e-9))
     device = make_device(kernels=(cost,), concurrent_kernels=16)
     assert spans(device, *(Kernel(s, "table", 10, 7) for s in (1, 2, 3))) == [(0, 5), (0, 5), (5, 10)]
+
+
+def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
+    # A card of 80 threads. A launch of 10 takes 10 ticks, of 80 in all 40 ticks, and every 10 more add 4 ticks: at its
+    # full pace the card needs 4 ticks for 10. A launch of 80 loses 40 - 32 = 8 ticks by running dry, one of 20 a
+    # quarter of that: 2. Its 16 - 2 = 14 ticks for 20 elements, 8 at full pace, are a pace of 4/7 with 20 threads.
+    # Alone a launch of 10 keeps 0.4 of the card busy and takes 10. Two together hold 20 threads: the first one has its
+    # half of 4/7, 2/7 instead of 0.4, and so has the other: both take 10 * 0.4 * 7/2 = 14 ticks.
+    cost = KernelCost("table", 7, (10, 20, 80, 160), (10e-9, 16e-9, 40e-9, 72e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
+    assert cost.pace(20, 80) == pytest.approx(4 / 7)
+    assert cost.pace(80, 80) == 1
+    kernels = [Kernel(s, "table", 10, 7) for s in range(1, 9)]
+    assert spans(device, kernels[0]) == [(0, 10)]
+    assert spans(device, *kernels[:2]) == [(0, 14), (0, 14)]
+    # Eight of them hold all threads: from then on earlier ones take what they can fill, 0.4, 0.4 and 0.2 of the card.
+    # The third has done 2 of its 4 by 10 and needs 5 more: 15. The card is full until all 80 elements are done: 32.
+    found = spans(device, *kernels[:8], streams=8)
+    assert found[:2] == [(0, 10), (0, 10)]
+    assert found[-1][1] >= 32
 
 
 # -- a whole pipeline -------------------------------------------------------------------------------------------------

@@ -31,13 +31,17 @@ class Bounds(NamedTuple):
 # What holds today. The goals are: device-bound 1.5 %, 5 % and 10 %; host-bound 4 % and 12 %; a choice within 1 % of the
 # best measured for 95 % of the workloads, and never over 5 %.
 BOUNDS = {
-    "device-bound": Bounds(0.015, 0.08, 0.32),
-    "host-bound": Bounds(0.07, 0.17, None),
-    "blocking": Bounds(0.015, 0.05, None),  # by its issue time it would count as host-bound
-    "pageable": Bounds(0.17, 0.27, None),
+    "device-bound": Bounds(0.0105, 0.063, 0.26),
+    "host-bound": Bounds(0.057, 0.142, None),
+    "blocking": Bounds(0.026, 0.11, None),  # by its issue time it would count as host-bound
+    "pageable": Bounds(0.285, 0.31, None),
+}
+OF_SOME_CONNECTIONS = BOUNDS | {  # fewer schedules, and one calibration each
+    "device-bound": Bounds(0.023, 0.073, None),
+    "host-bound": Bounds(0.064, 0.145, None),
 }
 MARGIN = 12.0  # the best published formula's median error over the model's
-GOOD_CHOICE, GOOD_SHARE, WORST_CHOICE = 0.01, 0.80, 0.062
+GOOD_CHOICE, GOOD_SHARE, WORST_CHOICE = 0.01, 0.86, 0.062
 FEWEST = 10  # rows of which a median says something
 SCHEDULES, RECORDS = 400, 2  # at least
 
@@ -102,7 +106,7 @@ def test_the_worst_errors_are_small_or_noise(path: Path, klass: str) -> None:
 @pytest.mark.parametrize("connections", CONNECTIONS)
 def test_any_number_of_connections_is_predicted_as_well(path: Path, connections: int) -> None:
     groups = comparison(path).summaries["connections"]
-    for klass, bounds in BOUNDS.items():
+    for klass, bounds in OF_SOME_CONNECTIONS.items():
         found = groups.get(f"{connections} connections {klass}")
         if found is not None and found.n >= FEWEST:
             assert found.median <= bounds.median

@@ -21,7 +21,7 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import KERNELS, RULES, elements_of, host_calls, probes, rules
+from streamsim_validate.probes import HOST_LENGTHS, KERNELS, MIXES, RULES, Chain, elements_of, host_calls, probes, rules
 from streamsim_validate.replay import closed, used_streams
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
 
 
-def link(direction: LinkDirection, *latencies_s: float) -> LinkDirection:
+def link(direction: LinkDirection, crowded_bytes_per_s: float, *latencies_s: float) -> LinkDirection:
     names = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
-    return msgspec.structs.replace(direction, **dict(zip(names, latencies_s, strict=True)), in_flight_bytes=100_000)
+    numbers = dict(zip(names, latencies_s, strict=True)) | {"crowded_bandwidth_bytes_per_s": crowded_bytes_per_s}
+    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000)
 
 
 @cache
@@ -47,8 +48,8 @@ def truth() -> Device:
     return msgspec.structs.replace(
         device,
         connections=16,
-        h2d=link(device.h2d, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
-        d2h=link(device.d2h, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
+        h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
+        d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
         copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
         compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
         hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0),
@@ -89,6 +90,8 @@ def found() -> Device:
         ("h2d.in_flight_bytes", 0.1),
         ("d2h.crowded_latency_s", 0.05),
         ("d2h.crowded_duplex_latency_s", 0.05),
+        ("h2d.crowded_bandwidth_bytes_per_s", 0.01),
+        ("d2h.crowded_bandwidth_bytes_per_s", 0.01),
         ("compute.floor_s", 0.01),
         ("host.copy_s", 0.01),
         ("host.kernel_s", 0.01),
@@ -108,7 +111,8 @@ def test_the_hosts_calls_need_their_own_probes_and_all_of_them() -> None:
     own = {chain: samples().timings[chain] for chain, _ in host_calls()}
     calls = fits.fit_host_calls(own)
     assert calls == tuple(getattr(found().host, name) for name in calls._fields)
-    for chain in own:
+    mixes = [Chain(kind, 0, min(HOST_LENGTHS)) for kind in MIXES]  # shown by the longer chains alone
+    for chain in own.keys() - mixes:
         with pytest.raises(InputError, match=chain.kind):
             fits.fit_host_calls({other: timings for other, timings in own.items() if other != chain})
 
@@ -194,9 +198,9 @@ def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
 
 
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
-    """No scatter, and no misfit but the clock's whole nanoseconds and where the fit stopped."""
+    """No scatter; no misfit but whole nanoseconds, where the fit stopped, and whose end the last event hears of."""
     found = spread_of(truth())
-    assert found["model"] < 1e-3
+    assert found["model"] < 3e-3
     assert found["compute.kernels"] < 1e-3
     for d in ("h2d", "d2h"):
         assert found[f"{d}.latency_s"] < 1e-3
@@ -229,7 +233,12 @@ def test_a_wrong_bandwidth_becomes_spread() -> None:
     device = truth()
     rate = device.h2d.bandwidth_bytes_per_s / 1.03
     shared = min(rate, device.h2d.duplex_bandwidth_bytes_per_s)
-    slow = msgspec.structs.replace(device.h2d, bandwidth_bytes_per_s=rate, duplex_bandwidth_bytes_per_s=shared)
+    slow = msgspec.structs.replace(
+        device.h2d,
+        bandwidth_bytes_per_s=rate,
+        duplex_bandwidth_bytes_per_s=shared,
+        crowded_bandwidth_bytes_per_s=min(rate, device.h2d.crowded_bandwidth_bytes_per_s),
+    )
     found = spread_of(msgspec.structs.replace(device, h2d=slow))
     assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.05)
     missed_s = [0.03 * n / device.h2d.bandwidth_bytes_per_s for n in (1 << 16, 1 << 18, 1 << 20)]

@@ -111,7 +111,7 @@ def test_a_given_profile_is_taken_as_it_is() -> None:
     [
         Group(2),
         a_group(2, SLOWER, FEWEST_REPEATS - 1),
-        msgspec.structs.replace(GROUPS[1], probes=GROUPS[1].probes[1:]),
+        msgspec.structs.replace(GROUPS[1], probes=tuple(row for row in GROUPS[1].probes if row[0] != "record")),
         msgspec.structs.replace(GROUPS[1], number=3),
     ],
     ids=["nothing probed", "interrupted", "a probe failed", "another group's"],

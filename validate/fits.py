@@ -440,9 +440,9 @@ def fit_host_calls(timings: Timings) -> HostCalls:
 def _mean_s(timings: Timings, kind: str) -> float:
     """Seconds in which the host issues a link of the longest chain of a kind, in the mean."""
     chains = [chain for chain in timings if chain.kind == kind]
-    if not chains:
-        raise InputError(f"calibration: no chains of {kind!r}; calibrate again")
-    longest = max(chains, key=lambda chain: chain.length)
+    longest = max(chains, key=lambda chain: chain.length, default=None)
+    if longest is None or longest.length < max(p.HOST_LENGTHS):
+        raise InputError(f"calibration: no chain of {max(p.HOST_LENGTHS)} of {kind!r}; calibrate again")
     return float(median(timing.issue_s for timing in timings[longest])) / longest.length
 
 

@@ -918,9 +918,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 lane_b.next = now
         if now == compute_end:
             last_end = now
-            n_running, held, room, compute_end, n_done = _finish_kernels(
-                running, n_running, held, now, done, 0, shapes
-            )
+            n_running, held, room, compute_end, n_done = _finish_kernels(running, n_running, held, now, done, 0, shapes)
             lane_k.next = now
             for k in range(n_done):
                 op = done[uintp(k)]

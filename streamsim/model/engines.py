@@ -208,7 +208,7 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
 
 
 class Running:
-    """A kernel on the card, ``given`` so much of it: it ends at the tick ``end`` unless that changes.
+    """A kernel on the card, ``given`` so much of it, at first all it can fill: it ends at ``end`` unless that changes.
 
     ``left`` of its work (ticks times width) was to do at the tick ``since``.
     """
@@ -219,9 +219,9 @@ class Running:
         self.op = op
         self.shape = shape
         self.since = now
-        self.given = 0
+        self.given = shape.width
         self.left = shape.duration * shape.width
-        self.end = FOREVER
+        self.end = now + shape.duration
 
     def give(self, given: int, now: int) -> None:
         """Give the kernel so much of the card from now on."""
@@ -249,7 +249,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
     due = NONE  # the tick that the alarm is set for
 
     def dispatch(now: int) -> None:
-        nonlocal due, held
+        nonlocal due, room, held
         at = now
         if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
@@ -263,8 +263,12 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             started(op, at)
             its = shapes[shape[op]]
             held += its.threads
-            running.append(Running(op, its, at))
-            share(at)
+            kernel = Running(op, its, at)
+            running.append(kernel)
+            if len(running) > 1:
+                share(at)
+            else:
+                room -= kernel.given
         for kernel in running:
             if kernel.end < wake:
                 wake = kernel.end
@@ -273,7 +277,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             heappush(agenda, (wake, NORMAL, next(number), alarm))
 
     def ring(_: Alarm) -> None:
-        nonlocal held
+        nonlocal room, held
         now: int = env._now  # type: ignore[assignment]
         if now != due:
             return
@@ -281,8 +285,10 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
         for kernel in done:
             running.remove(kernel)
             held -= kernel.shape.threads
-        if done:
+        if running and done:
             share(now)
+        elif done:
+            room = FULL_CARD
         for kernel in done:
             ended(kernel.op, now)
         if running or arriving or waiting:

@@ -88,7 +88,7 @@ class Shape(NamedTuple):
     rate: Rate = NO_COPY  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
-    idle: tuple[int, ...] = ALL_BUSY  # kernel: what of the card stays idle with 0 to PACES PACES-ths of its threads held
+    idle: tuple[int, ...] = ALL_BUSY  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
 
     def given(self, room: int, held: int) -> int:
         """How much of the card a kernel is given: of ``room`` that earlier kernels leave, with so many threads held.

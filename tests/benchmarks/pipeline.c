@@ -5,6 +5,8 @@
 #define FOREVER (1LL << 62)
 #define NONE (-1)
 #define FULL_CARD (1 << 20)
+#define PACES 8
+#define PACE (FULL_CARD / PACES)
 #define QUEUES 64
 #define CROWD 4
 #define MOST_OPS 300000
@@ -19,9 +21,11 @@ typedef uint64_t u64;
 typedef struct {
     i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
 } Card;
-typedef struct { i64 kind, call, duration, units, alone, shared, width, holds, latency[2 * CROWD]; } Shape;
+typedef struct {
+    i64 kind, call, duration, units, alone, shared, width, threads, holds, idle[PACES + 1], latency[2 * CROWD];
+} Shape;
 typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch; } Config;
-typedef struct { i64 end, given, width, left, since, op; } Running;
+typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
 
 enum { H2D, D2H, COMPUTE, LANES };
 enum { ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST };
@@ -35,6 +39,32 @@ static Running running[1024];
 static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 static inline i64 ticks(i64 units, i64 rate) { return (i64)(((u64)units + (u64)(rate - 1)) / (u64)rate); }
+
+static inline i64 pace(const Shape *shape, i64 held) {
+    i64 step = held / PACE, rest = held % PACE, idle = shape->idle[step];
+    return FULL_CARD - idle + (idle - shape->idle[step + 1]) * rest / PACE;
+}
+
+static inline i64 share(i64 n, i64 held, i64 now, i64 *end) {
+    i64 room = FULL_CARD;
+    *end = FOREVER;
+    for (i64 k = 0; k < n; k++) {
+        Running *kernel = &running[k];
+        const Shape *shape = kernel->shape;
+        i64 given = shape->width;
+        if (shape->threads < held && held < FULL_CARD) given = least(given, pace(shape, held) * shape->threads / held);
+        given = most(1, least(given, room));
+        if (given != kernel->given) {
+            kernel->left -= kernel->given * (now - kernel->since);
+            kernel->since = now;
+            kernel->given = given;
+            kernel->end = now + ticks(kernel->left, given);
+        }
+        room -= given;
+        *end = least(*end, kernel->end);
+    }
+    return room;
+}
 
 static inline i64 flowed(i64 since, i64 now, i64 begins, i64 left, i64 alone, i64 shared, i64 other_begins)
 {
@@ -215,7 +245,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     i64 op_a = NONE, op_b = NONE, then_a = 0, then_b = 0;
     i64 end_a = FOREVER, end_b = FOREVER, copies_end = FOREVER, begins_a = FOREVER, begins_b = FOREVER;
     i64 left_a = 0, left_b = 0, settled = 0, alone_a = 1, alone_b = 1, shared_a = 1, shared_b = 1;
-    i64 n = 0, room = FULL_CARD, compute_end = FOREVER, now = 0, last_end = 0;
+    i64 n = 0, room = FULL_CARD, held = 0, compute_end = FOREVER, now = 0, last_end = 0;
     int changed = 0;
     for (;;) {
 #define START(x, y, lane)                                                                                      \
@@ -249,31 +279,31 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                                            shared_b, &then_a, &then_b)
                                 : least(end_a, end_b);
         }
-        while (next[COMPUTE] <= now && room && n < side_by_side) {
+        while (next[COMPUTE] <= now && room > 0 && n < side_by_side) {
             int queue = choose(COMPUTE, card->kernel_rule, now);
             if (queue == NONE) break;
             Running *kernel = &running[n++];
             kernel->op = head[COMPUTE * QUEUES + queue];
             const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +
                                          shape_of[COMPUTE] + (kernel->op & JOBS)];
-            kernel->width = shape->width;
-            if (shape->width <= room) {
+            kernel->shape = shape;
+            kernel->since = now;
+            kernel->left = shape->duration * shape->width;
+            held += shape->threads;
+            if (n == 1) {
                 kernel->given = shape->width;
-                kernel->end = now + shape->duration;
+                kernel->end = compute_end = now + shape->duration;
+                room = FULL_CARD - shape->width;
             } else {
-                kernel->since = now;
-                kernel->given = room;
-                kernel->left = shape->duration * shape->width;
-                kernel->end = now + ticks(kernel->left, room);
+                kernel->given = 0;
+                room = share(n, held, now, &compute_end);
             }
-            room -= kernel->given;
-            compute_end = least(compute_end, kernel->end);
             next_head(COMPUTE, queue, queues, chunks, streams);
         }
         now = least(copies_end, compute_end);
         if (op_a == NONE) now = least(now, next[H2D]);
         if (op_b == NONE) now = least(now, next[D2H]);
-        if (room && n < side_by_side) now = least(now, next[COMPUTE]);
+        if (room > 0 && n < side_by_side) now = least(now, next[COMPUTE]);
         if (now == FOREVER) return last_end;
         if (now == copies_end) {
             last_end = now;
@@ -301,7 +331,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             last_end = now;
             for (i64 k = 0; k < n; k++) {
                 if (running[k].end <= now) {
-                    room += running[k].given;
+                    held -= running[k].shape->threads;
                     go_on(COMPUTE, running[k].op, now, hand_over, breadth, chunks, streams, coming);
                 } else {
                     if (kept < k) running[kept] = running[k];
@@ -309,20 +339,8 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                 }
             }
             n = kept;
-            compute_end = FOREVER;
             next[COMPUTE] = now;
-            for (i64 k = 0; k < n; k++) {
-                Running *kernel = &running[k];
-                if (room && kernel->given < kernel->width) {
-                    i64 more = kernel->given + room;
-                    kernel->left -= kernel->given * (now - kernel->since);
-                    kernel->since = now;
-                    kernel->given = least(kernel->width, more);
-                    kernel->end = now + ticks(kernel->left, kernel->given);
-                    room = more - kernel->given;
-                }
-                compute_end = least(compute_end, kernel->end);
-            }
+            room = share(n, held, now, &compute_end);
         }
     }
 }
