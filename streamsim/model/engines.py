@@ -215,13 +215,13 @@ class Running:
 
     __slots__ = ("end", "given", "left", "op", "shape", "since")
 
-    def __init__(self, op: int, shape: Shape, now: int) -> None:
+    def __init__(self, op: int, shape: Shape, width: int, work: int, now: int, end: int) -> None:
         self.op = op
         self.shape = shape
+        self.given = width
+        self.left = work
         self.since = now
-        self.given = shape.width
-        self.left = shape.duration * shape.width
-        self.end = now + shape.duration
+        self.end = end
 
     def give(self, given: int, now: int) -> None:
         """Give the kernel so much of the card from now on."""
@@ -243,6 +243,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
     started, lookahead = simulation.note_start(), simulation.lookahead
     take, arriving, waiting = queues.take, queues.arriving, queues.waiting
     shape, shapes = simulation.program.shape, simulation.program.shapes
+    kernels = [(its, its.threads, its.width, its.duration, its.duration * its.width) for its in shapes]
     running: list[Running] = []
     room = FULL_CARD
     held = 0  # of the card's threads
@@ -261,14 +262,13 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
                 break
             op = take(at)
             started(op, at)
-            its = shapes[shape[op]]
-            held += its.threads
-            kernel = Running(op, its, at)
-            running.append(kernel)
+            its, threads, width, duration, work = kernels[shape[op]]
+            held += threads
+            running.append(Running(op, its, width, work, at, at + duration))
             if len(running) > 1:
                 share(at)
             else:
-                room -= kernel.given
+                room -= width
         for kernel in running:
             if kernel.end < wake:
                 wake = kernel.end
