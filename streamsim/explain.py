@@ -216,7 +216,8 @@ def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
     best = lab.best()
     bound = lower_bound(*lab.case(frozenset(lab.present)))
     bound_by = max(ENGINE_WORDS.values(), key=lambda name: bound.each.get(name, 0.0))
-    floor = min(best, _ticks(bound.each.get(bound_by, 0.0)))
+    own = lower_bound(schedule, device).seconds
+    floor = min(best, *map(_ticks, (bound.each.get(bound_by, 0.0), own)))
     values[LAST] = Fraction(best - floor)
     losses = _whole(values, lab.makespan - floor)
     even, limits = _limits(lab, floor)
@@ -226,7 +227,7 @@ def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
         makespan_s=lab.makespan * S_PER_TICK,
         bound_s=floor * S_PER_TICK,
         bound_by=bound_by,
-        own_bound_s=lower_bound(schedule, device).seconds,
+        own_bound_s=own,
         even_s=even * S_PER_TICK,
         losses=_ranked(lab, losses),
         limits=_ranked(lab, limits),
