@@ -205,7 +205,7 @@ def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
     for d in ("h2d", "d2h"):
         assert found[f"{d}.latency_s"] < 1e-3
         assert found[f"{d}.duplex_latency_s"] < 1e-2
-        assert found[f"{d}.crowded_duplex_latency_s"] < 1e-2
+        assert found[f"{d}.crowded_duplex_latency_s"] < 2e-2
     assert found["hand_over.h2d_to_d2h_s"] == 0
 
 
