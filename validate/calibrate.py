@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
-from streamsim_validate.measure import collector_off
 from streamsim_validate.probes import QUEUES, Chain, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 

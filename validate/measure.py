@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.errors import InputError
+from streamsim.garbage import collector_off
 from streamsim_validate.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.replay import Bench, LostGpuError, Replayer, Sample, prepare
 
@@ -201,18 +201,6 @@ def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random) -> N
             for entrant in order:
                 if entrant.measured.status == "ok":
                     _sample(entrant)
-
-
-@contextlib.contextmanager
-def collector_off() -> Iterator[None]:
-    """No garbage collection, which would stop the issuing thread for milliseconds."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _sample(entrant: _Entrant) -> None:

@@ -1,8 +1,5 @@
 """The best number of chunks and streams for a workload."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +17,7 @@ from streamsim.cli.options import (
     format_options,
 )
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.garbage import collector_off
 from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Grid, is_fast
 from streamsim.ranges import chosen, parse_buffers
 from streamsim.schedule import LAUNCHES, Launch
@@ -90,20 +88,8 @@ def best_command(
         memory_limit_bytes=memory_limit,
     )
     pipeline = Pipeline(**sizes, chunks=1, streams=1, order="depth-first", buffers=None, memory=memory, launch="live")
-    with uncollected():
+    with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         _report(pipeline, grid, device, connections, form)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without looking for garbage: what the search and its imports make stays, and looking takes a tenth of it all."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _launches(name: str) -> tuple[Launch, ...]:
