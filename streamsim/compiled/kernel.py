@@ -930,8 +930,6 @@ def run_patterns(
     card,
     hand_over,
     configs,
-    begin,
-    step,
     jobs,
     run_signal,
     shapes,
@@ -943,12 +941,12 @@ def run_patterns(
     no_times,
     makespans,
 ):
-    """Run every ``step``-th configuration from ``begin`` on. ``jobs``: copies in, kernels and copies back of a chunk.
+    """Run every configuration. ``jobs``: copies in, kernels and copies back of a chunk.
 
     ``queues``: of each stream. ``program`` and ``seen``: room for the ops of one that is not, or is, a plain pipeline.
     """
     ops, segments, waits, also, _, _ = program
-    for k in range(begin, len(configs), step):
+    for k in range(len(configs)):
         config = configs[k]
         if config.plain:
             makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state)

@@ -340,8 +340,6 @@ class Runner:
             card,
             hand_over,
             rows,
-            0,
-            1,
             self._costs.jobs,
             self._costs.run_signal,
             self._costs.shapes,
