@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -25,6 +26,9 @@ from streamsim_validate.gpu import NoGpuError
 from streamsim_validate.probes import host_calls
 from streamsim_validate.record import Entry, Group, RunBegins, finish, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
@@ -49,19 +53,25 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     assert all(entry.verified and entry.status == "ok" for entry in session.entries)
 
 
-def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
-    plan = a_plan(tmp_path)
-    gpu, cuda = fake_gpu()
+def ctrl_c_at(timed: int) -> Callable[[str, tuple[object, ...]], None]:
+    """Ctrl-C when that run is timed."""
+    left = timed
 
-    def press_ctrl_c(name: str, _arguments: tuple[object, ...]) -> None:
+    def press(name: str, _arguments: tuple[object, ...]) -> None:
         nonlocal left
         left -= name == "eventElapsedTime"
         if left == 0:
-            left = -1
+            left = -1  # once
             raise KeyboardInterrupt
 
-    left = 2 * len(SCHEDULES) + 7  # two warm-up runs each, then in the third round
-    cuda.fail_at = press_ctrl_c
+    return press
+
+
+def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    gpu, cuda = fake_gpu()
+    timed = 2 * len(SCHEDULES) + 7  # two warm-up runs each, then in the third round
+    cuda.fail_at = ctrl_c_at(timed)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, gpu, None)
     first = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, Entry)]
@@ -102,14 +112,7 @@ def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tm
     timed = 2 * (len(SCHEDULES) + len(COMPANIONS) - UNTIMED)  # warm-up runs
     timed += len(SCHEDULES) + len(COMPANIONS) - UNTIMED + 1  # and into the second round
 
-    def press_ctrl_c(name: str, _arguments: tuple[object, ...]) -> None:
-        nonlocal timed
-        timed -= name == "eventElapsedTime"
-        if timed == 0:
-            timed = -1
-            raise KeyboardInterrupt
-
-    cuda.fail_at = press_ctrl_c
+    cuda.fail_at = ctrl_c_at(timed)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, gpu, lambda _: samples)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)

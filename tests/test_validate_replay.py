@@ -397,8 +397,9 @@ def test_two_jobs_cannot_have_one_key() -> None:
 SMALL_COPY = Schedule((Copy("h2d", N, 1, HOST, DEVICE),), ("non-blocking",), BUFFERS)
 
 
-def test_ctrl_c_settles_what_was_measured() -> None:
-    settled: list[Measured] = []
+def interrupt_at(number: int) -> Callable[[Job, Sample], None]:
+    """Ctrl-C with that sample."""
+    left = number
 
     def interrupt(_job: Job, _sample: Sample) -> None:
         nonlocal left
@@ -406,9 +407,13 @@ def test_ctrl_c_settles_what_was_measured() -> None:
         if not left:
             raise KeyboardInterrupt
 
-    left = 7
+    return interrupt
+
+
+def test_ctrl_c_settles_what_was_measured() -> None:
+    settled: list[Measured] = []
     with pytest.raises(KeyboardInterrupt):
-        measure(_jobs(5), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt)
+        measure(_jobs(5), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt_at(7))
     assert sorted(result.job.key for result in settled) == list("01234")
     assert {result.status for result in settled} == {"ok"}
     assert sum(len(result.samples) for result in settled) == 7
@@ -474,17 +479,9 @@ def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 def test_ctrl_c_reports_what_the_companions_have() -> None:
     seen: list[int] = []
-
-    def interrupt(_job: Job, _sample: Sample) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            raise KeyboardInterrupt
-
-    left = 7
     with pytest.raises(KeyboardInterrupt):
         measure(
-            _jobs(2), fake_gpu()[0], 4, on_sample=interrupt, companions=[COMPANION],
+            _jobs(2), fake_gpu()[0], 4, on_sample=interrupt_at(7), companions=[COMPANION],
             on_group=lambda _, companions: seen.extend(len(one.samples) for one in companions),
         )  # fmt: skip
     assert seen in ([3], [4])  # the last round was under way
@@ -496,12 +493,8 @@ def test_without_companions_no_group_is_reported() -> None:
 
 def test_ctrl_c_before_the_first_sample_leaves_nothing_ok() -> None:
     settled: list[Measured] = []
-
-    def interrupt(_job: Job, _sample: Sample) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        measure(_jobs(3), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt)
+        measure(_jobs(3), fake_gpu()[0], 4, on_result=settled.append, on_sample=interrupt_at(1))
     assert sorted(result.status for result in settled) == ["interrupted", "interrupted", "ok"]
 
 
