@@ -243,23 +243,23 @@ def _level(waiting, most):
 
 @_inlined
 def _given(shape, room, held):
-    """How much of the card a kernel is given, of the room that earlier ones leave."""
-    given = shape.width
+    """How much of the card a kernel is given, of the room that earlier ones leave; so many threads are held with it."""
     if shape.threads < held < FULL_CARD:
         step, rest = uintp(held // PACE), held % PACE
         idle, then = shape.idle[step], shape.idle[step + uintp(1)]
-        pace = FULL_CARD - idle + (idle - then) * rest // PACE
-        given = min(given, pace * shape.threads // held)
-    return max(1, min(given, room))
+        room -= idle - (idle - then) * rest // PACE
+    return max(1, min(shape.width, room))
 
 
 @_inlined
-def _share(running, n, held, now, shapes):
+def _share(running, n, now, shapes):
     """Give the card to the earliest of the kernels that can use it: what is left of it, and when one of them ends."""
-    end, room = FOREVER, FULL_CARD
+    end, room, held = FOREVER, FULL_CARD, 0
     for k in range(n):
         kernel = running[uintp(k)]
-        given = _given(shapes[uintp(kernel.shape)], room, held)
+        shape = shapes[uintp(kernel.shape)]
+        held += shape.threads
+        given = _given(shape, room, held)
         if given != kernel.given:
             kernel.left -= kernel.given * (now - kernel.since)
             kernel.since = now
@@ -271,43 +271,40 @@ def _share(running, n, held, now, shapes):
 
 
 @_inlined
-def _start_kernel(running, n, op, row, held, now, shapes):
-    """Put a kernel on the card beside ``n`` others: threads held, what is left of the card, when a kernel ends."""
+def _start_kernel(running, n, op, row, now, shapes):
+    """Put a kernel on the card beside ``n`` others: what is left of the card, and when a kernel ends."""
     kernel, shape = running[uintp(n)], shapes[uintp(row)]
     kernel.op = op
     kernel.shape = row
     kernel.since = now
     kernel.left = shape.duration * shape.width
-    held += shape.threads
     if n == 0:
         kernel.given, kernel.end = shape.width, now + shape.duration
-        return held, FULL_CARD - shape.width, kernel.end
+        return FULL_CARD - shape.width, kernel.end
     kernel.given = 0
-    room, end = _share(running, n + 1, held, now, shapes)
-    return held, room, end
+    return _share(running, n + 1, now, shapes)
 
 
 @_inlined
-def _finish_kernels(running, n, held, now, done, n_done, shapes):
+def _finish_kernels(running, n, now, done, n_done, shapes):
     """Take the kernels that end off the card: how many stay, and as in _start_kernel."""
     if n == 1:
         done[uintp(n_done)] = running[0].op
-        return 0, 0, FULL_CARD, FOREVER, n_done + 1
+        return 0, FULL_CARD, FOREVER, n_done + 1
     kept = 0
     for k in range(n):
         kernel = running[uintp(k)]
         if kernel.end <= now:
             done[uintp(n_done)] = kernel.op
             n_done += 1
-            held -= shapes[uintp(kernel.shape)].threads
         else:
             if kept < k:
                 place = running[uintp(kept)]
                 place.op, place.shape, place.since = kernel.op, kernel.shape, kernel.since
                 place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
             kept += 1
-    room, end = _share(running, kept, held, now, shapes)
-    return kept, held, room, end, n_done
+    room, end = _share(running, kept, now, shapes)
+    return kept, room, end, n_done
 
 
 # Any program.
@@ -396,7 +393,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, held, room, compute_end = 0, 0, FULL_CARD, FOREVER
+    n_running, room, compute_end = 0, FULL_CARD, FOREVER
     waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
     if crowds:
         most_queues = _count_copies(ops, also)
@@ -475,7 +472,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
             if queue == NONE:
                 break
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
-            held, room, compute_end = _start_kernel(running, n_running, op, ops[uintp(op)].shape, held, now, shapes)
+            room, compute_end = _start_kernel(running, n_running, op, ops[uintp(op)].shape, now, shapes)
             n_running += 1
 
         # the next tick at which something ends or can start
@@ -512,9 +509,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 lanes[D2H].next = now
             changed = True
         if now == compute_end:
-            n_running, held, room, compute_end, n_done = _finish_kernels(
-                running, n_running, held, now, done, n_done, shapes
-            )
+            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, now, done, n_done, shapes)
             lanes[COMPUTE].next = now
         for k in range(n_done):
             last_end = now
@@ -822,7 +817,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, held, room, compute_end = 0, 0, FULL_CARD, FOREVER
+    n_running, room, compute_end = 0, FULL_CARD, FOREVER
     now = last_end = 0
     lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
     waiting = 0  # kernels that wait for copies, of those that have come
@@ -880,7 +875,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
             chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, queues, chunks, streams, queue)
             row = (row_a if chunk < larger else row_b) + job
-            held, room, compute_end = _start_kernel(running, n_running, op, row, held, now, shapes)
+            room, compute_end = _start_kernel(running, n_running, op, row, now, shapes)
             n_running += 1
 
         now = min(copies_end, compute_end)
@@ -918,7 +913,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 lane_b.next = now
         if now == compute_end:
             last_end = now
-            n_running, held, room, compute_end, n_done = _finish_kernels(running, n_running, held, now, done, 0, shapes)
+            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, now, done, 0, shapes)
             lane_k.next = now
             for k in range(n_done):
                 op = done[uintp(k)]

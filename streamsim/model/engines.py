@@ -234,8 +234,8 @@ class Running:
 def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[Lane]:  # noqa: C901
     """Kernels side by side: earlier ones take what they can fill, later ones what is left over.
 
-    The card's block scheduler in the large: a later kernel's blocks go where an earlier kernel has no more
-    blocks to put ("leftover policy"). Few threads do not keep the whole card busy, whatever their kernels could use:
+    The card's schedulers in the large: a later kernel's blocks go where an earlier kernel has no more blocks to put
+    ("leftover policy"), and where both have some the older ones go first. Few threads do not keep the whole card busy:
     see ``Shape.given``. Its lane stays open: a kernel on the card does not close it.
     """
     env, touched, ended = simulation.env, simulation.touched, simulation.ended
@@ -243,14 +243,13 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
     started, lookahead = simulation.note_start(), simulation.lookahead
     take, arriving, waiting = queues.take, queues.arriving, queues.waiting
     shape, shapes = simulation.program.shape, simulation.program.shapes
-    kernels = [(its, its.threads, its.width, its.duration, its.duration * its.width) for its in shapes]
+    kernels = [(its, its.width, its.duration, its.duration * its.width) for its in shapes]
     running: list[Running] = []
     room = FULL_CARD
-    held = 0  # of the card's threads
     due = NONE  # the tick that the alarm is set for
 
     def dispatch(now: int) -> None:
-        nonlocal due, room, held
+        nonlocal due, room
         at = now
         if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
@@ -262,8 +261,7 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
                 break
             op = take(at)
             started(op, at)
-            its, threads, width, duration, work = kernels[shape[op]]
-            held += threads
+            its, width, duration, work = kernels[shape[op]]
             running.append(Running(op, its, width, work, at, at + duration))
             if len(running) > 1:
                 share(at)
@@ -277,14 +275,13 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
             heappush(agenda, (wake, NORMAL, next(number), alarm))
 
     def ring(_: Alarm) -> None:
-        nonlocal room, held
+        nonlocal room
         now: int = env._now  # type: ignore[assignment]
         if now != due:
             return
         done = [kernel for kernel in running if kernel.end <= now]
         for kernel in done:
             running.remove(kernel)
-            held -= kernel.shape.threads
         if running and done:
             share(now)
         elif done:
@@ -298,7 +295,9 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
         """Give the card to the earliest of the kernels that can use it."""
         nonlocal room
         room = FULL_CARD
+        held = 0  # of the card's threads
         for kernel in running:
+            held += kernel.shape.threads
             given = kernel.shape.given(room, held)
             if given != kernel.given:
                 kernel.give(given, now)

@@ -91,17 +91,15 @@ class Shape(NamedTuple):
     idle: tuple[int, ...] = ALL_BUSY  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
 
     def given(self, room: int, held: int) -> int:
-        """How much of the card a kernel is given: of ``room`` that earlier kernels leave, with so many threads held.
+        """How much of the card a kernel is given: of ``room`` that earlier kernels leave.
 
-        Until all threads are held, a kernel has that part of the card's pace that it has of the threads.
+        They and it hold so many threads. Until those are all of the card's, it does not go at its full pace.
         """
-        given = self.width
         if self.threads < held < FULL_CARD:
             step, rest = divmod(held, FULL_CARD // PACES)
             idle, then = self.idle[step], self.idle[step + 1]
-            pace = FULL_CARD - idle + (idle - then) * rest // (FULL_CARD // PACES)
-            given = min(given, pace * self.threads // held)
-        return max(1, min(given, room))
+            room -= idle - (idle - then) * rest // (FULL_CARD // PACES)
+        return max(1, min(self.width, room))
 
 
 class Program(NamedTuple):

@@ -40,20 +40,20 @@ static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 static inline i64 ticks(i64 units, i64 rate) { return (i64)(((u64)units + (u64)(rate - 1)) / (u64)rate); }
 
-static inline i64 pace(const Shape *shape, i64 held) {
+static inline i64 idle(const Shape *shape, i64 held) {
     i64 step = held / PACE, rest = held % PACE, idle = shape->idle[step];
-    return FULL_CARD - idle + (idle - shape->idle[step + 1]) * rest / PACE;
+    return idle - (idle - shape->idle[step + 1]) * rest / PACE;
 }
 
-static inline i64 share(i64 n, i64 held, i64 now, i64 *end) {
-    i64 room = FULL_CARD;
+static inline i64 share(i64 n, i64 now, i64 *end) {
+    i64 room = FULL_CARD, held = 0;
     *end = FOREVER;
     for (i64 k = 0; k < n; k++) {
         Running *kernel = &running[k];
         const Shape *shape = kernel->shape;
-        i64 given = shape->width;
-        if (shape->threads < held && held < FULL_CARD) given = least(given, pace(shape, held) * shape->threads / held);
-        given = most(1, least(given, room));
+        held += shape->threads;
+        i64 most_given = shape->threads < held && held < FULL_CARD ? room - idle(shape, held) : room;
+        i64 given = most(1, least(shape->width, most_given));
         if (given != kernel->given) {
             kernel->left -= kernel->given * (now - kernel->since);
             kernel->since = now;
@@ -245,7 +245,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     i64 op_a = NONE, op_b = NONE, then_a = 0, then_b = 0;
     i64 end_a = FOREVER, end_b = FOREVER, copies_end = FOREVER, begins_a = FOREVER, begins_b = FOREVER;
     i64 left_a = 0, left_b = 0, settled = 0, alone_a = 1, alone_b = 1, shared_a = 1, shared_b = 1;
-    i64 n = 0, room = FULL_CARD, held = 0, compute_end = FOREVER, now = 0, last_end = 0;
+    i64 n = 0, room = FULL_CARD, compute_end = FOREVER, now = 0, last_end = 0;
     int changed = 0;
     for (;;) {
 #define START(x, y, lane)                                                                                      \
@@ -289,14 +289,13 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             kernel->shape = shape;
             kernel->since = now;
             kernel->left = shape->duration * shape->width;
-            held += shape->threads;
             if (n == 1) {
                 kernel->given = shape->width;
                 kernel->end = compute_end = now + shape->duration;
                 room = FULL_CARD - shape->width;
             } else {
                 kernel->given = 0;
-                room = share(n, held, now, &compute_end);
+                room = share(n, now, &compute_end);
             }
             next_head(COMPUTE, queue, queues, chunks, streams);
         }
@@ -331,7 +330,6 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             last_end = now;
             for (i64 k = 0; k < n; k++) {
                 if (running[k].end <= now) {
-                    held -= running[k].shape->threads;
                     go_on(COMPUTE, running[k].op, now, hand_over, breadth, chunks, streams, coming);
                 } else {
                     if (kept < k) running[kept] = running[k];
@@ -340,7 +338,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             }
             n = kept;
             next[COMPUTE] = now;
-            room = share(n, held, now, &compute_end);
+            room = share(n, now, &compute_end);
         }
     }
 }
