@@ -42,7 +42,7 @@ MARGINS_PERCENT = (1, 5, 10)
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
-CALLS = ("copy_s", "kernel_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
+CALLS = ("copy_s", "kernel_s", "streams_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
 SHORTEST_S = 1e-9  # of a kernel
 BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest
 

@@ -224,6 +224,11 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return iter(self.ops)
 
     @property
+    def used_streams(self) -> tuple[int, ...]:
+        """The streams that ops run in, by first use."""
+        return tuple(dict.fromkeys(op.stream for op in self.ops if not isinstance(op, Synchronize)))
+
+    @property
     def pageable_names(self) -> frozenset[str]:
         """Names of the pageable host buffers."""
         return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")

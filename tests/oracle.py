@@ -7,6 +7,7 @@ Nothing here imports ``streamsim.model``. The rules are those of the CUDA docume
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -173,10 +174,10 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
         return in_ticks(host.synchronize_s)
     if schedule.launch == "graph":
         return 0
-    if isinstance(op, Copy):
-        return in_ticks(host.copy_s)
-    if isinstance(op, Kernel):
-        return in_ticks(host.kernel_s)
+    if isinstance(op, Copy | Kernel):
+        used = {other.stream for other in schedule.ops if not isinstance(other, Synchronize)}
+        own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
+        return in_ticks(own_s) + in_ticks(host.streams_s) * math.floor(math.log2(len(used)))
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 

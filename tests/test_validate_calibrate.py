@@ -22,7 +22,7 @@ from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
 from streamsim_validate.probes import HOST_LENGTHS, KERNELS, MIXES, RULES, Chain, elements_of, host_calls, probes, rules
-from streamsim_validate.replay import closed, used_streams
+from streamsim_validate.replay import closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def samples() -> Samples:
     for chain, schedule in probes(CARD.resident_threads):
         host = simulate(closed(schedule), truth())
         issue_s = (host.issued[len(schedule.ops) - 1]) * 1e-9
-        device_s = predict_device_s(schedule, truth()) if used_streams(schedule) else 0.0
+        device_s = predict_device_s(schedule, truth()) if schedule.used_streams else 0.0
         timings[chain] = [Timing(device_s, host.host_s, issue_s)]
     return Samples(CARD, "2026-01-01", timings)
 

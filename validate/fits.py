@@ -415,6 +415,7 @@ class HostCalls(NamedTuple):
 
     copy_s: float
     kernel_s: float
+    streams_s: float
     record_s: float
     wait_s: float
     synchronize_s: float
@@ -424,12 +425,18 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing.
 
     Copies and kernels at what they cost in the mean of a whole chain: its first calls find the host's caches cold, as
-    those of any run do that follows a wait.
+    those of any run do that follows a wait. What more streams cost is read off the longer mix, and the rest is what the
+    model needs to show the mean of both numbers of streams.
     """
-    mix = {letters: _mean_s(timings, kind) for kind, letters in p.MIXES.items()}
+    few, many = p.MIX_STREAMS
+    mix = {letters: [_mean_s(timings, f"mix {letters}", streams) for streams in p.MIX_STREAMS] for letters in p.MIXES}
+    streams_s = max(0.0, mix["hkd"][1] - mix["hkd"][0]) / len("hkd") / math.log2(many / few)
+    more_s = streams_s * math.log2(few * many) / 2
+    both, all_three = sum(mix["hd"]) / 2, sum(mix["hkd"]) / 2
     found = HostCalls(
-        copy_s=mix["hd"] / 2,
-        kernel_s=mix["hkd"] - mix["hd"],
+        copy_s=both / 2 - more_s,
+        kernel_s=all_three - both - more_s,
+        streams_s=streams_s,
         record_s=per_link(timings, "record", 0, "issue_s"),
         wait_s=per_link(timings, "wait", 0, "issue_s"),
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
@@ -437,13 +444,12 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     return HostCalls(*(max(0.0, seconds) for seconds in found))
 
 
-def _mean_s(timings: Timings, kind: str) -> float:
-    """Seconds in which the host issues a link of the longest chain of a kind, in the mean."""
-    chains = [chain for chain in timings if chain.kind == kind]
-    longest = max(chains, key=lambda chain: chain.length, default=None)
-    if longest is None or longest.length < max(p.HOST_LENGTHS):
-        raise InputError(f"calibration: no chain of {max(p.HOST_LENGTHS)} of {kind!r}; calibrate again")
-    return float(median(timing.issue_s for timing in timings[longest])) / longest.length
+def _mean_s(timings: Timings, kind: str, size: int) -> float:
+    """Seconds in which the host issues a link of a mix, in the mean of its chain."""
+    chain = Chain(kind, size, p.MIX_LENGTH)
+    if chain not in timings:
+        raise InputError(f"calibration: no chain {chain.key!r}; calibrate again")
+    return float(median(timing.issue_s for timing in timings[chain])) / chain.length
 
 
 def _fit_host(samples: Samples, h2d: Link) -> Host:
@@ -480,7 +486,12 @@ def _spread(samples: Samples, device: Device) -> dict[str, float]:
     found = {MODEL_SPREAD: rms(m.relative for m in links)}
     for d in DIRECTIONS:
         found |= {f"{d}.{name}": value for name, value in _link_spread(samples, d, getattr(device, d), links).items()}
-    return found | _kernel_spread(samples, device) | _host_spread(samples) | _hand_over_spread(samples, device)
+    return (
+        found
+        | _kernel_spread(samples, device)
+        | _host_spread(samples, device.host)
+        | _hand_over_spread(samples, device)
+    )
 
 
 FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 5}  # probes: how many numbers were fitted to them
@@ -550,10 +561,15 @@ def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
     return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
 
 
-def _host_spread(samples: Samples) -> dict[str, float]:
-    """Of the host's calls: the scatter of the chains in which they show."""
+def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
+    """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference."""
     issue = samples.scatter("mix hkd", "issue_s")
     found = dict.fromkeys(HostCalls._fields, issue)
+    del found["streams_s"]
+    if host.streams_s:
+        few, many = p.MIX_STREAMS
+        call_s = _mean_s(samples.timings, "mix hkd", few) / len("hkd")
+        found["streams_s"] = math.sqrt(2) * issue * call_s / math.log2(many / few) / host.streams_s
     found["synchronize_s"] = samples.scatter("synchronise", "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))

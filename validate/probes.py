@@ -9,7 +9,7 @@ spinning kernel for the rest. None of them is a pipeline that is later predicted
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,8 +39,8 @@ CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-MIXES = {"mix hd": "hd", "mix hkd": "hkd"}
-MIX_STREAMS = CROWDED_STREAMS = 8
+MIXES, MIX_STREAMS, MIX_LENGTH = ("hd", "hkd"), (4, 32), 64
+CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 MOST_QUEUES = 32
@@ -75,7 +75,7 @@ FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leave
 
 
 class Chain(NamedTuple):
-    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements."""
+    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements, or over so many streams."""
 
     kind: str
     size: int
@@ -254,12 +254,13 @@ def _cycle(cycle: str, n: int) -> Iterator[Op]:
 def host_calls() -> Iterator[Probe]:
     """What calls that wait for nothing cost the host, copies and launches in the mix of a live pipeline.
 
-    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them.
+    Over few streams and over many, since the host needs longer the more of them it goes round. Short, and without
+    named buffers: cheap enough to stand among other schedules and be measured with them.
     """
+    for letters, streams in product(MIXES, MIX_STREAMS):
+        ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
+        yield _chain(f"mix {letters}", streams, MIX_LENGTH, ops, streams)
     for n in HOST_LENGTHS:
-        for kind, make in MIXES.items():
-            ops = [op for i in range(n) for op in _mix(make, 1 + i % MIX_STREAMS)]
-            yield _chain(kind, 0, n, ops, MIX_STREAMS)
         yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
         records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
         waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]

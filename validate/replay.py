@@ -104,11 +104,6 @@ def _closing(schedule: Schedule) -> int:
     return first
 
 
-def used_streams(schedule: Schedule) -> list[int]:
-    """The streams that ops run in, by first use."""
-    return list(dict.fromkeys(op.stream for op in schedule.ops if not isinstance(op, Synchronize)))
-
-
 def with_timing_events(schedule: Schedule) -> Schedule:
     """The schedule as a timed program issues it, closed.
 
@@ -118,7 +113,7 @@ def with_timing_events(schedule: Schedule) -> Schedule:
     A graph is timed from outside, by an event before and one after its launch: it comes back closed, no more.
     """
     schedule = closed(schedule)
-    streams = used_streams(schedule)
+    streams = schedule.used_streams
     if schedule.launch == "graph" or not streams:
         return schedule
     first, *others = streams
@@ -340,7 +335,7 @@ def capture(cuda: Any, schedule: Schedule, compiler: _Compiler, streams: list[in
     first waits for their ends. ``fork``: an event for each stream used. A wait for an event that was not
     recorded before is a no-op in the language and an error in a capture, so it is left out.
     """
-    first, *others = used_streams(schedule)
+    first, *others = schedule.used_streams
     origin = streams[first]
     work = compiler.calls(_capturable(schedule.ops))  # before: compiling and loading cannot be captured
     cuda.streamBeginCapture(origin, cuda.streamCaptureModeThreadLocal)
@@ -411,7 +406,7 @@ class Replayer:
         compiler = _Compiler(self._bench, schedule)
         self._keep.append(compiler.keep)
         closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[_closing(schedule) :]]
-        streams, used = gpu.streams(schedule.streams), used_streams(schedule)
+        streams, used = gpu.streams(schedule.streams), schedule.used_streams
         if not used:
             return Calls([], list(closing)), Calls([], list(closing))
         fork = gpu.events(schedule.events + len(used), captured=True)[schedule.events :]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamsim.compiled.kernel import ALSO, CARD, NONE, NOTHING, OP, QUEUES, RULES, SEGMENT, SHAPE
-from streamsim.model.program import KERNEL, Rate, Shape, copy_rate, hand_over_table, ticks
-from streamsim.schedule import LARGEST_BYTES
+from streamsim.model.program import KERNEL, Rate, Shape, copy_rate, hand_over_table, streams_ticks, ticks
+from streamsim.schedule import LARGEST_BYTES, LARGEST_COUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +35,7 @@ class Arrays(NamedTuple):
     card: np.void
     hand_over: Array
     launch: int
+    more: int
     shapes: Array
     ops: Array
     segments: Array
@@ -77,7 +78,7 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
-    return between + ticks(host.submit_s) + ticks(host.wake_s)
+    return between + ticks(host.submit_s) + ticks(host.wake_s) + streams_ticks(device, LARGEST_COUNT)
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:
@@ -122,7 +123,8 @@ def flatten(program: Program) -> Arrays | None:
     ops["lane"] = card.lane_of_kind[ops["kind"]]
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in program.shapes], SHAPE)
-    return Arrays(card.record, card.hand_over, program.launch, shapes, ops, *_segments(program), _also(program, ops))
+    order = *_segments(program), _also(program, ops)
+    return Arrays(card.record, card.hand_over, program.launch, 0, shapes, ops, *order)
 
 
 def _queue_up(ops: Array) -> None:

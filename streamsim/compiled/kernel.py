@@ -88,7 +88,7 @@ LANE = _record("mask turn rule next jobs shapes first issue stride call follows 
 # of which stream.
 HEAD = _record("tick op stream")
 RUNNING = _record("op shape since given end left")
-CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch")
+CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
 
 
 def new_state(concurrent: int) -> tuple[np.ndarray[Any, Any], ...]:
@@ -377,11 +377,12 @@ def _copy_ended(ops, kernel, coming):
 
 
 @_compiled
-def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, times):
+def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state, times):
     """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
-    ``ops`` is used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
-    (5, 0) where only the makespan is wanted. ``state``: of :func:`new_state`.
+    ``more``: ticks that the call of a copy or kernel takes beyond its shape's. ``ops`` is used up. ``times``: int64 of
+    shape (5, ops) for issued, returned, ready, start and end, or (5, 0) where only the makespan is wanted. ``state``:
+    of :func:`new_state`.
     """
     lanes, heads, running, done = state
     trace = times.shape[1] > 0
@@ -408,7 +409,7 @@ def run(card, hand_over, launch, shapes, ops, segments, waits, also, state, time
                 call = ops[uintp(op)]
                 if trace:
                     times[0, op] = returns
-                returns += shapes[uintp(call.shape)].call
+                returns += shapes[uintp(call.shape)].call + more * (call.kind != NOTHING)
                 if trace:
                     times[1, op] = returns
                 call.comes = returns + card.submit
@@ -671,7 +672,7 @@ def _set_out(config, card, jobs, shapes, lanes, seen):
     for stage in range(3):
         lane = lanes[uintp(0 if stage == 0 else COMPUTE if stage == 1 else D2H)]
         lane.jobs = jobs[stage]
-        lane.call = shapes[uintp(config.row_b + n_shapes)].call if jobs[stage] else 0
+        lane.call = shapes[uintp(config.row_b + n_shapes)].call + config.more if jobs[stage] else 0
         lane.shapes = n_shapes
         lane.first = first
         n_shapes += jobs[stage]
@@ -948,4 +949,6 @@ def run_patterns(
         else:
             n, m = _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program)
             own = ops[:n]
-            makespans[k] = run(card, hand_over, config.launch, shapes, own, segments[:m], waits, also, state, no_times)
+            makespans[k] = run(
+                card, hand_over, config.launch, config.more, shapes, own, segments[:m], waits, also, state, no_times
+            )

@@ -43,6 +43,7 @@ from streamsim.model.program import (
     holds_host,
     kernel_shape,
     rate_of,
+    streams_ticks,
 )
 from streamsim.patterns import HostMemory, Order, build, chunk_counts, chunk_kernel
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
@@ -98,6 +99,7 @@ class _Costs:
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._queues = np.zeros(0, np.int64)
+        self._more = np.zeros(1, np.int64)  # ticks that a call takes longer, by the number of streams
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
         self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
@@ -124,6 +126,14 @@ class _Costs:
             self._queues = np.fromiter(both, np.int64, streams)
         return self._queues
 
+    def _more_with(self, streams: int) -> Array:
+        """Ticks that the call of a copy or kernel takes longer with 0, 1, ... ``streams`` streams (and more)."""
+        known = len(self._more)
+        if known <= streams:
+            more = [streams_ticks(self.device, n) for n in range(known, 1 + max(streams, 2 * known))]
+            self._more = np.append(self._more, np.array(more, np.int64))
+        return self._more
+
     def rows(self, configs: Sequence[Config]) -> Array:
         """The configurations as records; of those that the kernel cannot run with no streams.
 
@@ -137,6 +147,7 @@ class _Costs:
         streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
         rows = self._cuts[places]
         rows["streams"] = np.minimum(rows["streams"], streams)
+        rows["more"] *= self._more_with(int(rows["streams"].max(initial=0)))[rows["streams"]]
         rows["plain"] &= rows["slots"] % np.maximum(rows["streams"], 1) == 0
         if self.run_signal:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
@@ -171,7 +182,8 @@ class _Costs:
             return None
         is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
         streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
-        return is_plain, breadth, chunks, streams, slots, larger, row_a, row_b, *self._events[launch], begins
+        ways = is_plain, breadth, chunks, streams, slots, larger, row_a, row_b, *self._events[launch], begins
+        return *ways, launch == "live"
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""

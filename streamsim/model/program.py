@@ -271,7 +271,8 @@ class _Shapes:
         self.made: list[Shape] = []
         self._device = device
         self._pageable = schedule.pageable_names
-        self._call = call_ticks(schedule.launch, device)
+        streams = len(schedule.used_streams) if device.host.streams_s else 1
+        self._call = call_ticks(schedule.launch, device, streams)
         self._known: dict[tuple[object, ...], int] = {}
 
     def index(self, op: Op) -> int:
@@ -300,17 +301,23 @@ class _Shapes:
         return Shape(NOTHING, call)
 
 
-def call_ticks(launch: Launch, device: Device) -> dict[type[Op], int]:
-    """What the host spends on a call, by type of op."""
+def call_ticks(launch: Launch, device: Device, streams: int = 1) -> dict[type[Op], int]:
+    """What the host spends on a call, by type of op, in a program that uses so many streams."""
     host = device.host
     live = launch == "live"  # a captured call costs nothing when the graph is launched
+    more = streams_ticks(device, streams)
     return {
-        Copy: ticks(host.copy_s) * live,
-        Kernel: ticks(host.kernel_s) * live,
+        Copy: (ticks(host.copy_s) + more) * live,
+        Kernel: (ticks(host.kernel_s) + more) * live,
         RecordEvent: ticks(host.record_s) * live,
         WaitEvent: ticks(host.wait_s) * live,
         Synchronize: ticks(host.synchronize_s),
     }
+
+
+def streams_ticks(device: Device, streams: int) -> int:
+    """What the call of a copy or kernel takes longer with so many streams than with one."""
+    return ticks(device.host.streams_s) * (max(1, streams).bit_length() - 1)  # whole doublings
 
 
 def _fill_order(program: Program) -> None:

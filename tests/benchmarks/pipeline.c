@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     i64 kind, call, duration, units, alone, shared, width, threads, holds, idle[PACES + 1], latency[2 * CROWD];
 } Shape;
-typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch; } Config;
+typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch, more; } Config;
 typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
 
 enum { H2D, D2H, COMPUTE, LANES };
@@ -204,7 +204,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         int lane = lane_of_stage[stage];
         jobs[lane] = stages[stage];
         connections[lane] = stage == 1 ? card->kernel_connections : card->copy_connections;
-        call[lane] = stages[stage] ? shapes[config->row_b + first].call : 0;
+        call[lane] = stages[stage] ? shapes[config->row_b + first].call + config->more : 0;
         shape_of[lane] = first;
         first += stages[stage];
         whole += stages[stage] * call[lane];
