@@ -1,18 +1,20 @@
 """What moved while a run was measured, and the profile that each of its schedules is predicted with.
 
-A host's calls cost 10 to 25 % more or less within minutes. So a run that calibrates probes them again with every
-group of schedules (:mod:`streamsim_validate.measure`), and a schedule is predicted with the run's profile, in which
-what those probes tell, and nothing else, is replaced. Its own times say nothing about it: no number is fitted to them.
+A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
+than to some per cent. A host's calls cost 10 to 25 % more or less within minutes. So a run that calibrates probes them
+again with every group of schedules (:mod:`streamsim_validate.measure`), and a schedule is predicted with the run's
+profile, in which what those probes tell, and nothing else, is replaced. Its own times say nothing about it: no number
+is fitted to them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from streamsim.device import Device, KernelCost, number_names
+from streamsim.device import Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim_validate.fits import HostCalls, fit_host_calls, timings_of
 
@@ -37,10 +39,10 @@ class Profiles:
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     """``device`` for all of a run, or else its own profiles; with the run's connections.
 
-    Its own are that from before and, for each group whose probes were measured, the same with the calls as they
-    cost the host then. Raises InputError when there is neither.
+    Its own are the mean of those from before and after (or the one there is) and, for each group whose probes were
+    measured, the same with the calls as they cost the host then. Raises InputError when there is neither.
     """
-    profile = run.profile("before") if device is None else device
+    profile = _own_profile(run) if device is None else device
     if profile is None:
         raise InputError(
             f"the run with {run.connections} connections has no calibrated profile: give one with --device"
@@ -48,6 +50,36 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     whole = profile.with_connections(run.connections)
     found = calls_by_group(run) if device is None else {}
     return Profiles(whole, {number: _with_calls(whole, calls) for number, calls in found.items()})
+
+
+def _own_profile(run: Run) -> Device | None:
+    before, after = run.profile("before"), run.profile("after")
+    return mean_of(before, after) if before and after else before or after
+
+
+def mean_of(one: Device, other: Device) -> Device:
+    """Every measured number the mean of two profiles of a card; what is counted or chosen, and the spread, from one."""
+    return _mean(one, other)
+
+
+Value = TypeVar("Value")
+
+
+def _mean(one: Value, other: Value) -> Value:
+    found: Any = one
+    if isinstance(one, msgspec.Struct):
+        names = (name for name in one.__struct_fields__ if name not in ("sources", "spread"))
+        found = msgspec.structs.replace(
+            one, **{name: _mean(getattr(one, name), getattr(other, name)) for name in names}
+        )
+        if isinstance(one, LinkDirection) and isinstance(other, LinkDirection):
+            in_flight = round((one.in_flight_bytes + other.in_flight_bytes) / 2)
+            found = msgspec.structs.replace(found, in_flight_bytes=in_flight)
+    elif isinstance(one, float) and isinstance(other, float):
+        found = (one + other) / 2
+    elif isinstance(one, tuple) and isinstance(other, tuple):
+        found = tuple(_mean(a, b) for a, b in zip(one, other, strict=True))
+    return cast("Value", found)
 
 
 def calls_by_group(run: Run) -> dict[int, HostCalls]:
