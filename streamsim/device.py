@@ -89,9 +89,9 @@ class LinkDirection(_Part, frozen=True):
 class Host(_Part, frozen=True):
     """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
 
-    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of one stream. With every doubling of the
-    streams that a program uses (2, 4, 8, ...) each of these calls takes ``streams_s`` longer: the host goes round more
-    of them.
+    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of up to four streams. With every doubling
+    of the streams that a program uses (8, 16, 32, ...) each of these calls takes ``streams_s`` longer: what the host
+    keeps of more streams does not stay in its caches.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
     for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.

@@ -177,7 +177,7 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     if isinstance(op, Copy | Kernel):
         used = {other.stream for other in schedule.ops if not isinstance(other, Synchronize)}
         own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
-        return in_ticks(own_s) + in_ticks(host.streams_s) * math.floor(math.log2(len(used)))
+        return in_ticks(own_s) + in_ticks(host.streams_s) * max(0, math.floor(math.log2(len(used))) - 2)
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 

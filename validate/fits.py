@@ -425,18 +425,15 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing.
 
     Copies and kernels at what they cost in the mean of a whole chain: its first calls find the host's caches cold, as
-    those of any run do that follows a wait. What more streams cost is read off the longer mix, and the rest is what the
-    model needs to show the mean of both numbers of streams.
+    those of any run do that follows a wait. What more streams cost is read off runs of the same round, since a host
+    may run at another speed for seconds.
     """
     few, many = p.MIX_STREAMS
-    mix = {letters: [_mean_s(timings, f"mix {letters}", streams) for streams in p.MIX_STREAMS] for letters in p.MIXES}
-    streams_s = max(0.0, mix["hkd"][1] - mix["hkd"][0]) / len("hkd") / math.log2(many / few)
-    more_s = streams_s * math.log2(few * many) / 2
-    both, all_three = sum(mix["hd"]) / 2, sum(mix["hkd"]) / 2
+    copies_s, all_s = (_mean_s(timings, f"mix {letters}", few) for letters in p.MIXES)
     found = HostCalls(
-        copy_s=both / 2 - more_s,
-        kernel_s=all_three - both - more_s,
-        streams_s=streams_s,
+        copy_s=copies_s / 2,
+        kernel_s=all_s - copies_s,
+        streams_s=all_s / len("hkd") * (_growth(timings, "mix hkd") - 1) / math.log2(many / few),
         record_s=per_link(timings, "record", 0, "issue_s"),
         wait_s=per_link(timings, "wait", 0, "issue_s"),
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
@@ -444,12 +441,22 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     return HostCalls(*(max(0.0, seconds) for seconds in found))
 
 
-def _mean_s(timings: Timings, kind: str, size: int) -> float:
-    """Seconds in which the host issues a link of a mix, in the mean of its chain."""
-    chain = Chain(kind, size, p.MIX_LENGTH)
+def _mean_s(timings: Timings, kind: str, streams: int) -> float:
+    """Seconds in which the host issues a link of a mix over so many streams, in the mean of its chain."""
+    return float(median(timing.issue_s for timing in _mix(timings, kind, streams))) / p.MIX_LENGTH
+
+
+def _growth(timings: Timings, kind: str) -> float:
+    """How many times as long a mix takes over many streams as over few."""
+    few, many = (_mix(timings, kind, streams) for streams in p.MIX_STREAMS)
+    return float(median(b.issue_s / a.issue_s for a, b in zip(few, many, strict=False)))
+
+
+def _mix(timings: Timings, kind: str, streams: int) -> Sequence[Timing]:
+    chain = Chain(kind, streams, p.MIX_LENGTH)
     if chain not in timings:
         raise InputError(f"calibration: no chain {chain.key!r}; calibrate again")
-    return float(median(timing.issue_s for timing in timings[chain])) / chain.length
+    return timings[chain]
 
 
 def _fit_host(samples: Samples, h2d: Link) -> Host:

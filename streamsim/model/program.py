@@ -27,6 +27,7 @@ FULL_CARD = 1 << 20
 PACES = 8  # steps in which the pace of a card is known between no thread and all
 ALL_BUSY = (0,) * (PACES + 1)
 
+FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
 CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 
 # What an op does, as the link and the hand-over table see it.
@@ -316,8 +317,8 @@ def call_ticks(launch: Launch, device: Device, streams: int = 1) -> dict[type[Op
 
 
 def streams_ticks(device: Device, streams: int) -> int:
-    """What the call of a copy or kernel takes longer with so many streams than with one."""
-    return ticks(device.host.streams_s) * (max(1, streams).bit_length() - 1)  # whole doublings
+    """What the call of a copy or kernel takes longer with so many streams than with few."""
+    return ticks(device.host.streams_s) * max(0, streams.bit_length() - FEW_STREAMS.bit_length())  # whole doublings
 
 
 def _fill_order(program: Program) -> None:
