@@ -276,11 +276,11 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
         """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
 
-        As a share of its full pace; a kernel with a duration says nothing of it, so that is always 1.
+        As a share of its full pace; of a kernel with a duration the threads count for what they keep busy.
         """
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
-            return (1.0,) * (steps + 1)
+            return tuple(step / steps for step in range(steps + 1))
         return (0.0, *_paces(self._cost(kernel), full, steps))
 
     def _cost(self, kernel: Kernel) -> KernelCost:

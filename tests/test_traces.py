@@ -528,8 +528,8 @@ def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
     # A card of 80 threads. A launch of 10 takes 10 ticks, of 80 in all 40 ticks, and every 10 more add 4 ticks: at its
     # full pace the card needs 4 ticks for 10. A launch of 80 loses 40 - 32 = 8 ticks by running dry, one of 20 a
     # quarter of that: 2. Its 16 - 2 = 14 ticks for 20 elements, 8 at full pace, are a pace of 4/7 with 20 threads.
-    # Alone a launch of 10 keeps 0.4 of the card busy and takes 10. Two together hold 20 threads: the first one has its
-    # 0.4 of 4/7, the other the 6/35 that are left, 12/7 of its 4 by 10, and then 0.4 of the card: 10 + 40/7, 16 ticks.
+    # Alone a launch of 10 keeps 0.4 of the card busy and takes 10. Of two side by side the first has that, the other
+    # the 4/7 - 0.4 that are left, 12/7 of its 4 by 10, and then 0.4 of the card: 10 + 40/7, 16 ticks.
     cost = KernelCost("table", 7, (10, 20, 80, 160), (10e-9, 16e-9, 40e-9, 72e-9))
     device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
     assert cost.pace(20, 80) == pytest.approx(4 / 7)
@@ -542,6 +542,17 @@ def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
     assert found[:2] == [(0, 10), (0, 16)]
     # The card is at its full pace with 80 threads only: it needs more than 32 ticks for the 80 elements.
     assert found[-1][1] > 32
+
+
+def test_a_kernel_has_no_less_than_its_own_threads_add() -> None:
+    # A card of 80 threads. Launches of 10 and of 80 take 40 ticks, and 10 elements 4 at full pace: one of 10 keeps a
+    # tenth of the card busy. One of 80 runs dry for 8 ticks, so 10 go at 4/39 and 20 at 8/38 of the full pace. Beside a
+    # kernel on an eighth of the card, 10 threads' worth, 8/38 - 1/8 are left, less than a tenth; but a launch of 10
+    # adds 8/38 - 4/39, which is more: it takes its 40 ticks.
+    cost = KernelCost("table", 7, (10, 80, 160), (40e-9, 40e-9, 72e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
+    assert [cost.pace(n, 80) for n in (10, 20)] == pytest.approx([4 / 39, 8 / 38])
+    assert spans(device, kernel(1, 100, fill=1 / 8), Kernel(2, "table", 10, 7)) == [(0, 100), (0, 40)]
 
 
 # -- a whole pipeline -------------------------------------------------------------------------------------------------

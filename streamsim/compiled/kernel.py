@@ -242,12 +242,19 @@ def _level(waiting, most):
 
 
 @_inlined
+def _idle_with(shape, held):
+    """How much of the card is idle with so many threads of such kernels."""
+    step, rest = uintp(held // PACE), held % PACE
+    idle, then = shape.idle[step], shape.idle[step + uintp(1)]
+    return idle - (idle - then) * rest // PACE
+
+
+@_inlined
 def _given(shape, room, held):
     """How much of the card a kernel is given, of the room that earlier ones leave; so many threads are held with it."""
     if shape.threads < held < FULL_CARD:
-        step, rest = uintp(held // PACE), held % PACE
-        idle, then = shape.idle[step], shape.idle[step + uintp(1)]
-        room -= idle - (idle - then) * rest // PACE
+        idle = _idle_with(shape, held)
+        room = min(room, max(room, _idle_with(shape, held - shape.threads)) - idle)
     return max(1, min(shape.width, room))
 
 

@@ -25,7 +25,7 @@ TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
 PACES = 8  # steps in which the pace of a card is known between no thread and all
-ALL_BUSY = (0,) * (PACES + 1)
+NO_KERNEL = (0,) * (PACES + 1)
 
 FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
 CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
@@ -89,18 +89,23 @@ class Shape(NamedTuple):
     rate: Rate = NO_COPY  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
-    idle: tuple[int, ...] = ALL_BUSY  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
+    idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
 
     def given(self, room: int, held: int) -> int:
         """How much of the card a kernel is given: of ``room`` that earlier kernels leave.
 
-        They and it hold so many threads. Until those are all of the card's, it does not go at its full pace.
+        They and it hold so many threads. Until those are all of the card's, it does not go at its full pace: a later
+        kernel has what others leave of it, and no less than its own threads add.
         """
         if self.threads < held < FULL_CARD:
-            step, rest = divmod(held, FULL_CARD // PACES)
-            idle, then = self.idle[step], self.idle[step + 1]
-            room -= idle - (idle - then) * rest // (FULL_CARD // PACES)
+            idle = self._idle_with(held)
+            room = min(room, max(room, self._idle_with(held - self.threads)) - idle)
         return max(1, min(self.width, room))
+
+    def _idle_with(self, held: int) -> int:
+        step, rest = divmod(held, FULL_CARD // PACES)
+        idle, then = self.idle[step], self.idle[step + 1]
+        return idle - (idle - then) * rest // (FULL_CARD // PACES)
 
 
 class Program(NamedTuple):

@@ -52,8 +52,10 @@ static inline i64 share(i64 n, i64 now, i64 *end) {
         Running *kernel = &running[k];
         const Shape *shape = kernel->shape;
         held += shape->threads;
-        i64 most_given = shape->threads < held && held < FULL_CARD ? room - idle(shape, held) : room;
-        i64 given = most(1, least(shape->width, most_given));
+        i64 given = least(shape->width, room);
+        if (shape->threads < held && held < FULL_CARD)
+            given = least(given, most(room, idle(shape, held - shape->threads)) - idle(shape, held));
+        given = most(1, given);
         if (given != kernel->given) {
             kernel->left -= kernel->given * (now - kernel->since);
             kernel->since = now;
