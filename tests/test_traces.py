@@ -5,8 +5,10 @@ Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothin
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
+import msgspec
 import pytest
 import strategies as card
 from strategies import d2h, h2d, kernel, link, make_device, program
@@ -553,6 +555,18 @@ def test_a_kernel_has_no_less_than_its_own_threads_add() -> None:
     device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
     assert [cost.pace(n, 80) for n in (10, 20)] == pytest.approx([4 / 39, 8 / 38])
     assert spans(device, kernel(1, 100, fill=1 / 8), Kernel(2, "table", 10, 7)) == [(0, 100), (0, 40)]
+
+
+def test_calls_take_longer_with_every_doubling_of_more_than_four_streams() -> None:
+    # A copy's call takes 2 ticks, a kernel's 3. Of up to four streams nothing more; of 5 to 7 neither; of 8 to 15 one
+    # tick more, of 16 to 31 two. A record's call takes 1 whatever there is, and so do the calls in a graph, nothing.
+    device = make_device(copy=2, kernel=3, record=1, streams=1)
+    for streams, more in ((1, 0), (4, 0), (7, 0), (8, 1), (15, 1), (16, 2)):
+        ops = [op for s in range(1, streams + 1) for op in (h2d(s, 1), kernel(s, 1), RecordEvent(0, s))]
+        schedule = Schedule(tuple(ops), ("non-blocking",) * streams, events=1)
+        calls = [2 + more, 3 + more, 1] * streams
+        assert list(simulate(schedule, device).issued) == [0, *accumulate(calls)][:-1]
+        assert set(simulate(msgspec.structs.replace(schedule, launch="graph"), device).issued) == {0}
 
 
 # -- a whole pipeline -------------------------------------------------------------------------------------------------

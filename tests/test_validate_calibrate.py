@@ -21,7 +21,7 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import HOST_LENGTHS, KERNELS, MIXES, RULES, Chain, elements_of, host_calls, probes, rules
+from streamsim_validate.probes import KERNELS, RULES, elements_of, host_calls, probes, rules
 from streamsim_validate.replay import closed
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def found() -> Device:
         ("h2d.latency_s", 0.02),
         ("h2d.bandwidth_bytes_per_s", 0.002),
         ("h2d.duplex_latency_s", 0.1),
-        ("h2d.duplex_bandwidth_bytes_per_s", 0.01),
+        ("h2d.duplex_bandwidth_bytes_per_s", 0.03),
         ("h2d.pageable_bandwidth_bytes_per_s", 0.02),
         ("d2h.latency_s", 0.02),
         ("d2h.duplex_latency_s", 0.1),
-        ("d2h.duplex_bandwidth_bytes_per_s", 0.01),
+        ("d2h.duplex_bandwidth_bytes_per_s", 0.03),
         ("h2d.crowded_latency_s", 0.05),
         ("h2d.crowded_duplex_latency_s", 0.05),
         ("h2d.in_flight_bytes", 0.1),
@@ -95,6 +95,7 @@ def found() -> Device:
         ("compute.floor_s", 0.01),
         ("host.copy_s", 0.01),
         ("host.kernel_s", 0.01),
+        ("host.streams_s", 0.02),
         ("host.record_s", 0.01),
         ("host.wait_s", 0.01),
         ("hand_over.event_s", 0.05),
@@ -111,8 +112,7 @@ def test_the_hosts_calls_need_their_own_probes_and_all_of_them() -> None:
     own = {chain: samples().timings[chain] for chain, _ in host_calls()}
     calls = fits.fit_host_calls(own)
     assert calls == tuple(getattr(found().host, name) for name in calls._fields)
-    mixes = [Chain(kind, 0, min(HOST_LENGTHS)) for kind in MIXES]  # shown by the longer chains alone
-    for chain in own.keys() - mixes:
+    for chain in own:
         with pytest.raises(InputError, match=chain.kind):
             fits.fit_host_calls({other: timings for other, timings in own.items() if other != chain})
 
@@ -200,12 +200,12 @@ def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
     """No scatter; no misfit but whole nanoseconds, where the fit stopped, and whose end the last event hears of."""
     found = spread_of(truth())
-    assert found["model"] < 3e-3
+    assert found["model"] < 5e-3
     assert found["compute.kernels"] < 1e-3
     for d in ("h2d", "d2h"):
         assert found[f"{d}.latency_s"] < 1e-3
-        assert found[f"{d}.duplex_latency_s"] < 1e-2
-        assert found[f"{d}.crowded_duplex_latency_s"] < 2e-2
+        assert found[f"{d}.duplex_latency_s"] < 3e-2
+        assert found[f"{d}.crowded_duplex_latency_s"] < 3e-2
     assert found["hand_over.h2d_to_d2h_s"] == 0
 
 

@@ -17,7 +17,7 @@ from streamsim.model import simulate
 from streamsim_validate.cli import main
 from streamsim_validate.compare import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.coverage import expectations
-from streamsim_validate.drift import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
+from streamsim_validate.drift import FEWEST_REPEATS, calls_by_group, drift_of, mean_of, profiles_of
 from streamsim_validate.fits import HostCalls, Timing, rows_of
 from streamsim_validate.probes import host_calls
 from streamsim_validate.record import Entry, Group, Machine, Record, Run, write_record
@@ -92,6 +92,36 @@ def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
     calls = {name: getattr(late.host, name) for name in HostCalls._fields}
     assert late == msgspec.structs.replace(whole, host=msgspec.structs.replace(whole.host, **calls))
     assert late.host.copy_s != whole.host.copy_s
+
+
+def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
+    # Every measured number halfway; what is counted or chosen, and the spread, as before. One alone is taken as it is.
+    link = msgspec.structs.replace(H200.h2d, bandwidth_bytes_per_s=60e9, in_flight_bytes=3 * H200.h2d.in_flight_bytes)
+    first = H200.compute.kernels[0]
+    costs = (
+        msgspec.structs.replace(first, duration_s=tuple(3 * s for s in first.duration_s)),
+        *H200.compute.kernels[1:],
+    )
+    later = msgspec.structs.replace(
+        H200,
+        connections=30,
+        h2d=link,
+        compute=msgspec.structs.replace(H200.compute, kernels=costs),
+        host=msgspec.structs.replace(H200.host, wake_s=3 * H200.host.wake_s),
+        spread={},
+    )
+    found = mean_of(H200, later)
+    assert found.h2d.bandwidth_bytes_per_s == (H200.h2d.bandwidth_bytes_per_s + 60e9) / 2
+    assert found.h2d.in_flight_bytes == 2 * H200.h2d.in_flight_bytes
+    assert found.compute.kernels[0].duration_s == pytest.approx([2 * s for s in first.duration_s])
+    assert found.compute.kernels[1:] == H200.compute.kernels[1:]
+    assert found.host.wake_s == pytest.approx(2 * H200.host.wake_s)
+    assert (found.d2h, found.connections, found.spread) == (H200.d2h, H200.connections, H200.spread)
+    run = a_run(ENTRIES, ())
+    both = msgspec.structs.replace(run, after=msgspec.json.decode(msgspec.json.encode(later)))
+    assert profiles_of(both).whole == found.with_connections(CONNECTIONS)
+    assert profiles_of(msgspec.structs.replace(both, before=None)).whole == later.with_connections(CONNECTIONS)
+    assert profiles_of(msgspec.structs.replace(both, after=None)).whole == H200.with_connections(CONNECTIONS)
 
 
 def test_no_schedules_own_times_move_its_prediction() -> None:

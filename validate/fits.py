@@ -428,12 +428,11 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     those of any run do that follows a wait. What more streams cost is read off runs of the same round, since a host
     may run at another speed for seconds.
     """
-    few, many = p.MIX_STREAMS
-    copies_s, all_s = (_mean_s(timings, f"mix {letters}", few) for letters in p.MIXES)
+    copies_s, all_s = _few_streams_s(timings, "mix hd"), _few_streams_s(timings, "mix hkd")
     found = HostCalls(
         copy_s=copies_s / 2,
         kernel_s=all_s - copies_s,
-        streams_s=all_s / len("hkd") * (_growth(timings, "mix hkd") - 1) / math.log2(many / few),
+        streams_s=all_s / len("hkd") * (_growth(timings, "mix hkd") - 1) / DOUBLINGS,
         record_s=per_link(timings, "record", 0, "issue_s"),
         wait_s=per_link(timings, "wait", 0, "issue_s"),
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
@@ -441,14 +440,17 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     return HostCalls(*(max(0.0, seconds) for seconds in found))
 
 
-def _mean_s(timings: Timings, kind: str, streams: int) -> float:
-    """Seconds in which the host issues a link of a mix over so many streams, in the mean of its chain."""
-    return float(median(timing.issue_s for timing in _mix(timings, kind, streams))) / p.MIX_LENGTH
+DOUBLINGS = math.log2(p.MANY_STREAMS / p.FEW_STREAMS)
+
+
+def _few_streams_s(timings: Timings, kind: str) -> float:
+    """Seconds in which the host issues a link of a mix over few streams, in the mean of its chain."""
+    return float(median(timing.issue_s for timing in _mix(timings, kind, p.FEW_STREAMS))) / p.MIX_LENGTH
 
 
 def _growth(timings: Timings, kind: str) -> float:
     """How many times as long a mix takes over many streams as over few."""
-    few, many = (_mix(timings, kind, streams) for streams in p.MIX_STREAMS)
+    few, many = _mix(timings, kind, p.FEW_STREAMS), _mix(timings, kind, p.MANY_STREAMS)
     return float(median(b.issue_s / a.issue_s for a, b in zip(few, many, strict=False)))
 
 
@@ -574,9 +576,8 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
     found = dict.fromkeys(HostCalls._fields, issue)
     del found["streams_s"]
     if host.streams_s:
-        few, many = p.MIX_STREAMS
-        call_s = _mean_s(samples.timings, "mix hkd", few) / len("hkd")
-        found["streams_s"] = math.sqrt(2) * issue * call_s / math.log2(many / few) / host.streams_s
+        call_s = _few_streams_s(samples.timings, "mix hkd") / len("hkd")
+        found["streams_s"] = math.sqrt(2) * issue * call_s / DOUBLINGS / host.streams_s
     found["synchronize_s"] = samples.scatter("synchronise", "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))

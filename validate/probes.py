@@ -9,7 +9,7 @@ spinning kernel for the rest. None of them is a pipeline that is later predicted
 
 from __future__ import annotations
 
-from itertools import count, product
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -39,7 +39,8 @@ CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-MIXES, MIX_STREAMS, MIX_LENGTH = ("hd", "hkd"), (4, 32), 64
+FEW_STREAMS, MANY_STREAMS, MIX_LENGTH = 4, 32, 64
+MIXES = (("hd", FEW_STREAMS), ("hkd", FEW_STREAMS), ("hkd", MANY_STREAMS))
 CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
@@ -257,7 +258,7 @@ def host_calls() -> Iterator[Probe]:
     Over few streams and over many, since the host needs longer the more of them it goes round. Short, and without
     named buffers: cheap enough to stand among other schedules and be measured with them.
     """
-    for letters, streams in product(MIXES, MIX_STREAMS):
+    for letters, streams in MIXES:
         ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
         yield _chain(f"mix {letters}", streams, MIX_LENGTH, ops, streams)
     for n in HOST_LENGTHS:
