@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
-from streamsim_validate.probes import QUEUES, Chain, probes
+from streamsim_validate.probes import CHUNK, COPIES, QUEUES, Chain, mix_kind, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7
+OVER_MANY_STREAMS = {*QUEUES.values(), mix_kind(COPIES), mix_kind(CHUNK)}  # mixes are compared run by run: all together
 
 
 def calibrate(gpu: Gpu) -> Device:
@@ -42,7 +43,7 @@ def take(gpu: Gpu, seed: int = 0) -> Samples:
     try:
         prepare(bench, (schedule for _, schedule in found))
         for many in (False, True):
-            part = [probe for probe in found if (probe[0].kind in QUEUES.values()) == many]
+            part = [probe for probe in found if (probe[0].kind in OVER_MANY_STREAMS) == many]
             _measure([(timings[chain], Replayer(schedule, bench)) for chain, schedule in part], rng)
     finally:
         bench.close()

@@ -30,6 +30,7 @@ from streamsim.device import (
 )
 from streamsim.errors import InputError
 from streamsim.model import simulate
+from streamsim.model.program import FEW_STREAMS
 from streamsim_validate import probes as p
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
 from streamsim_validate.probes import DIRECTIONS, KI, Chain
@@ -226,11 +227,15 @@ MOST_STEPS, STEP, ENOUGH = 12, 0.1, 1e-3
 
 
 def _solve(
-    samples: Samples, probes: list[Probe], made: Callable[[Sequence[float]], Device], start: Sequence[float]
+    samples: Samples,
+    probes: list[Probe],
+    made: Callable[[Sequence[float]], Device],
+    starts: Sequence[Sequence[float]],
 ) -> list[float]:
     """The positive numbers with which the model's chains come closest to the measured ones, error for error relative.
 
-    Levenberg and Marquardt's steps in the logarithms, with differences for derivatives.
+    Levenberg and Marquardt's steps in the logarithms, with differences for derivatives; the best of what several
+    starts lead to, since the errors have more than one least.
     """
     import numpy as np
 
@@ -238,20 +243,29 @@ def _solve(
         shown = _per_link(probes, made([float(x) for x in np.exp(logarithms)]))
         return np.array([seconds / samples.per_link(*key) - 1 for key, seconds in shown.items()])
 
-    at = np.log(np.array(start))
-    now, damping = errors(at), 1e-2
-    for _ in range(MOST_STEPS):
-        slopes = np.array([(errors(at + STEP * axis) - now) / STEP for axis in np.eye(len(at))])
-        square = slopes @ slopes.T
-        step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -slopes @ now).clip(-1, 1)
-        tried = errors(at + step)
-        if tried @ tried < now @ now:
-            at, now, damping = at + step, tried, damping / 5
-            if abs(step).max() < ENOUGH:
-                break
-        else:
-            damping *= 10
-    return [float(x) for x in np.exp(at)]
+    def descend(at: np.ndarray) -> tuple[float, np.ndarray]:
+        now, damping = errors(at), 1e-2
+        for _ in range(MOST_STEPS):
+            slopes = np.array([(errors(at + STEP * axis) - now) / STEP for axis in np.eye(len(at))])
+            square = slopes @ slopes.T
+            step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -slopes @ now).clip(-1, 1)
+            tried = errors(at + step)
+            if tried @ tried < now @ now:
+                at, now, damping = at + step, tried, damping / 5
+                if abs(step).max() < ENOUGH:
+                    break
+            else:
+                damping *= 10
+        return float(now @ now), at
+
+    _, best = min((descend(np.log(np.array(start))) for start in starts), key=lambda found: found[0])
+    return [float(x) for x in np.exp(best)]
+
+
+# Seconds, shares and bytes: from little to much of what the other direction costs each.
+DUPLEX_STARTS = [(a_s, b_s, a, b, 64.0 * KI) for a_s, b_s, a, b in (
+    (1e-6, 1e-6, 0.1, 0.1), (3e-6, 3e-6, 0.05, 0.05), (1e-6, 4e-6, 0.1, 0.05), (3e-6, 1e-6, 0.05, 0.1),
+)]  # fmt: skip
 
 
 def _fit_duplex(samples: Samples, device: Device) -> Device:
@@ -271,7 +285,7 @@ def _fit_duplex(samples: Samples, device: Device) -> Device:
         )
         return _replace(device, h2d=h2d, d2h=d2h)
 
-    return made(_solve(samples, list(p.duplex()), made, (1e-6, 1e-6, 0.1, 0.1, 64.0 * KI)))
+    return made(_solve(samples, list(p.duplex()), made, DUPLEX_STARTS))
 
 
 def _fit_crowded(samples: Samples, device: Device) -> Device:
@@ -292,7 +306,7 @@ def _fit_crowded(samples: Samples, device: Device) -> Device:
         )
         return _replace(device, h2d=h2d, d2h=d2h)
 
-    return made(_solve(samples, list(p.crowded()), made, (1e-6, 1e-6, 0.5e-6, 0.05, 0.05)))
+    return made(_solve(samples, list(p.crowded()), made, [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05)]))
 
 
 def _replace(value: Part, **fields: object) -> Part:
@@ -428,11 +442,11 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     those of any run do that follows a wait. What more streams cost is read off runs of the same round, since a host
     may run at another speed for seconds.
     """
-    copies_s, all_s = _few_streams_s(timings, "mix hd"), _few_streams_s(timings, "mix hkd")
+    copies_s, all_s = _few_streams_s(timings, p.COPIES), _few_streams_s(timings, p.CHUNK)
     found = HostCalls(
         copy_s=copies_s / 2,
         kernel_s=all_s - copies_s,
-        streams_s=all_s / len("hkd") * (_growth(timings, "mix hkd") - 1) / DOUBLINGS,
+        streams_s=all_s / len(p.CHUNK) * (float(median(_growths(timings))) - 1) / DOUBLINGS,
         record_s=per_link(timings, "record", 0, "issue_s"),
         wait_s=per_link(timings, "wait", 0, "issue_s"),
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
@@ -440,22 +454,22 @@ def fit_host_calls(timings: Timings) -> HostCalls:
     return HostCalls(*(max(0.0, seconds) for seconds in found))
 
 
-DOUBLINGS = math.log2(p.MANY_STREAMS / p.FEW_STREAMS)
+DOUBLINGS = math.log2(p.MANY_STREAMS / FEW_STREAMS)
 
 
-def _few_streams_s(timings: Timings, kind: str) -> float:
+def _few_streams_s(timings: Timings, letters: str) -> float:
     """Seconds in which the host issues a link of a mix over few streams, in the mean of its chain."""
-    return float(median(timing.issue_s for timing in _mix(timings, kind, p.FEW_STREAMS))) / p.MIX_LENGTH
+    return float(median(timing.issue_s for timing in _runs(timings, letters, FEW_STREAMS))) / p.MIX_LENGTH
 
 
-def _growth(timings: Timings, kind: str) -> float:
-    """How many times as long a mix takes over many streams as over few."""
-    few, many = _mix(timings, kind, p.FEW_STREAMS), _mix(timings, kind, p.MANY_STREAMS)
-    return float(median(b.issue_s / a.issue_s for a, b in zip(few, many, strict=False)))
+def _growths(timings: Timings) -> list[float]:
+    """How many times as long the longer mix takes over many streams as over few, in each round of runs."""
+    few, many = (_runs(timings, p.CHUNK, streams) for streams in (FEW_STREAMS, p.MANY_STREAMS))
+    return [b.issue_s / a.issue_s for a, b in zip(few, many, strict=False)]  # an interrupted round has but one
 
 
-def _mix(timings: Timings, kind: str, streams: int) -> Sequence[Timing]:
-    chain = Chain(kind, streams, p.MIX_LENGTH)
+def _runs(timings: Timings, letters: str, streams: int) -> Sequence[Timing]:
+    chain = p.mix_chain(letters, streams)
     if chain not in timings:
         raise InputError(f"calibration: no chain {chain.key!r}; calibrate again")
     return timings[chain]
@@ -572,12 +586,12 @@ def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
     """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference."""
-    issue = samples.scatter("mix hkd", "issue_s")
+    issue = samples.scatter(p.mix_kind(p.CHUNK), "issue_s")
     found = dict.fromkeys(HostCalls._fields, issue)
     del found["streams_s"]
     if host.streams_s:
-        call_s = _few_streams_s(samples.timings, "mix hkd") / len("hkd")
-        found["streams_s"] = math.sqrt(2) * issue * call_s / DOUBLINGS / host.streams_s
+        growth, half = median_and_spread(tuple(_growths(samples.timings)))
+        found["streams_s"] = min(1.0, NORMAL * half / (growth - 1))  # of a difference near 0 there is no more to say
     found["synchronize_s"] = samples.scatter("synchronise", "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))

@@ -1,10 +1,11 @@
 """The calibration's probes: isolated micro-benchmarks, each of them a Schedule.
 
-They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it
-costs in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of
-their lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls
-that issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a
-spinning kernel for the rest. None of them is a pipeline that is later predicted.
+They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it costs
+in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their
+lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls that
+issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a spinning
+kernel for the rest. Mixes of calls come over few streams and over many instead. None of them is a pipeline that is
+later predicted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from streamsim.model.program import FEW_STREAMS
 from streamsim.schedule import (
     Buffer,
     Copy,
@@ -39,8 +41,9 @@ CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-FEW_STREAMS, MANY_STREAMS, MIX_LENGTH = 4, 32, 64
-MIXES = (("hd", FEW_STREAMS), ("hkd", FEW_STREAMS), ("hkd", MANY_STREAMS))
+COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64
+MANY_STREAMS = 32
+MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
 CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
@@ -103,6 +106,16 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from _host()
     yield from _queues()
     yield from rules()
+
+
+def mix_kind(letters: str) -> str:
+    """The kind of the chains of a mix of calls."""
+    return f"mix {letters}"
+
+
+def mix_chain(letters: str, streams: int) -> Chain:
+    """The chain of a mix over so many streams."""
+    return Chain(mix_kind(letters), streams, MIX_LENGTH)
 
 
 def kernel_kind(name: str, parameter: int) -> str:
@@ -260,7 +273,7 @@ def host_calls() -> Iterator[Probe]:
     """
     for letters, streams in MIXES:
         ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
-        yield _chain(f"mix {letters}", streams, MIX_LENGTH, ops, streams)
+        yield _chain(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
     for n in HOST_LENGTHS:
         yield _chain("record", 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
         records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
