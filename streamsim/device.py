@@ -89,9 +89,9 @@ class LinkDirection(_Part, frozen=True):
 class Host(_Part, frozen=True):
     """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
 
-    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of up to four streams. With every doubling
-    of the streams that a program uses (8, 16, 32, ...) each of these calls takes ``streams_s`` longer: what the host
-    keeps of more streams does not stay in its caches.
+    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
+    with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
+    streams does not stay in its caches.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
     for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
@@ -276,7 +276,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
         """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
 
-        As a share of its full pace; of a kernel with a duration the threads count for what they keep busy.
+        As a share of its full pace. Of a kernel with a duration, or where the card's threads are not known, they count
+        for what they keep busy.
         """
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:

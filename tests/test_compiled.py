@@ -19,7 +19,7 @@ from streamsim.compiled import available, makespans, simulate
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.patterns import Workload, WorkloadKernel, build
-from streamsim.schedule import LARGEST_BYTES, LONGEST_S, Kernel, Schedule
+from streamsim.schedule import LARGEST_BYTES, LAUNCHES, LONGEST_S, Kernel, Schedule
 from streamsim_validate.record import read_record
 
 if TYPE_CHECKING:
@@ -247,6 +247,23 @@ def test_makespans_on_every_shipped_device(name: str, order: str) -> None:
     ]
     found = makespans(workload, ways, load_device(name))
     assert list(found) == [by_simpy(workload, way, load_device(name)) for way in ways]
+
+
+@compiled
+@pytest.mark.parametrize("parameter", [2, 40, 176])
+def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
+    """Small kernels share the pace of the card, and calls cost more: rules that random devices seldom bring to bear."""
+    device = load_device("h200")
+    assert device.host.streams_s > 0
+    workload = Workload(1 << 20, (4,), (4,), (WorkloadKernel("sincos", parameter=parameter),))
+    ways = [config(order, 64, s, launch=how) for order in ORDERS for s in (3, 8, 16, 31, 32) for how in LAUNCHES]
+    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
+    for order in ORDERS:
+        schedule = build(workload, order, 24, 12)
+        assert simulate(schedule, device).end == model.simulate(schedule, device).end
+
+
+ORDERS = ("depth-first", "breadth-first")
 
 
 @compiled

@@ -557,7 +557,7 @@ def test_a_kernel_has_no_less_than_its_own_threads_add() -> None:
     assert spans(device, kernel(1, 100, fill=1 / 8), Kernel(2, "table", 10, 7)) == [(0, 100), (0, 40)]
 
 
-def test_calls_take_longer_with_every_doubling_of_more_than_four_streams() -> None:
+def test_calls_take_longer_from_eight_streams_on() -> None:
     # A copy's call takes 2 ticks, a kernel's 3. Of up to four streams nothing more; of 5 to 7 neither; of 8 to 15 one
     # tick more, of 16 to 31 two. A record's call takes 1 whatever there is, and so do the calls in a graph, nothing.
     device = make_device(copy=2, kernel=3, record=1, streams=1)

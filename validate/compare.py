@@ -192,10 +192,10 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare(record: Record, device: Device | None = None) -> Comparison:
     """Predict every schedule of ``record`` and set it beside what was measured.
 
-    With the profile that each run calibrated before it measured, and the host's calls as they were probed with
-    each group of schedules; or with ``device``, as it is, for all of them. Either way with the run's number of
-    connections. Raises InputError when the record has no profile and none is given, and when the profile is another
-    card's, or can predict none of the schedules.
+    With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as
+    they were probed with each group of schedules; or with ``device``, as it is, for all of them. Either way with
+    the run's number of connections. Raises InputError when the record has no profile and none is given, and when
+    the profile is another card's, or can predict none of the schedules.
     """
     profiles = {id(run): profiles_of(run, device) for run in record.runs}
     for found in profiles.values():

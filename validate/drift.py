@@ -58,7 +58,7 @@ def _own_profile(run: Run) -> Device | None:
 
 
 def mean_of(one: Device, other: Device) -> Device:
-    """Every measured number the mean of two profiles of a card; what is counted or chosen, and the spread, from one."""
+    """Every measured number the mean of two profiles of a card; what is counted, chosen or spread as in ``one``."""
     return _mean(one, other)
 
 

@@ -251,7 +251,7 @@ def _idle_with(shape, held):
 
 @_inlined
 def _given(shape, room, held):
-    """How much of the card a kernel is given, of the room that earlier ones leave; so many threads are held with it."""
+    """How much of the card a kernel is given, of the room that earlier ones leave: see the model's Shape.given."""
     if shape.threads < held < FULL_CARD:
         idle = _idle_with(shape, held)
         room = min(room, max(room, _idle_with(shape, held - shape.threads)) - idle)

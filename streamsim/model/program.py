@@ -94,8 +94,8 @@ class Shape(NamedTuple):
     def given(self, room: int, held: int) -> int:
         """How much of the card a kernel is given: of ``room`` that earlier kernels leave.
 
-        They and it hold so many threads. Until those are all of the card's, it does not go at its full pace: a later
-        kernel has what others leave of it, and no less than its own threads add.
+        They and it hold so many threads. Until those are all of the card's, the card does not go at its full pace: a
+        later kernel has what others leave of that, and no less than its own threads add.
         """
         if self.threads < held < FULL_CARD:
             idle = self._idle_with(held)
@@ -277,7 +277,7 @@ class _Shapes:
         self.made: list[Shape] = []
         self._device = device
         self._pageable = schedule.pageable_names
-        streams = len(schedule.used_streams) if device.host.streams_s else 1
+        streams = len(schedule.used_streams) if device.host.streams_s else 1  # counted only where it matters
         self._call = call_ticks(schedule.launch, device, streams)
         self._known: dict[tuple[object, ...], int] = {}
 
