@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
-from streamsim_validate.probes import CHUNK, COPIES, QUEUES, Chain, mix_kind, probes
+from streamsim_validate.probes import MIXES, QUEUES, Chain, mix_kind, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7
-OVER_MANY_STREAMS = {*QUEUES.values(), mix_kind(COPIES), mix_kind(CHUNK)}  # mixes are compared run by run: all together
+OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
 
 
 def calibrate(gpu: Gpu) -> Device:
