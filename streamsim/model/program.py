@@ -25,6 +25,7 @@ TICKS_PER_S = 10**9
 BYTE_BITS = 20
 FULL_CARD = 1 << 20
 PACES = 8  # steps in which the pace of a card is known between no thread and all
+PACE = FULL_CARD // PACES  # threads in a step
 NO_KERNEL = (0,) * (PACES + 1)
 
 FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
@@ -103,9 +104,9 @@ class Shape(NamedTuple):
         return max(1, min(self.width, room))
 
     def _idle_with(self, held: int) -> int:
-        step, rest = divmod(held, FULL_CARD // PACES)
+        step, rest = divmod(held, PACE)
         idle, then = self.idle[step], self.idle[step + 1]
-        return idle - (idle - then) * rest // (FULL_CARD // PACES)
+        return idle - (idle - then) * rest // PACE
 
 
 class Program(NamedTuple):
