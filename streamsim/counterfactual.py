@@ -52,7 +52,7 @@ def is_work(op: Op) -> bool:
     return isinstance(op, Copy | Kernel)
 
 
-def streams_used(schedule: Schedule) -> set[int]:
+def working_streams(schedule: Schedule) -> set[int]:
     """The streams that have copies or kernels."""
     return {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
 
@@ -261,7 +261,7 @@ class Rework:
         ops, chunk = self._schedule.ops, self._chunk
         work = [i for i, op in enumerate(ops) if is_work(op)]
         number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
-        streams = len(streams_used(self._schedule))
+        streams = len(working_streams(self._schedule))
         stage = [_stage(op) for op in ops]
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
             "depth-first": lambda i: (number[chunk[i]], i),

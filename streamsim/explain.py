@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from streamsim import counterfactual as without
 from streamsim.bounds import ENGINE_WORDS, lower_bound
-from streamsim.counterfactual import Case, Rework, streams_used
+from streamsim.counterfactual import Case, Rework, working_streams
 from streamsim.device import MOST_CONNECTIONS
 from streamsim.model import simulate
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Schedule
@@ -400,13 +400,13 @@ def _has_pageable(case: Case) -> bool:
 
 
 def _has_legacy(case: Case) -> bool:
-    used = streams_used(case.schedule)
+    used = working_streams(case.schedule)
     return LEGACY_STREAM in used and any(s and case.schedule.streams[s - 1] == "blocking" for s in used)
 
 
 def _has_few_connections(case: Case) -> bool:
     least = min(case.device.connections, case.device.copy_engines.connections)
-    return max(streams_used(case.schedule), default=0) > least  # an unused stream has one too
+    return max(working_streams(case.schedule), default=0) > least  # an unused stream has one too
 
 
 def _has_duplex(case: Case) -> bool:
