@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
+Value = TypeVar("Value")
+
 
 @dataclass(frozen=True)
 class Profiles:
@@ -57,20 +59,16 @@ def _own_profile(run: Run) -> Device | None:
     return mean_of(before, after) if before and after else before or after
 
 
-def mean_of(one: Device, other: Device) -> Device:
-    """Every measured number the mean of two profiles of a card; what is counted, chosen or spread as in ``one``."""
-    return _mean(one, other)
+def mean_of(one: Value, other: Value) -> Value:
+    """Of two profiles of a card, or parts of them, every measured number's mean; the rest is as in ``one``.
 
-
-Value = TypeVar("Value")
-
-
-def _mean(one: Value, other: Value) -> Value:
+    The rest: what is counted or chosen, sources and spread.
+    """
     found: Any = one
     if isinstance(one, msgspec.Struct):
         names = (name for name in one.__struct_fields__ if name not in ("sources", "spread"))
         found = msgspec.structs.replace(
-            one, **{name: _mean(getattr(one, name), getattr(other, name)) for name in names}
+            one, **{name: mean_of(getattr(one, name), getattr(other, name)) for name in names}
         )
         if isinstance(one, LinkDirection) and isinstance(other, LinkDirection):
             in_flight = round((one.in_flight_bytes + other.in_flight_bytes) / 2)
@@ -78,7 +76,7 @@ def _mean(one: Value, other: Value) -> Value:
     elif isinstance(one, float) and isinstance(other, float):
         found = (one + other) / 2
     elif isinstance(one, tuple) and isinstance(other, tuple):
-        found = tuple(_mean(a, b) for a, b in zip(one, other, strict=True))
+        found = tuple(mean_of(a, b) for a, b in zip(one, other, strict=True))
     return cast("Value", found)
 
 
