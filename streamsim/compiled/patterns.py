@@ -182,8 +182,9 @@ class _Costs:
             return None
         is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
         streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
-        ways = is_plain, breadth, chunks, streams, slots, larger, row_a, row_b, *self._events[launch], begins
-        return *ways, launch == "live"  # ``more``: whether streams make calls longer; by how much, is for ``rows``
+        more = launch == "live"  # whether streams make calls longer; ``rows`` puts the ticks in its place
+        rows = larger, row_a, row_b, *self._events[launch]
+        return is_plain, breadth, chunks, streams, slots, *rows, begins, more
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""
