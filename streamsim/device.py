@@ -56,8 +56,9 @@ class LinkDirection(_Part, frozen=True):
     ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
     more; with two or three of them by a third or two thirds of the way. What a latency is above
     ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
-    proportion. So crowded a card moves no more than ``crowded_bandwidth_bytes_per_s`` either: a copy starts later by
-    what that costs. Pageable memory goes through a staging buffer: its own latency and bandwidth.
+    proportion. So crowded a card moves no more than ``crowded_bandwidth_bytes_per_s`` with the link to itself: a copy
+    starts later by what that costs, and by as much beside the other direction. Pageable memory goes through a staging
+    buffer: its own latency and bandwidth.
     """
 
     latency_s: float

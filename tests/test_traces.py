@@ -378,18 +378,18 @@ def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_fligh
 
 def test_a_crowded_card_moves_bytes_more_slowly() -> None:
     # 12 bytes at 1/2 a tick take 12 ticks longer than at 1; with kernels that wait in two and three queues, a third and
-    # two thirds of that. Beside the other direction, at 3/4 in 16 ticks, crowding adds 24 - 16 = 8 to the latency of 0:
-    # the first 8 ticks nothing flows, so the other's 12 bytes are alone until then and take 8 + 4 / (3/4) = 13.3: 14.
+    # two thirds of that. Beside the other direction it adds as much: for 12 bytes at 3/4 instead of 1 the latency is 4
+    # instead of 0, in which nothing flows, so the other's 12 bytes are alone until then and take 4 + 8 / (3/4): 15.
     side = link(crowded_rate=0.5)
     for queues, latency in ((1, 0), (2, 4), (3, 8), (4, 12), (5, 12)):
         waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
         ops = (h2d(6, 12), RecordEvent(0, 6), *waiting)
         assert durations(make_device(h2d=side), *ops, streams=7)[0] == latency + 12
-    both = make_device(h2d=link(shared=0.75), d2h=link(shared=0.75, crowded_rate=0.5))
+    both = make_device(h2d=link(shared=0.75), d2h=link(shared=0.75, crowded_rate=0.75))
     waiting = [op for s in range(1, 5) for op in (WaitEvent(0, s), kernel(s, 1))]
     ops = (h2d(6, 12), RecordEvent(0, 6), *waiting, d2h(7, 12))
     found = spans(both, *ops, streams=7)
-    assert (found[0], found[-1][0]) == ((0, 14), 0)
+    assert (found[0], found[-1][0]) == ((0, 15), 0)
 
 
 def test_copy_engines_have_queues_of_their_own_number() -> None:

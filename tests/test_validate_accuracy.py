@@ -75,11 +75,13 @@ def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
 
 def test_a_profile_is_what_the_samples_kept_with_it_say() -> None:
     """But for the last digits, which depend on the linear algebra of the machine."""
-    runs = [run for path in PATHS for run in read_record(path).runs if run.samples]
-    assert runs
-    for run in runs:
-        found, kept = fit(Samples.from_plain(msgspec.convert(run.samples, PlainSamples))), run.profile()
+    runs = [run for path in PATHS for run in read_record(path).runs]
+    pairs = [(run.samples, run.profile("before")) for run in runs]
+    pairs += [(run.samples_after, run.profile("after")) for run in runs]
+    for samples, kept in pairs:
+        assert samples is not None
         assert kept is not None
+        found = fit(Samples.from_plain(msgspec.convert(samples, PlainSamples)))
         for part in ("h2d", "d2h", "compute", "hand_over", "host"):
             for field in getattr(kept, part).__struct_fields__:
                 value = getattr(getattr(kept, part), field)

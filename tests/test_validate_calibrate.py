@@ -21,7 +21,7 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import KERNELS, RULES, elements_of, host_calls, probes, rules
+from streamsim_validate.probes import KERNELS, RULES, Chain, elements_of, host_calls, probes, rules
 from streamsim_validate.replay import closed
 
 if TYPE_CHECKING:
@@ -197,6 +197,16 @@ def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
     return Samples(plain.card, plain.date, plain.timings | changed)
 
 
+def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle() -> None:
+    # Short chains 1, 2 (and 9, 9), long ones 11, 13, 15 (and 90, 99) seconds: (13 - 1.5) / 8, and (15 - 5.5) / 8.
+    runs = {2: (9.0, 1.0, 9.0, 2.0), 10: (90.0, 15.0, 11.0, 99.0, 13.0)}
+    timings = {
+        Chain(kind, 64, n): [Timing(s, 0, 0) for s in of] for kind in ("h2d", "cycle hk") for n, of in runs.items()
+    }
+    assert fits.per_link(timings, "h2d", 64) == pytest.approx(11.5 / 8)
+    assert fits.per_link(timings, "cycle hk", 64) == pytest.approx(9.5 / 8)
+
+
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
     """No scatter; no misfit but whole nanoseconds, where the fit stopped, and whose end the last event hears of."""
     found = spread_of(truth())
@@ -256,13 +266,15 @@ def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
     found = spread_of(msgspec.structs.replace(device, **slow))
     for d in ("h2d", "d2h"):
         assert found[f"{d}.duplex_bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.1)
-    assert found["d2h.bandwidth_bytes_per_s"] < 1e-3
+    assert found["d2h.bandwidth_bytes_per_s"] < 2e-3
 
 
 def test_scatter_and_misfit_add_in_quadrature() -> None:
     device = truth()
     late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
-    changed = with_runs("d2h", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
+    changed = with_runs(
+        "d2h", lambda s: [s, s, s, 1.1 * s, 1.2 * s]
+    )  # the faster half is as it was; quartiles s, 1.1 s
     alone = spread_of(msgspec.structs.replace(device, d2h=late))["d2h.latency_s"]
     found = spread_of(msgspec.structs.replace(device, d2h=late), changed)
     assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)

@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
-from streamsim_validate.probes import MIXES, QUEUES, Chain, mix_kind, probes
+from streamsim_validate.probes import COPY_KINDS, MIXES, QUEUES, Chain, mix_kind, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamsim.device import Device
     from streamsim_validate.gpu import Gpu
 
-WARM_UP_RUNS, REPEATS = 1, 7
+WARM_UP_RUNS, REPEATS = 1, 7  # rounds
 OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
 
 
@@ -44,7 +44,8 @@ def take(gpu: Gpu, seed: int = 0) -> Samples:
         prepare(bench, (schedule for _, schedule in found))
         for many in (False, True):
             part = [probe for probe in found if (probe[0].kind in OVER_MANY_STREAMS) == many]
-            _measure([(timings[chain], Replayer(schedule, bench)) for chain, schedule in part], rng)
+            twice = [probe for probe in part if probe[0].kind in COPY_KINDS]  # in each round: they scatter most
+            _measure([(timings[chain], Replayer(schedule, bench)) for chain, schedule in part + twice], rng)
     finally:
         bench.close()
     return Samples(gpu.card, date.today().isoformat(), timings)

@@ -195,9 +195,9 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
             on_group=lambda number, companions: journal.append(group(number, companions)),
             first_group=journal.next_group,
         )
-        after = _profile(take_samples and take_samples(gpu))
+        after = take_samples and take_samples(gpu)
         _trace(untraced, gpu, journal, plan.allow_races)
-        journal.append(RunEnds(now(), after))
+        journal.append(RunEnds(now(), _profile(after), _plain(after)))
 
 
 def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -> None:

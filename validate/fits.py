@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median, variance
+from statistics import mean, median, variance
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -123,16 +123,22 @@ def timings_of(rows: Iterable[Row]) -> dict[Chain, list[Timing]]:
 
 
 def per_link(timings: Timings, kind: str, size: int, column: str = "device_s") -> float:
-    """Seconds that one more link of a chain takes: the slope between its shortest and longest length, of medians.
+    """Seconds that one more link of a chain takes: the slope between its shortest and longest length.
 
-    Raises InputError unless there are two lengths.
+    Of medians; of copies' runs the means of the faster halves. Raises InputError unless there are two lengths.
     """
     lengths = sorted(chain.length for chain in timings if (chain.kind, chain.size) == (kind, size))
     if len(lengths) < 2:
         raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
     first, last = lengths[0], lengths[-1]
-    short, long = (median(getattr(t, column) for t in timings[Chain(kind, size, n)]) for n in (first, last))
+    typical = _undisturbed if kind in p.COPY_KINDS else median
+    short, long = (typical([getattr(t, column) for t in timings[Chain(kind, size, n)]]) for n in (first, last))
     return float(long - short) / (last - first)
+
+
+def _undisturbed(runs: Sequence[float]) -> float:
+    """The mean of the faster half: whatever else goes through the host's memory only ever slows a copy."""
+    return mean(sorted(runs)[: (len(runs) + 1) // 2])
 
 
 class Link(NamedTuple):

@@ -4,8 +4,9 @@ They are replayed by the same machinery as any other schedule, so that a host ca
 in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their
 lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls that
 issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a spinning
-kernel for the rest. Mixes of calls come over few streams and over many instead. None of them is a pipeline that is
-later predicted.
+kernel for the rest. Behind a gate copies that take turns with kernels start later than in a program that is issued as
+it runs, so these stand behind none: short ones are a graph. Mixes of calls come over few streams and over many
+instead. None of them is a pipeline that is later predicted.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ KI, MI = 1 << 10, 1 << 20
 DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
-EQUAL_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
+STEP_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
 CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
+ISSUED_BYTES = 512 * KI  # from this size on a copy takes longer than the calls for it, a kernel and another copy
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64
 MANY_STREAMS = 32
+COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
-CROWDED_STREAMS = 8
+STEP_STREAMS = CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 MOST_QUEUES = 32
@@ -165,60 +168,70 @@ def _lengths(n_bytes: int) -> tuple[int, int]:
 
 
 def copies() -> Iterator[Probe]:
-    """Copies back to back, one way."""
+    """Copies back to back, one way, over some streams: in a single one they take a little less than pipelines see."""
     for direction in DIRECTIONS:
         for n_bytes in COPY_BYTES:
+            streams = min(FEW_STREAMS, HOST_BYTES // n_bytes)  # copies of one stretch come in one stream
             for n in _lengths(n_bytes):
-                ops = [_moved(direction, n_bytes, 1, i) for i in range(n)]
-                yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops], buffers=BUFFERS)
+                ops = [_moved(direction, n_bytes, 1 + i % streams, i) for i in range(n)]
+                yield _chain(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops], streams, buffers=BUFFERS)
 
 
 def duplex() -> Iterator[Probe]:
-    """Both ways: n copies one way and twice as many the other way, so that the first are never alone; and as many."""
+    """Both ways: n copies one way and twice as many the other way, so that the first are never alone; and in step.
+
+    In step: behind each copy there is one back, in its stream, so neither direction runs ahead of the other. That
+    shows what both cost together to a per cent or two; how it is shared out shows in the chains of unlike numbers.
+    """
     for direction in DIRECTIONS:
         other: Direction = "d2h" if direction == "h2d" else "h2d"
         for n_bytes in DUPLEX_BYTES:
-            yield from _both_ways(f"duplex {direction}", n_bytes, direction, [other, other])
-    for n_bytes in EQUAL_BYTES:
-        yield from _both_ways("duplex", n_bytes, "h2d", ["d2h"])
-
-
-def _both_ways(kind: str, n_bytes: int, there: Direction, back: list[Direction]) -> Iterator[Probe]:
-    gates = [Copy(there, GATE_BYTES, 1), Copy(back[0], GATE_BYTES, 2)]
-    for n in _lengths(n_bytes):
-        ops: list[Op] = []
-        for i in range(n):
-            ops.append(_moved(there, n_bytes, 1, i))
-            ops += (_moved(other, n_bytes, 2, len(back) * i + k) for k, other in enumerate(back))
-        yield _chain(kind, n_bytes, n, [*gates, *ops], 2, buffers=BUFFERS)
+            gates = [Copy(direction, GATE_BYTES, 1), Copy(other, GATE_BYTES, 2)]
+            for n in _lengths(n_bytes):
+                ops: list[Op] = []
+                for i in range(n):
+                    ops.append(_moved(direction, n_bytes, 1, i))
+                    ops += (_moved(other, n_bytes, 2, 2 * i + k) for k in (0, 1))
+                yield _chain(f"duplex {direction}", n_bytes, n, [*gates, *ops], 2, buffers=BUFFERS)
+    for n_bytes in STEP_BYTES:
+        for n in (16, 48) if n_bytes < 4 * MI else (8, 24):
+            ops = [_moved(d, n_bytes, 1 + i % STEP_STREAMS, i) for i in range(n) for d in DIRECTIONS]
+            yield _chain("duplex", n_bytes, n, [Copy("h2d", GATE_BYTES, 1), *ops], STEP_STREAMS, buffers=BUFFERS)
 
 
 def crowded() -> Iterator[Probe]:
-    """Copies over several queues, a light kernel behind each: while one is copied the other queues wait.
+    """Copies that take turns with light kernels, over several queues: while one is copied the other queues wait.
 
-    Then both ways, with a kernel for each pair of copies, as pipelines have.
+    A kernel behind each copy to the card, and before each copy back, whose data it has just written; then both kinds
+    of chain at a time. Long chains: with the first dozens of kernels that are issued ahead the cost still grows.
     """
     for n_bytes in CROWDED_BYTES:
-        for n in (16, 64) if n_bytes < 4 * MI else (8, 24):
-            for direction in DIRECTIONS:
-                ops = [op for i in range(n) for op in _with_kernel(direction, n_bytes, 1 + i % CROWDED_STREAMS, i)]
-                gate = Copy(direction, GATE_BYTES, 1)
-                yield _chain(f"crowded {direction}", n_bytes, n, [gate, *ops], CROWDED_STREAMS, buffers=BUFFERS)
-            gates = [Copy("h2d", GATE_BYTES, 1), Copy("d2h", GATE_BYTES, 1 + CROWDED_STREAMS)]
+        launch = "live" if n_bytes >= ISSUED_BYTES else "graph"
+        for n in (32, 96) if n_bytes < 4 * MI else (16, 40):
+            turns = {d: [_with_kernel(d, n_bytes, 1 + i % CROWDED_STREAMS, i) for i in range(n)] for d in DIRECTIONS}
+            for d in DIRECTIONS:
+                ops = [op for turn in turns[d] for op in turn]
+                yield _chain(f"crowded {d}", n_bytes, n, ops, CROWDED_STREAMS, buffers=BUFFERS, launch=launch)
             both: list[Op] = []
-            for i in range(n):
-                stream = 1 + i % CROWDED_STREAMS
-                both += _with_kernel("h2d", n_bytes, stream, i)
-                both.append(_moved("d2h", n_bytes, stream + CROWDED_STREAMS, i))
-            yield _chain("crowded", n_bytes, n, [*gates, *both], 2 * CROWDED_STREAMS, buffers=BUFFERS)
+            for there, back in zip(turns["h2d"], turns["d2h"], strict=True):
+                both += there
+                both += (msgspec.structs.replace(op, stream=op.stream + CROWDED_STREAMS) for op in back)
+            yield _chain("crowded", n_bytes, n, both, 2 * CROWDED_STREAMS, buffers=BUFFERS, launch=launch)
 
 
-def _with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Op, Op]:
-    """A copy, and a kernel that works in place on the memory of the card that was copied."""
+def _with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
+    """A copy, and the kernel that reads what it has brought or writes what it takes back.
+
+    From and to memory of the card as in a pipeline; the chains of the two directions share none of it.
+    """
     copy = _moved(direction, n_bytes, stream, number)
     assert copy.device is not None
-    worked = (copy.device,)
-    return copy, Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=worked, writes=worked)
+    elsewhere = copy.device.offset + HOST_BYTES
+    reads, writes = copy.device, Region(DEVICE_OUT, elsewhere, n_bytes)
+    if direction == "d2h":
+        reads, writes = Region(DEVICE_IN, elsewhere, n_bytes), copy.device
+    kernel = Kernel(stream, TINY.name, n_bytes // FLOAT_BYTES, TINY.parameter, reads=(reads,), writes=(writes,))
+    return (copy, kernel) if direction == "h2d" else (kernel, copy)
 
 
 def _pageable() -> Iterator[Probe]:
@@ -234,7 +247,10 @@ def _pageable() -> Iterator[Probe]:
 
 
 def kernels(resident_threads: int) -> Iterator[Probe]:
-    """Each kernel back to back in one stream, over its elements."""
+    """Each kernel back to back in one stream, over its elements.
+
+    On the same memory, so that it is in the card's cache, as what a copy or a kernel has just written is.
+    """
     for name, parameter in KERNELS:
         for elements in elements_of(name, resident_threads):
             touched = Region(DEVICE_IN, 0, elements * FLOAT_BYTES)

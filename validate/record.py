@@ -114,8 +114,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one process measured, with one number of connections.
 
     ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
-    changes of the profile's form; see :meth:`profile`. ``samples``: what ``before`` was fitted to, likewise.
-    ``groups``: what was probed meanwhile.
+    changes of the profile's form; see :meth:`profile`. ``samples`` and ``samples_after``: what they were fitted to,
+    likewise. ``groups``: what was probed meanwhile.
     """
 
     connections: int
@@ -127,6 +127,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     after: dict[str, Any] | None = None
     entries: tuple[Entry, ...] = ()
     samples: dict[str, Any] | None = None
+    samples_after: dict[str, Any] | None = None
     groups: tuple[Group, ...] = ()
 
     def profile(self, when: str = "before") -> Device | None:
@@ -230,6 +231,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
 
     finished: str
     after: dict[str, Any] | None = None
+    samples: dict[str, Any] | None = None
 
 
 Line = Header | RunBegins | Entry | Group | Traced | RunEnds
@@ -366,7 +368,8 @@ def fold(lines: list[Line]) -> Record:
         elif isinstance(line, Group) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
         elif isinstance(line, RunEnds) and runs:
-            runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, after=line.after)
+            ended = {"finished": line.finished, "after": line.after, "samples_after": line.samples}
+            runs[-1] = msgspec.structs.replace(runs[-1], **ended)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
 
 

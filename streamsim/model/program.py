@@ -183,8 +183,7 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
 
-    def slower(bytes_per_s: float) -> int:
-        return ticks(max(0.0, n_bytes / link.crowded_bandwidth_bytes_per_s - n_bytes / bytes_per_s))
+    slower = ticks(n_bytes / link.crowded_bandwidth_bytes_per_s - n_bytes / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
         return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
@@ -192,11 +191,8 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
     return Rate(
         _units(link.bandwidth_bytes_per_s),
         _units(link.duplex_bandwidth_bytes_per_s),
-        _by_crowd(least, latency(link.crowded_latency_s) + slower(link.bandwidth_bytes_per_s)),
-        _by_crowd(
-            latency(link.duplex_latency_s),
-            latency(link.crowded_duplex_latency_s) + slower(link.duplex_bandwidth_bytes_per_s),
-        ),
+        _by_crowd(least, latency(link.crowded_latency_s) + slower),
+        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower),
     )
 
 
