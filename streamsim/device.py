@@ -209,8 +209,9 @@ class Compute(_Part, frozen=True):
     ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
     counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
-    a wave of its launch (0: no such effect, and no kernel's end leaves the card to others). ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to
-    the copy engines only after the whole run of kernels issued back to back with it has ended (Fermi).
+    a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
+    ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
+    kernels issued back to back with it has ended (Fermi).
     """
 
     floor_s: float

@@ -210,7 +210,7 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
 class Running:
     """A kernel on the card, ``given`` so much of it, at first all it can fill.
 
-    Its work is done at ``end`` unless that changes. ``left`` of its work (ticks times width) was to do at the tick ``since``.
+    Its work is done at ``end`` unless that changes. ``left`` of it (ticks times width) was to do at the tick ``since``.
     """
 
     __slots__ = ("end", "given", "left", "op", "shape", "since")
