@@ -132,14 +132,17 @@ def _host_work(program: Program) -> int:
 
 
 def _engine_work(program: Program, amounts: Amounts) -> Iterator[tuple[str, int]]:
-    """Ticks of each engine's ops one after another, from when the first of them can be on the card."""
+    """Ticks of each engine's ops one after another, from when the first of them can be on the card.
+
+    While a kernel drains others may work; behind the last to work there is a drain that none hides.
+    """
     for engine, name in enumerate(program.engine_names):
         kinds = [kind for kind, its_engine in enumerate(program.engine_of) if its_engine == engine]
         own = [(shape, count) for shape, count in amounts if shape.kind in kinds]
         if own:
-            busy = sum(shape.duration * count for shape, count in own)
+            busy = sum(shape.works * count for shape, count in own)
             if name == "compute":
-                busy = _side_by_side(program, own, busy)
+                busy = _side_by_side(program, own, busy) + min(shape.drain for shape, _ in own)
             yield name, _first_arrival(program, *kinds) + busy
 
 
@@ -148,7 +151,7 @@ def _side_by_side(program: Program, kernels: Amounts, one_by_one: int) -> int:
     most = program.device.compute.concurrent_kernels
     if most == 1:
         return one_by_one
-    area = sum(shape.duration * shape.width * count for shape, count in kernels)
+    area = sum(shape.works * shape.width * count for shape, count in kernels)
     return max(-(-area // FULL_CARD), -(-one_by_one // most))
 
 

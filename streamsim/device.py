@@ -5,6 +5,7 @@ A profile is a TOML file (``streamsim devices show h200``). Every number in it s
 effect off.
 """
 
+import math
 from bisect import bisect_right
 from functools import lru_cache
 from typing import Literal, get_args
@@ -183,24 +184,35 @@ class KernelCost(_Part, frozen=True):
         """Seconds per element with the card full: the slope of the last two points."""
         return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
 
-    def pace(self, threads: int, full: int) -> float:
+    def drain_s(self, threads: int, full: int, floor_s: float) -> float:
+        """Seconds of a launch of so many threads, on a card of ``full`` > 0, that leave the card to other launches.
+
+        What a launch of ``full`` takes beyond its elements' time at the full pace: of it the launch itself, up to
+        ``floor_s``, whatever the threads, and the rest, until the last of the threads end, in proportion to them.
+        """
+        whole_s = max(0.0, self.at(full) - full * self.s_per_element)
+        launch_s = min(floor_s, whole_s)
+        return launch_s + (whole_s - launch_s) * min(1.0, threads / full)
+
+    def pace(self, threads: int, full: int, floor_s: float) -> float:
         """Share of its full pace (1 / ``s_per_element``) that a card of ``full`` threads goes at with some on it.
 
-        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``. Such a launch runs dry at its
-        end, which launches side by side do not all do at once: what a launch of ``full`` loses by that is taken off, in
-        proportion.
+        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``, less what of it leaves the
+        card to others: see :meth:`drain_s`.
         """
-        runs_dry_s = max(0.0, self.at(full) - full * self.s_per_element) * threads / full
-        return min(1.0, threads * self.s_per_element / max(self.at(threads) - runs_dry_s, 1e-12))
+        works_s = self.at(threads) - self.drain_s(threads, full, floor_s)
+        return min(1.0, threads * self.s_per_element / max(works_s, 1e-12))
 
 
 class Compute(_Part, frozen=True):
     """The compute engine.
 
-    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side.
+    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
+    counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
-    a wave of its launch (0: no such effect). ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to
-    the copy engines only after the whole run of kernels issued back to back with it has ended (Fermi).
+    a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
+    ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
+    kernels issued back to back with it has ended (Fermi).
     """
 
     floor_s: float
@@ -251,14 +263,16 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
     def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
-        """(seconds alone on the card, share of the card it keeps busy meanwhile) of ``kernel``.
+        """(seconds alone on the card, share of the card it keeps busy meanwhile, on average) of ``kernel``.
 
+        Their product is its work: the seconds that it takes of the whole card. It does it in the time before its
+        :meth:`kernel_drain_s`, in which it keeps that much more of the card busy.
         Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
         if kernel.duration_s is None:
-            cost = self._cost(kernel)
-            alone_s = max(cost.at(kernel.elements), self.compute.floor_s)
-            return alone_s, _share(kernel.elements * cost.s_per_element, alone_s)
+            cost, alone_s = self._cost(kernel), self._alone_s(kernel)
+            works_s = alone_s - self.kernel_drain_s(kernel)  # on all of the card at most
+            return alone_s, _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
         alone_s, work_s = max(kernel.duration_s, self.compute.floor_s), kernel.duration_s * kernel.fill
         elements, threads = kernel.elements, self.compute.resident_threads
         if 0 < elements < threads:  # a wave takes its time however few of its threads there are
@@ -266,6 +280,20 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             alone_s = max(alone_s, kernel.duration_s * (launched / elements))
             work_s *= launched / threads
         return alone_s, _share(work_s, alone_s)
+
+    def kernel_drain_s(self, kernel: Kernel) -> float:
+        """Seconds at the end of ``kernel`` in which the card is free for others, alone or not: part of its time.
+
+        Whole nanoseconds, and at least one is left for its work. Zero for a kernel with a duration, where the card's
+        threads are not known, and where copies and kernels exclude each other.
+        Raises InputError as :meth:`kernel_time`.
+        """
+        full = self.compute.resident_threads
+        if kernel.duration_s is not None or not full or not self.copy_engines.count:
+            return 0.0
+        drain_s = self._cost(kernel).drain_s(kernel.elements, full, self.compute.floor_s)
+        # On the model's clock, or the work that is left would not be that of its rounded time.
+        return max(0, min(_whole_ns(drain_s), _whole_ns(self._alone_s(kernel)) - 1)) * 1e-9
 
     def kernel_threads(self, kernel: Kernel) -> float:
         """Share of the card's threads that ``kernel`` holds; of one with a duration, the share that it keeps busy."""
@@ -283,7 +311,11 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
             return tuple(step / steps for step in range(steps + 1))
-        return (0.0, *_paces(self._cost(kernel), full, steps))
+        return (0.0, *_paces(self._cost(kernel), full, self.compute.floor_s, steps))
+
+    def _alone_s(self, kernel: Kernel) -> float:
+        """Of a kernel without a duration."""
+        return max(self._cost(kernel).at(kernel.elements), self.compute.floor_s)
 
     def _cost(self, kernel: Kernel) -> KernelCost:
         for cost in self.compute.kernels:
@@ -297,8 +329,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=64)
-def _paces(cost: KernelCost, full: int, steps: int) -> tuple[float, ...]:
-    return tuple(cost.pace(full * step // steps, full) for step in range(1, steps + 1))
+def _paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[float, ...]:
+    return tuple(cost.pace(full * step // steps, full, floor_s) for step in range(1, steps + 1))
+
+
+def _whole_ns(seconds: float) -> int:
+    """Half up, as the model's clock has it."""
+    return math.floor(seconds * 1e9 + 0.5)
 
 
 def _share(work_s: float, alone_s: float) -> float:

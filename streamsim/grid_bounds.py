@@ -8,10 +8,11 @@ their times alone and the hand-overs between them. Then, with minima over the ch
 sizes), for every order in which the engines may choose:
 
 engine   Its first op to start is the first op on it of some chunk, so no earlier than ``head``: the first
-         such call in issue order, and the chain of that chunk before it. Its last op to end is the last op
-         on it of some chunk, which still has ``tail``, the chain behind it, to go. In between lies all of
-         the engine's work: makespan >= head + work + tail. Kernels side by side take at least the area
-         (time x share of the card) that they fill, and at least an n-th of their times if n fit at once.
+         such call in issue order, and the chain of that chunk before it. Its last op to work is the last op
+         on it of some chunk, which still has ``tail``, its drain and the chain behind it, to go. In between lies
+         all of the engine's work: makespan >= head + work + tail. A kernel's work is its time less its drain;
+         side by side kernels take at least the area (work x share of the card) that they fill, and at least an
+         n-th of their work's times if n fit at once.
 link     Two directions that slow each other down: ``bounds.duplex_bound``, in the window from the head of
          the copies in, with the tail of the copies in and the later head of the copies out as time in
          which that direction moves nothing.
@@ -58,13 +59,19 @@ if TYPE_CHECKING:
 
 
 class _Op(NamedTuple):
-    """One op of a chunk: its kind, ticks alone, units to move over the link, share of the card."""
+    """One op of a chunk: its kind, ticks alone, units to move over the link, share of the card, ticks it drains."""
 
     kind: int
     duration: int
     units: int = 0
     rate: Rate = NO_COPY
     width: int = FULL_CARD
+    drain: int = 0
+
+    @property
+    def works(self) -> int:
+        """Ticks alone on its engine."""
+        return self.duration - self.drain
 
 
 class _Size(NamedTuple):
@@ -136,10 +143,10 @@ class LowerBounds:
         own = [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
         if not own:
             return 0
-        one_by_one = sum(size.many * size.ops[k].duration for size in cut.sizes for k in own)
+        one_by_one = sum(size.many * size.ops[k].works for size in cut.sizes for k in own)
         work = one_by_one
         if self._most > 1 and all(cut.kinds[k] == KERNEL for k in own):
-            area = sum(size.many * size.ops[k].duration * size.ops[k].width for size in cut.sizes for k in own)
+            area = sum(size.many * size.ops[k].works * size.ops[k].width for size in cut.sizes for k in own)
             work = max(-(-area // FULL_CARD), -(-one_by_one // self._most))
         return calls.head(own[0]) + work + _tail(cut, own[-1])
 
@@ -202,7 +209,7 @@ class LowerBounds:
     def _kernels(self, elements: int) -> list[_Op]:
         launched = (chunk_kernel(self._workload, kernel, elements, 1) for kernel in self._workload.kernels)
         shapes = (kernel_shape(self._device, kernel) for kernel in launched)
-        return [_Op(KERNEL, shape.duration, width=shape.width) for shape in shapes]
+        return [_Op(KERNEL, shape.duration, width=shape.width, drain=shape.drain) for shape in shapes]
 
 
 class _Calls:
@@ -236,8 +243,8 @@ class _Calls:
 
 
 def _tail(cut: _Cut, op: int) -> int:
-    """The shortest chain behind op number ``op`` of a chunk, from its end on."""
-    return min(size.onwards[op] - size.ops[op].duration for size in cut.sizes)
+    """The shortest chain behind op number ``op`` of a chunk, from the end of its work on."""
+    return min(size.onwards[op] - size.ops[op].works for size in cut.sizes)
 
 
 def _flow(cut: _Cut, own: Sequence[int], idle: int) -> Flow:

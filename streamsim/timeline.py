@@ -169,7 +169,7 @@ class _CriticalPath:
             for other in others:
                 self._before.setdefault(other, []).append(op)
         self._on_engine = [
-            sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (timeline.end[i], i))
+            sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
             for k in range(len(timeline.engine_names))
         ]
 
@@ -188,7 +188,7 @@ class _CriticalPath:
             ahead = self._ahead(op)
             if ahead is not None and self.t.start[ahead] == self.t.start[op]:
                 return ahead, "engine"  # the head that blocked its queue; they started side by side
-            previous = self._last_ended(op)
+            previous = self._last_that_left(op)
             if previous is not None:
                 return previous, "engine"
         before = max(self._before.get(op, ()), key=lambda i: self._release(i, op), default=None)
@@ -209,9 +209,13 @@ class _CriticalPath:
         same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
         return next(same, None)
 
-    def _last_ended(self, op: int) -> int | None:
+    def _leaves(self, op: int) -> int:
+        """The tick from which the op's engine is free for others."""
+        return self.t.end[op] - self.program.shape_of(op).drain
+
+    def _last_that_left(self, op: int) -> int | None:
         ops = self._on_engine[self.t.engine[op]]
-        k = bisect_right(ops, self.t.start[op], key=lambda i: self.t.end[i])
+        k = bisect_right(ops, self.t.start[op], key=self._leaves)
         return ops[k - 1] if k else None
 
     def _host_waited_for(self, op: int) -> tuple[int | None, Because]:

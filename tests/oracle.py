@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TICKS_PER_S = 10**9
 HALF = Fraction(1, 2)
+EIGHTHS = 8  # of the card's threads, between which its pace is on a straight line
+PARTS = 1 << 20  # in which the card is shared out
 
 
 def in_ticks(seconds: float) -> int:
@@ -193,7 +195,11 @@ def launch_ticks(schedule: Schedule, device: Device) -> int:
 
 @dataclass
 class Need:
-    """A copy's latency and bytes per tick alone and shared, or a kernel's ticks alone and share of the card."""
+    """A copy's latency and bytes per tick alone and shared, or a kernel's ticks alone and share of the card.
+
+    Of those ticks a kernel works all but the last ``drain``, on that share. ``threads``: the share of the card's that
+    it holds; ``paces``: of a card with 0, 1/8, ... 1 of its threads held by such kernels, as shares of its full pace.
+    """
 
     latency: int = 0
     duplex_latency: int = 0
@@ -204,6 +210,20 @@ class Need:
     shared: Fraction = Fraction(0)
     ticks: int = 0
     share: Fraction = Fraction(1)
+    drain: int = 0
+    threads: Fraction = Fraction(1)
+    paces: tuple[Fraction, ...] = tuple(Fraction(k, EIGHTHS) for k in range(EIGHTHS + 1))
+
+    @property
+    def works(self) -> int:
+        """Ticks of a kernel alone in which it keeps others out."""
+        return self.ticks - self.drain
+
+    def pace(self, held: Fraction) -> Fraction:
+        """Of the card with so much of its threads held: between eighths on a straight line, rounded down."""
+        k = int(held * EIGHTHS)
+        low, high = self.paces[k : k + 2]
+        return low + Fraction(math.floor((high - low) * (held * EIGHTHS - k) * PARTS), PARTS)
 
 
 def connection_of(op: Copy | Kernel, device: Device) -> int:
@@ -266,29 +286,73 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
-        alone, work = _from_table(device, op, floor)
-    else:
-        asked, threads = Fraction(in_ticks(op.duration_s)), device.compute.resident_threads
-        launched = max(op.elements, op.of_elements)
-        waves = max(Fraction(1), Fraction(launched, threads)) if threads else Fraction(1)  # of the whole launch
-        whole = asked * launched / op.elements if op.elements else asked  # the time of the whole launch
-        # A wave of it takes whole / waves; this op no less than that, of the share of the card that it fills.
-        least = whole / waves if 0 < op.elements < threads else Fraction(0)
-        part = min(Fraction(1), Fraction(launched, threads)) if 0 < op.elements < threads else Fraction(1)
-        alone, work = max(asked, floor, least), asked * Fraction(op.fill).limit_denominator(1000) * part
-    share = min(Fraction(1), work / alone)
-    # The clock has whole ticks, and the card is shared out in 2**20 parts.
-    return Need(ticks=max(1, int(alone + Fraction(1, 2))), share=Fraction(round(share * (1 << 20)), 1 << 20))
+        return _from_table(device, op, floor)
+    asked, threads = Fraction(in_ticks(op.duration_s)), device.compute.resident_threads
+    launched = max(op.elements, op.of_elements)
+    waves = max(Fraction(1), Fraction(launched, threads)) if threads else Fraction(1)  # of the whole launch
+    whole = asked * launched / op.elements if op.elements else asked  # the time of the whole launch
+    # A wave of it takes whole / waves; this op no less than that, of the share of the card that it fills.
+    least = whole / waves if 0 < op.elements < threads else Fraction(0)
+    part = min(Fraction(1), Fraction(launched, threads)) if 0 < op.elements < threads else Fraction(1)
+    alone, work = max(asked, floor, least), asked * Fraction(op.fill).limit_denominator(1000) * part
+    share = in_parts(min(Fraction(1), work / alone))
+    return Need(ticks=max(1, int(alone + HALF)), share=share, threads=share)  # the clock has whole ticks
 
 
-def _from_table(device: Device, op: Kernel, floor: Fraction) -> tuple[Fraction, Fraction]:
+def in_parts(share: Fraction) -> Fraction:
+    """The card is shared out in whole parts, of which a kernel has one at least."""
+    return Fraction(max(1, round(share * PARTS)), PARTS)
+
+
+@dataclass
+class Table:
+    """A measured cost: points of elements and ticks, on a card of ``full`` threads (0: not known)."""
+
+    points: list[tuple[int, Fraction]]
+    full: int
+    floor: Fraction
+
+    def ticks(self, n: int) -> Fraction:
+        """Of a launch of n elements."""
+        points = self.points
+        (x0, y0), (x1, y1) = next(((a, b) for a, b in itertools.pairwise(points) if n < b[0]), points[-2:])
+        return points[0][1] if n <= points[0][0] else y0 + (y1 - y0) * (n - x0) / (x1 - x0)
+
+    def at_full_pace(self, n: int) -> Fraction:
+        """Ticks of n more elements in a long launch."""
+        (xa, ya), (xb, yb) = self.points[-2:]
+        return n * (yb - ya) / (xb - xa)
+
+    def drain(self, n: int) -> Fraction:
+        """What a full card's launch loses: the floor, or all if it is less, and the rest by the threads launched."""
+        lost = max(Fraction(0), self.ticks(self.full) - self.at_full_pace(self.full))
+        return min(self.floor, lost) + max(Fraction(0), lost - self.floor) * min(1, Fraction(n, self.full))
+
+    def pace(self, n: int) -> Fraction:
+        """Of a card with n threads, from a launch of as many."""
+        works = self.ticks(n) - self.drain(n)
+        return min(Fraction(1), self.at_full_pace(n) / works) if works > 0 else Fraction(1)
+
+
+def _from_table(device: Device, op: Kernel, floor: Fraction) -> Need:
     cost = next(c for c in device.compute.kernels if (c.name, c.parameter) == (op.name, op.parameter))
     points = [(n, Fraction(in_ticks(s))) for n, s in zip(cost.elements, cost.duration_s, strict=True)]
-    n = op.elements
-    (x0, y0), (x1, y1) = next(((a, b) for a, b in itertools.pairwise(points) if n < b[0]), points[-2:])
-    alone = points[0][1] if n <= points[0][0] else y0 + (y1 - y0) * (n - x0) / (x1 - x0)
-    (xa, ya), (xb, yb) = points[-2:]
-    return max(alone, floor), n * (yb - ya) / (xb - xa)
+    n, full = op.elements, device.compute.resident_threads
+    table = Table(points, full, floor)
+    alone = max(table.ticks(n), floor)
+    ticks = int(alone + HALF)
+    drain = 0
+    if full and device.copy_engines.count:
+        drain = min(int(table.drain(n) + HALF), ticks - 1)
+    share = in_parts(min(Fraction(1), table.at_full_pace(n) / (alone - drain)))
+    need = Need(ticks=ticks, share=share, drain=drain, threads=share)
+    if full:
+        need.threads = in_parts(min(Fraction(1), Fraction(n, full)))
+    if full >= EIGHTHS:
+        need.paces = tuple(
+            Fraction(round(table.pace(full * k // EIGHTHS) * PARTS) if k else 0, PARTS) for k in range(EIGHTHS + 1)
+        )
+    return need
 
 
 # -- the card, tick by tick --------------------------------------------------------------------------------------------
@@ -317,13 +381,14 @@ class Card:
         self.waits = dependences(schedule, device, self.order)
         self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
         self.left = [
-            n.ticks * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
+            n.works * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
             for op, n in zip(self.ops, self.need, strict=True)
         ]
         n = len(self.ops)
         self.t = Times([-1] * n, [-1] * n, [-1] * n, [-1] * n, [-1] * n)
         self.arrived = [-1] * n  # on the card
         self.running: dict[str, list[int]] = {}
+        self.draining: dict[int, int] = {}  # kernels whose work is done, and when they end
         self.queues: dict[str, dict[int, list[int]]] = {}
         for i, op in enumerate(self.ops):
             if isinstance(op, Copy | Kernel):
@@ -336,7 +401,7 @@ class Card:
 
     def run(self) -> Times:
         now = 0
-        while self.next_call < len(self.ops) or self.holding or any(self.queues_left()) or any(self.running.values()):
+        while self.next_call < len(self.ops) or self.holding or any(self.queues_left()) or self.busy():
             self.end_what_is_done(now)
             while self.host_call(now):
                 pass
@@ -351,6 +416,9 @@ class Card:
                 done = max([self.t.returned[i], *self.heard(i)])
                 self.t.ready[i] = self.t.start[i] = self.t.end[i] = done
         return self.t
+
+    def busy(self) -> bool:
+        return any(self.running.values()) or bool(self.draining)
 
     def heard(self, i: int) -> list[int]:
         """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
@@ -370,7 +438,9 @@ class Card:
         for running in self.running.values():
             for i in [i for i in running if self.left[i] <= 0]:
                 running.remove(i)
-                self.t.end[i] = now
+                self.draining[i] = now + self.need[i].drain
+        for i in [i for i, end in self.draining.items() if end == now]:
+            self.t.end[i] = self.draining.pop(i)
 
     def host_call(self, now: int) -> bool:
         """The host does one thing at this tick, if it can: return from a call that waited, or make a call."""
@@ -445,10 +515,19 @@ class Card:
         return int(quiet + crowd * (crowded - quiet) + HALF)
 
     def given(self, running: list[int]) -> dict[int, Fraction]:
-        """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine."""
-        room, given = Fraction(1), {}
+        """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine.
+
+        With few threads held the card does not go at its full pace: to a later kernel what others leave of its pace is
+        left, or what its own threads add to that if it is more.
+        """
+        room, held, given = Fraction(1), Fraction(0), {}
         for i in running:
-            given[i] = min(self.need[i].share, room)
+            need, left = self.need[i], room
+            held += need.threads
+            if need.threads < held < 1:
+                paced = need.pace(held) - (1 - room)
+                left = min(room, max(paced, need.pace(held) - need.pace(held - need.threads)))
+            given[i] = max(Fraction(1, PARTS), min(need.share, left))
             room -= given[i]
         return given
 

@@ -147,7 +147,16 @@ PAGEABLE = Buffer("pageable", 1 << 20, "pageable")
 PINNED = Buffer("pinned", 1 << 20, "pinned")
 ON_CARD = Buffer("card", 1 << 20, "device")
 BUFFERS = (PAGEABLE, PINNED, ON_CARD)
-COST = KernelCost("table", 7, (8, 16, 32), (5 * NS, 7 * NS, 11 * NS))
+# A card of 16 threads needs 1/4 tick an element at its full pace: of a launch of 16, 4 ticks are not its elements'.
+COST = KernelCost("table", 7, (8, 16, 32), (6 * NS, 8 * NS, 12 * NS))
+# 3/8 tick an element and 4 ticks, with a quarter of the threads half of the pace. 1/8 tick an element and 8 ticks: more
+# than a launch of few threads takes. 1/2 tick, and nothing.
+COSTS = (
+    COST,
+    KernelCost("table", 7, (4, 16, 32), (4 * NS, 10 * NS, 16 * NS)),
+    KernelCost("table", 7, (8, 16, 32), (4 * NS, 10 * NS, 12 * NS)),
+    KernelCost("table", 7, (8, 16, 32), (8 * NS, 8 * NS, 16 * NS)),
+)
 
 # The shortest copy (8 bytes at 2 bytes per tick) and the shortest kernel last 4 ticks; a hand-over and an event's
 # extra are at most 2 each. So a dependence that others imply never adds anything, and the laws need not say
@@ -191,15 +200,24 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "copy_rule": RULES,
         "kernel_rule": RULES,
         "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
-        "resident_threads": st.sampled_from((0, 0, 16)),
-        "floor": st.sampled_from((0, 0, 5)),
+        "resident_threads": st.sampled_from((16, 16, 0)),
+        "floor": st.sampled_from((0, 0, 4, 8)),  # so that no drain is half a tick
+        "kernels": st.sampled_from([(cost,) for cost in COSTS]),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
         "immediate_bytes": st.sampled_from((0, 8, 64)),
         **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
     }
-    return make_device(
-        kernels=(COST,), **{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()}
-    )
+    return make_device(**{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()})
+
+
+@st.composite
+def draining(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """Kernels of several streams that leave the card to each other before they end, and some copies."""
+    stream = st.integers(1, 4)
+    op = st.one_of(*[costed_kernels(stream)] * 3, kernels(stream), copies(stream, True))
+    ops = draw(st.lists(op, min_size=2, max_size=20))
+    few = {"copy_engines": draw(st.sampled_from((2, 1))), "concurrent_kernels": draw(st.sampled_from((1, 2, 16)))}
+    return program(*ops, buffers=BUFFERS), draw(plain_devices(resident_threads=16, **few))
 
 
 def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
@@ -218,11 +236,16 @@ def copies(draw: st.DrawFn, stream: st.SearchStrategy[int], capturable: bool) ->
     return Copy(draw(st.sampled_from(("h2d", "d2h"))), n_bytes, draw(stream), host, card, blocking)
 
 
+def costed_kernels(stream: st.SearchStrategy[int]) -> st.SearchStrategy[Kernel]:
+    """A kernel whose cost is in the profile, of few threads, as many as fill a card, or more."""
+    return st.builds(Kernel, stream, st.just(COST.name), st.sampled_from((8, 4, 12, 24, 64)), st.just(COST.parameter))
+
+
 @st.composite
 def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     """A kernel of a given duration (and perhaps fewer threads than the card holds), or one from the cost table."""
-    if draw(st.sampled_from((False, False, False, True))):
-        return Kernel(draw(stream), COST.name, draw(st.sampled_from((4, 8, 12, 24, 64))), COST.parameter)
+    if draw(st.booleans()):
+        return draw(costed_kernels(stream))
     elements, more = draw(st.sampled_from(((0, 0), (0, 0), (8, 0), (8, 8), (8, 24), (4, 8), (16, 32), (32, 64))))
     duration_s = draw(KERNEL_TICKS) * NS
     return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), of_elements=more)

@@ -10,7 +10,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import PAGEABLE, d2h, devices, h2d, kernel, link, make_device, program, schedules
+from strategies import PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
 
 from streamsim.bounds import (
     CHAIN,
@@ -30,7 +30,7 @@ from streamsim.bounds import (
     van_werkhoven,
     van_werkhoven_transfer,
 )
-from streamsim.device import Device
+from streamsim.device import Device, KernelCost
 from streamsim.devices import device_names, load_device
 from streamsim.model import simulate
 from streamsim.patterns import (
@@ -69,6 +69,11 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
 @given(schedules(most=40, streams=6, launch="live"), devices(copy_engines=2))
 def test_the_bound_never_exceeds_the_makespan_on_a_busy_link(schedule: Schedule, device: Device) -> None:
     assert lower_bound(schedule, device).seconds <= simulate(schedule, device).makespan_s
+
+
+@given(draining())
+def test_the_bound_never_exceeds_the_makespan_of_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    assert lower_bound(*case).seconds <= simulate(*case).makespan_s
 
 
 @given(schedules(streams=1).filter(lambda s: all(op.stream != 0 for op in s.ops)), devices())
@@ -154,6 +159,17 @@ def test_kernels_share_the_card(concurrent: int, fills: tuple[float, ...], expec
     bound = lower_bound(schedule, device)
     assert ticks(bound.each["compute engine"]) == expected
     assert ticks(simulate(schedule, device).makespan_s) == makespan
+
+
+@pytest.mark.parametrize("concurrent", [1, 16])
+def test_kernels_leave_the_card_to_others_before_they_end(concurrent: int) -> None:
+    # 40 ticks of work each, and 10 in which the card is free: see test_traces.DRAINS. Behind the last they are not.
+    cost = KernelCost("drains", 0, (80, 160), (50 * NS, 90 * NS))
+    device = make_device(kernels=(cost,), concurrent_kernels=concurrent, resident_threads=80, floor=4)
+    schedule = program(*(Kernel(s, "drains", 80) for s in (1, 2, 3)))
+    bound = lower_bound(schedule, device)
+    assert (ticks(bound.seconds), bound.bound_by) == (130, "compute engine")
+    assert ticks(simulate(schedule, device).makespan_s) == 130
 
 
 def test_the_chain_goes_through_streams_events_and_hand_overs() -> None:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
+from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
 
 from streamsim import model
 from streamsim.compiled import available, makespans, simulate
+from streamsim.device import KernelCost
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.patterns import Workload, WorkloadKernel, build
@@ -61,6 +62,13 @@ def by_simpy(workload: Workload, way: Any, device: Device) -> int:
 @given(schedules(), devices())
 def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device: Device) -> None:
     assert_same(schedule, device)
+
+
+@compiled
+@settings(max_examples=400, deadline=None)
+@given(draining())
+def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    assert_same(*case)
 
 
 @compiled
@@ -232,6 +240,28 @@ def configs(draw: st.DrawFn, most_chunks: int) -> Any:
 def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
     way = data.draw(configs(workload.elements))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.integers(1, 200), st.lists(st.sampled_from((2, 4, 8)), max_size=2), st.integers(1, 3))
+def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, sizes: list[int], kernels: int) -> None:
+    costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
+    workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
+    _, device = data.draw(draining())
+    way = data.draw(configs(workload.elements))
+    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
+
+
+@compiled
+def test_a_pattern_of_kernels_that_leave_the_card_by_hand() -> None:
+    # 40 ticks of work in each of three chunks, and 10 in which the card is free (see test_traces.DRAINS): in three
+    # streams only the last 10 show, and in two, where the third is ready at 50 and the card at 80. In one all of them.
+    cost = KernelCost("drains", 0, (80, 160), (50 * NS, 90 * NS))
+    device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80, floor=4)
+    workload = Workload(240, (), (), (WorkloadKernel("drains"),))
+    ways = [config("depth-first", 3, 3), config("breadth-first", 3, 2), config("depth-first", 3, 1)]
+    assert list(makespans(workload, ways, device)) == [130, 130, 150]
 
 
 @compiled

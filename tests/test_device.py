@@ -158,6 +158,24 @@ def test_kernel_time_and_share_of_the_card() -> None:
     assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 1.0))
 
 
+def test_what_leaves_the_card_to_others_is_part_of_a_kernels_time() -> None:
+    # A card of 20 threads: of the 7 us that 20 elements take, none is beyond their 20 x 0.5 = 10. With a table that
+    # starts at 20 us for 20, 10 are: all of the floor's 6, and of the other 4 a half for 10 elements, 2.
+    device = card.make_device(kernels=(COST,), floor=6000, resident_threads=20)
+    assert device.kernel_drain_s(Kernel(1, "table", 20, 7)) == 0
+    slow = KernelCost("table", 7, (20, 40), (20e-6, 30e-6))
+    device = card.make_device(kernels=(slow,), floor=6000, resident_threads=20)
+    found = [device.kernel_drain_s(Kernel(1, "table", n, 7)) for n in (10, 20, 30)]
+    assert found == pytest.approx([8e-6, 10e-6, 10e-6])
+    # Work and time alone are what they are: 5, 10 and 15 us of work.
+    times = [device.kernel_time(Kernel(1, "table", n, 7)) for n in (10, 20, 30)]
+    assert times == [pytest.approx(both) for both in ((20e-6, 0.25), (20e-6, 0.5), (25e-6, 0.6))]
+    # On a curve that bends, 8 us of 10 threads' 12 us: 4 are left for 5 of work, on all of the card.
+    bent = KernelCost("table", 7, (10, 20, 40), (12e-6, 20e-6, 30e-6))
+    device = card.make_device(kernels=(bent,), floor=6000, resident_threads=20)
+    assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((12e-6, 1 / 3))
+
+
 @settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_more_elements_never_take_less_time(few: int, more: int) -> None:

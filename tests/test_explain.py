@@ -19,6 +19,7 @@ from strategies import (
     PAGEABLE,
     d2h,
     devices,
+    draining,
     h2d,
     kernel,
     link,
@@ -31,7 +32,7 @@ import streamsim.explain as module
 from streamsim import plot
 from streamsim.check import check_schedule, repaired
 from streamsim.cli import main
-from streamsim.counterfactual import Case, Rework, refined
+from streamsim.counterfactual import Case, Rework, finest, refined
 from streamsim.devices import load_device
 from streamsim.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
 from streamsim.files import write_schedule
@@ -266,6 +267,12 @@ def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, devic
     check_sums(found)
 
 
+@settings(deadline=None)
+@given(draining())
+def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    check_sums(explain_schedule(*case))
+
+
 @settings(deadline=None, max_examples=50)
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
@@ -362,6 +369,7 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
 @settings(deadline=None)
 @given(schedules(), st.integers(1, 8))
 def test_finer_chunks_are_the_same_work(schedule: Schedule, pieces: int) -> None:
+    pieces = min(pieces, finest(schedule))
     finer = refined(schedule, pieces)
     for name in ("h2d", "d2h"):
         before, after = (

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from streamsim.device import Device, LinkDirection
 
 TESTS = Path(__file__).parent
+# Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
+DRAINING = card.program(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
 COLUMNS = ("issued", "returned", "ready", "start", "end")
 
 
@@ -77,6 +79,14 @@ def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> N
     card.schedules(most=40, streams=8), card.devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
 )
 def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, device: Device) -> None:
+    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+
+
+@settings(deadline=None)
+@given(card.draining())
+def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    schedule, device = case
     found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
@@ -167,18 +177,30 @@ def test_every_op_runs_exactly_once(schedule: Schedule, device: Device) -> None:
 @settings(deadline=None)
 @given(card.schedules(), card.devices())
 def test_no_engine_exceeds_its_capacity(schedule: Schedule, device: Device) -> None:
+    check_capacity(schedule, device)
+
+
+def check_capacity(schedule: Schedule, device: Device) -> None:
+    """Ops whose work is not done, and the work of all."""
     timeline = simulate(schedule, device)
     for k, name in enumerate(timeline.engine_names):
         mine = [i for i in works(schedule) if timeline.engine[i] == k]
         most = device.compute.concurrent_kernels if name == "compute" else 1
+        needs = {i: oracle.need_of(schedule, device, schedule.ops[i]) for i in mine}
+        leaves = {i: timeline.end[i] - need.drain for i, need in needs.items()}  # when its work is done
         for i in mine:
-            beside = [j for j in mine if timeline.start[j] <= timeline.start[i] < timeline.end[j]]
+            beside = [j for j in mine if timeline.start[j] <= timeline.start[i] < leaves[j]]
             assert len(beside) <= most
-        # The card cannot do more work than it is busy for; a kernel may end up to one tick after its work is done.
-        needs = [oracle.need_of(schedule, device, schedule.ops[i]) for i in mine]
-        area = sum(need.ticks * need.share for need in needs)
-        busy = len({t for i in mine for t in range(timeline.start[i], timeline.end[i])})
+        # The card cannot do more work than it is busy for; a kernel's work may take up to one tick more than it has.
+        area = sum(need.works * need.share for need in needs.values())
+        busy = len({t for i in mine for t in range(timeline.start[i], leaves[i])})
         assert area <= busy
+
+
+@settings(deadline=None)
+@given(card.draining())
+def test_no_engine_exceeds_its_capacity_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    check_capacity(*case)
 
 
 @settings(deadline=None)
@@ -276,8 +298,12 @@ def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: S
 
 @settings(deadline=None)
 @given(card.schedules(), card.devices())
+@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
 def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule, device: Device) -> None:
-    """Holds because every arbitration rule is work conserving; an engine of one op at a time."""
+    """Holds because every arbitration rule is work conserving; an engine of one op at a time.
+
+    A kernel whose work is done is no reason to wait.
+    """
     timeline = simulate(schedule, device)
     for k, name in enumerate(timeline.engine_names):
         mine = [i for i in works(schedule) if timeline.engine[i] == k]
@@ -287,7 +313,8 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
             queue = queue_of(schedule, device, i)
             ahead = [timeline.start[j] for j in mine if j < i and queue_of(schedule, device, j) == queue]
             could = max([timeline.ready[i], *ahead])
-            running = [(timeline.start[j], timeline.end[j]) for j in mine if j != i]
+            drain = {j: oracle.need_of(schedule, device, schedule.ops[j]).drain for j in mine}
+            running = [(timeline.start[j], timeline.end[j] - drain[j]) for j in mine if j != i]
             assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
 
 
@@ -369,6 +396,7 @@ def longest_chain(schedule: Schedule, device: Device) -> int:
 
 @settings(deadline=None)
 @given(card.schedules(), card.devices())
+@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
 def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     needs = {i: oracle.need_of(schedule, device, schedule.ops[i]) for i in works(schedule)}
@@ -377,8 +405,9 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
     assert longest_chain(schedule, device) <= makespan(timeline)
     for name in timeline.engine_names:  # the same without trusting the time line's own sums
         if name != "compute" or device.compute.concurrent_kernels == 1:
-            mine = (need for i, need in needs.items() if oracle.engine_name(schedule.ops[i], device) == name)
-            assert sum(map(least_ticks, mine)) <= makespan(timeline)
+            mine = [need for i, need in needs.items() if oracle.engine_name(schedule.ops[i], device) == name]
+            drain = min((need.drain for need in mine), default=0)  # of the last to work
+            assert sum(least_ticks(need) - need.drain for need in mine) + drain <= makespan(timeline)
     gaps = [oracle.in_ticks(getattr(device.hand_over, f)) for f in card.HAND_OVERS if f != "event_s"]
     host = device.host
     overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
@@ -465,6 +494,8 @@ BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.k
 @settings(deadline=None)
 @given(card.schedules(), card.devices())
 @example(BLOCKED_HEAD, card.make_device(connections=1, concurrent_kernels=4))
+@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
+@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,), concurrent_kernels=2))
 def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     path = critical_path(timeline)
@@ -481,10 +512,11 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
             assert b.because in ("start", "host")
             assert start == timeline.ready[b.op] == arrived[b.op]
             continue
-        if b.because == "engine":  # it was ready, and started when the one before it ended (or, at its side, started)
+        if b.because == "engine":  # it was ready, and started when the one before it left (or, at its side, started)
             assert timeline.ready[b.op] < start
             assert timeline.engine[a.op] == timeline.engine[b.op]
-            assert start in (timeline.end[a.op], timeline.start[a.op])
+            leaves = timeline.end[a.op] - oracle.need_of(schedule, device, schedule.ops[a.op]).drain
+            assert start in (leaves, timeline.start[a.op])
             continue
         assert start == timeline.ready[b.op]
         if b.because in ("stream", "event"):

@@ -528,33 +528,108 @@ def test_a_named_kernel_keeps_busy_what_its_elements_need() -> None:
 
 def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
     # A card of 80 threads. A launch of 10 takes 10 ticks, of 80 in all 40 ticks, and every 10 more add 4 ticks: at its
-    # full pace the card needs 4 ticks for 10. A launch of 80 loses 40 - 32 = 8 ticks by running dry, one of 20 a
-    # quarter of that: 2. Its 16 - 2 = 14 ticks for 20 elements, 8 at full pace, are a pace of 4/7 with 20 threads.
-    # Alone a launch of 10 keeps 0.4 of the card busy and takes 10. Of two side by side the first has that, the other
-    # the 4/7 - 0.4 that are left, 12/7 of its 4 by 10, and then 0.4 of the card: 10 + 40/7, 16 ticks.
+    # full pace the card needs 4 ticks for 10. A launch of 80 leaves the card to others for its last 40 - 32 = 8 ticks,
+    # one of 20 for a quarter of that: 2. Its 16 - 2 = 14 ticks for 20 elements, 8 at full pace, are a pace of 4/7 with
+    # 20 threads; one of 10 works 10 - 1 = 9 ticks, a pace of 4/9. Of two of 10 side by side the first has that, the
+    # other the 4/7 - 4/9 that are left, 8/7 of its 4 by 9, and then 4/9 of the card: done at 9 + 45/7, in the 16th
+    # tick, it ends 1 later.
     cost = KernelCost("table", 7, (10, 20, 80, 160), (10e-9, 16e-9, 40e-9, 72e-9))
     device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
-    assert cost.pace(20, 80) == pytest.approx(4 / 7)
-    assert cost.pace(80, 80) == 1
+    assert [cost.pace(n, 80, 0.0) for n in (10, 20)] == pytest.approx([4 / 9, 4 / 7])
+    assert cost.pace(80, 80, 0.0) == 1
     kernels = [Kernel(s, "table", 10, 7) for s in range(1, 9)]
     assert spans(device, kernels[0]) == [(0, 10)]
-    assert spans(device, *kernels[:2]) == [(0, 10), (0, 16)]
+    assert spans(device, *kernels[:2]) == [(0, 10), (0, 17)]
     # Kernels that come later do not slow these two: what they add to the pace is theirs.
     found = spans(device, *kernels[:8], streams=8)
-    assert found[:2] == [(0, 10), (0, 16)]
+    assert found[:2] == [(0, 10), (0, 17)]
     # The card is at its full pace with 80 threads only: it needs more than 32 ticks for the 80 elements.
     assert found[-1][1] > 32
 
 
 def test_a_kernel_has_no_less_than_its_own_threads_add() -> None:
-    # A card of 80 threads. Launches of 10 and of 80 take 40 ticks, and 10 elements 4 at full pace: one of 10 keeps a
-    # tenth of the card busy. One of 80 runs dry for 8 ticks, so 10 go at 4/39 and 20 at 8/38 of the full pace. Beside a
-    # kernel on an eighth of the card, 10 threads' worth, 8/38 - 1/8 are left, less than a tenth; but a launch of 10
-    # adds 8/38 - 4/39, which is more: it takes its 40 ticks.
+    # A card of 80 threads. Launches of 10 and of 80 take 40 ticks, and 10 elements 4 at full pace. One of 80 leaves the
+    # card to others for 8 ticks, so 10 go at 4/39 and 20 at 8/38 of the full pace. Beside a kernel on an eighth of the
+    # card, 10 threads' worth, 8/38 - 1/8 are left, less than 4/39; but a launch of 10 adds 8/38 - 4/39, which is more:
+    # it takes its 40 ticks.
     cost = KernelCost("table", 7, (10, 80, 160), (40e-9, 40e-9, 72e-9))
     device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
-    assert [cost.pace(n, 80) for n in (10, 20)] == pytest.approx([4 / 39, 8 / 38])
+    assert [cost.pace(n, 80, 0.0) for n in (10, 20)] == pytest.approx([4 / 39, 8 / 38])
     assert spans(device, kernel(1, 100, fill=1 / 8), Kernel(2, "table", 10, 7)) == [(0, 100), (0, 40)]
+
+
+# A card of 80 threads needs 1/2 tick an element. A launch of 80 takes 50, 10 more than its elements' 40: 4 of them, the
+# floor, is the launch itself, and the other 6 pass until the last threads end. All 10 leave the card to others.
+DRAINS = KernelCost("drains", 0, (80, 160), (50e-9, 90e-9))
+DRAINING = make_device(kernels=(DRAINS,), concurrent_kernels=16, resident_threads=80, floor=4)
+
+
+def full(stream: int, elements: int = 80) -> Kernel:
+    """A launch of that cost."""
+    return Kernel(stream, "drains", elements)
+
+
+def test_a_kernels_last_part_leaves_the_card_to_others() -> None:
+    # Alone it takes its time, and so do two in one stream.
+    assert spans(DRAINING, full(1)) == [(0, 50)]
+    assert spans(DRAINING, full(1), full(1)) == [(0, 50), (50, 100)]
+    # In two streams the second starts 10 before the first ends, in three each 40 after the one before it; the stream
+    # goes on at the end: the copies back.
+    two = full(1), full(2), d2h(1, 5), d2h(2, 5)
+    assert spans(DRAINING, *two) == [(0, 50), (40, 90), (50, 55), (90, 95)]
+    assert spans(DRAINING, full(1), full(2), full(3)) == [(0, 50), (40, 90), (80, 130)]
+    # Stream 1's second kernel is ready at 50, when stream 2's works, from 40 to 80.
+    assert spans(DRAINING, full(1), full(2), full(1)) == [(0, 50), (40, 90), (80, 130)]
+    # Three waves: 240 elements take 90 + 80 / 2 = 130, of which the last 10 again.
+    assert spans(DRAINING, full(1, 240), full(2)) == [(0, 130), (120, 170)]
+    # A kernel with a duration has no such part; one beside it does.
+    assert spans(DRAINING, kernel(1, 20), full(2), kernel(3, 20)) == [(0, 20), (20, 70), (60, 80)]
+
+
+def test_kernels_whose_work_is_done_do_not_count_as_running() -> None:
+    # One at a time: the next starts when the work is done, too.
+    one = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=1)
+    device = msgspec.structs.replace(DRAINING, compute=one)
+    assert spans(device, full(1), full(2), full(3)) == [(0, 50), (40, 90), (80, 130)]
+    # 40 elements take 50 as well: 20 of work, and 4 + 6 / 2 = 7 leave the card. So they work 43 on 20/43 of it. Two
+    # side by side leave 3/43: a third has done 3 by 43, and the other 17 after 17 x 43/20 = 36.55 more: in all 80.
+    halves = [full(s, 40) for s in (1, 2, 3)]
+    assert spans(DRAINING, *halves) == [(0, 50), (0, 50), (0, 87)]
+    # Two at a time: the third starts at 43, when both are done.
+    two = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=2)
+    assert spans(msgspec.structs.replace(DRAINING, compute=two), *halves) == [(0, 50), (0, 50), (43, 93)]
+
+
+def test_what_leaves_the_card_is_the_floor_and_the_rest_by_threads_and_never_all() -> None:
+    found = [DRAINS.drain_s(n, 80, floor_s) * 1e9 for floor_s in (0.0, 4e-9, 20e-9) for n in (20, 40, 80, 400)]
+    assert found == pytest.approx([2.5, 5, 10, 10, 5.5, 7, 10, 10, 10, 10, 10, 10])
+    # A card of 16 threads: a launch of 16 takes 10, 2 at full pace. So of one of 8, 4 ticks would leave the card, and
+    # it takes no more: one is left to work.
+    cost = KernelCost("drains", 0, (8, 16, 32), (4e-9, 10e-9, 12e-9))
+    device = make_device(kernels=(cost,), resident_threads=16)
+    assert device.kernel_drain_s(full(1, 8)) == pytest.approx(3e-9)
+    assert spans(device, full(1, 8), full(2, 8)) == [(0, 4), (1, 5)]
+
+
+def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_kernels_take_turns() -> None:
+    for device in (
+        make_device(kernels=(DRAINS,), floor=4),
+        make_device(kernels=(DRAINS,), floor=4, resident_threads=80, copy_engines=0),
+    ):
+        assert device.kernel_drain_s(full(1)) == 0
+        assert spans(device, full(1), full(2)) == [(0, 50), (50, 100)]
+
+
+def test_a_kernel_that_ends_is_seen_before_the_card_chooses() -> None:
+    # At 40 the card turns to stream 2's 10 ticks. At 50 both that and stream 1's first kernel end: its second, issued
+    # before stream 3's, goes first.
+    ops = full(1), kernel(2, 10), full(1), full(3)
+    assert spans(DRAINING, *ops) == [(0, 50), (40, 50), (50, 100), (90, 140)]
+    # Stream 2's kernel will be ready at 39 + 15 = 54, as is known at 40. But stream 1's next one is before, at 50.
+    device = msgspec.structs.replace(
+        DRAINING, hand_over=msgspec.structs.replace(DRAINING.hand_over, h2d_to_kernel_s=15e-9)
+    )
+    assert spans(device, full(1), full(1), h2d(2, 39), full(2)) == [(0, 50), (50, 100), (0, 39), (90, 140)]
 
 
 def test_calls_take_longer_from_eight_streams_on() -> None:

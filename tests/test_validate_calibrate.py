@@ -130,7 +130,12 @@ def test_queues_and_rules_of_a_known_card_are_found_again() -> None:
 
 @pytest.mark.parametrize("rule", ARBITRATIONS)
 def test_the_probes_tell_the_rules_apart(rule: Arbitration) -> None:
-    """One op at a time, stream 1's second op is the second of the five long ones, the fourth or the last."""
+    """One op at a time, stream 1's second op is the second of the five long ones, the fourth or the last.
+
+    Not so for kernels, of which the last part leaves the card to others: stream 1's second one is not ready then, and
+    its queue loses its turn. What the host waits for is the last one then, as in ready order, of which the fit makes
+    that.
+    """
     device = truth()
     device = msgspec.structs.replace(
         device,
@@ -142,10 +147,11 @@ def test_the_probes_tell_the_rules_apart(rule: Arbitration) -> None:
         engine = "compute" if chain.kind == RULES["compute"] else "h2d"
         long = sorted((s.start_s, s.stream) for s in spans if s.engine == engine and s.end_s - s.start_s > 20e-6)
         order = [stream for _, stream in long]
+        same_queue_first = [1, 2, 3, 4, 1] if engine == "compute" else [1, 1, 2, 3, 4]
         assert (
             order
             == {
-                "same-queue-first": [1, 1, 2, 3, 4],
+                "same-queue-first": same_queue_first,
                 "issue-order": [1, 4, 2, 1, 3],
                 "ready-order": [1, 4, 3, 2, 1],
             }[rule]

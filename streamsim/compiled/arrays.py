@@ -89,7 +89,7 @@ def most_ticks(shape: Shape, overhead: int) -> int:
     """
     rate = shape.rate
     if shape.kind == KERNEL:
-        return max(shape.duration + shape.call + overhead, shape.duration * shape.width)
+        return max(shape.duration + shape.call + overhead, shape.works * shape.width)
     latency = rate.duplex_latency[-1]  # the longest
     if (latency + overhead) * rate.alone > LARGEST:
         return LARGEST + 1
@@ -104,8 +104,9 @@ def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
 def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
     """A shape as a record; ``holds``: the call returns only when the op has ended."""
     rate = shape.rate
-    costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared, shape.width, shape.threads
-    return (*costs, holds, shape.idle, rate.latency + rate.duplex_latency)
+    costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared
+    of_card = shape.width, shape.threads, shape.drain
+    return (*costs, *of_card, holds, shape.idle, rate.latency + rate.duplex_latency)
 
 
 def flatten(program: Program) -> Arrays | None:

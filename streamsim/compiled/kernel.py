@@ -55,6 +55,7 @@ SHAPE = np.dtype(
         ("shared", "i8"),
         ("width", "i8"),
         ("threads", "i8"),
+        ("drain", "i8"),  # kernel: ticks at its end, when its work is done
         ("holds", "i8"),
         ("idle", "i8", PACES + 1),  # of the card, with 0 to PACES PACES-ths of its threads held
         ("latency", "i8", 2 * CROWD),  # alone for each level of crowding, then beside a copy in the other direction
@@ -87,17 +88,18 @@ LANE = _record("mask turn rule next jobs shapes first issue stride call follows 
 # Of a queue: when its head may start (FOREVER: not known, or there is none), which it is and, in a plain pipeline,
 # of which stream.
 HEAD = _record("tick op stream")
-RUNNING = _record("op shape since given end left")
+RUNNING = _record("op shape since given end left")  # end: of its work
+DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
 
 
-def new_state(concurrent: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """Scratch for one run at a time: lanes, ticks and ops of the heads, running kernels, ops that end at a tick."""
+def new_state(concurrent: int, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Scratch for one run at a time of so many kernels at most: lanes, heads, kernels that run and that drain."""
     return (
         np.zeros(LANES, LANE),
         np.zeros(LANES * QUEUES, HEAD),
         np.zeros(concurrent, RUNNING),
-        np.zeros(concurrent + 2, np.int64),
+        np.empty(kernels, DRAINING),  # memory that is not written to costs nothing
     )
 
 
@@ -238,7 +240,7 @@ def _level(waiting, most):
     return uintp(max(0, min(most, waiting) - 1))
 
 
-# Kernels side by side: see the model's ComputeEngine.
+# Kernels side by side: see the model's compute_engine.
 
 
 @_inlined
@@ -260,7 +262,7 @@ def _given(shape, room, held):
 
 @_inlined
 def _share(running, n, now, shapes):
-    """Give the card to the earliest of the kernels that can use it: what is left of it, and when one of them ends."""
+    """Give the card to the earliest of the kernels that can use it: what is left, and when one's work is done."""
     end, room, held = FOREVER, FULL_CARD, 0
     for k in range(n):
         kernel = running[uintp(k)]
@@ -279,31 +281,48 @@ def _share(running, n, now, shapes):
 
 @_inlined
 def _start_kernel(running, n, op, row, now, shapes):
-    """Put a kernel on the card beside ``n`` others: what is left of the card, and when a kernel ends."""
+    """Put a kernel on the card beside ``n`` others: what is left of the card, and when a kernel's work is done."""
     kernel, shape = running[uintp(n)], shapes[uintp(row)]
+    works = shape.duration - shape.drain
     kernel.op = op
     kernel.shape = row
     kernel.since = now
-    kernel.left = shape.duration * shape.width
+    kernel.left = works * shape.width
     if n == 0:
-        kernel.given, kernel.end = shape.width, now + shape.duration
+        kernel.given, kernel.end = shape.width, now + works
         return FULL_CARD - shape.width, kernel.end
     kernel.given = 0
     return _share(running, n + 1, now, shapes)
 
 
 @_inlined
-def _finish_kernels(running, n, now, done, n_done, shapes):
-    """Take the kernels that end off the card: how many stay, and as in _start_kernel."""
+def _drain(draining, first, last, op, tick):
+    """Note when a kernel whose work is done will end, among draining[first:last], the next to end first.
+
+    Kernels of a make drain as long, so there is seldom one to put it before.
+    """
+    k = last
+    while k > first and draining[uintp(k - 1)].tick > tick:
+        draining[uintp(k)].op, draining[uintp(k)].tick = draining[uintp(k - 1)].op, draining[uintp(k - 1)].tick
+        k -= 1
+    draining[uintp(k)].op, draining[uintp(k)].tick = op, tick
+
+
+@_inlined
+def _finish_kernels(running, n, now, draining, first, last, shapes):
+    """Take the kernels whose work is done off the card, and put them into draining[first:last].
+
+    How many stay, and as in _start_kernel; and the new ``last``.
+    """
     if n == 1:
-        done[uintp(n_done)] = running[0].op
-        return 0, FULL_CARD, FOREVER, n_done + 1
+        _drain(draining, first, last, running[0].op, now + shapes[uintp(running[0].shape)].drain)
+        return 0, FULL_CARD, FOREVER, last + 1
     kept = 0
     for k in range(n):
         kernel = running[uintp(k)]
         if kernel.end <= now:
-            done[uintp(n_done)] = kernel.op
-            n_done += 1
+            _drain(draining, first, last, kernel.op, now + shapes[uintp(kernel.shape)].drain)
+            last += 1
         else:
             if kept < k:
                 place = running[uintp(kept)]
@@ -311,7 +330,13 @@ def _finish_kernels(running, n, now, done, n_done, shapes):
                 place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
             kept += 1
     room, end = _share(running, kept, now, shapes)
-    return kept, room, end, n_done
+    return kept, room, end, last
+
+
+@_inlined
+def _next_drained(draining, first, last):
+    """When the next kernel whose work is done ends, or FOREVER."""
+    return draining[uintp(first)].tick if first < last else FOREVER
 
 
 # Any program.
@@ -391,7 +416,7 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
     shape (5, ops) for issued, returned, ready, start and end, or (5, 0) where only the makespan is wanted. ``state``:
     of :func:`new_state`.
     """
-    lanes, heads, running, done = state
+    lanes, heads, running, draining = state
     trace = times.shape[1] > 0
     linked, crowds, most = card.linked, card.crowds, card.concurrent
     _reset(card, lanes, heads)
@@ -401,7 +426,10 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
     left_a = left_b = then_a = then_b = settled = 0
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
-    n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    n_running, room, compute_end = 0, FULL_CARD, FOREVER  # when the work of a kernel is done
+    drained = drains = 0  # kernels that have ended, of those whose work is done; drain_end: when the next one ends
+    drain_end = FOREVER
+    done_a = done_b = NONE  # copies that end at a tick
     waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
     if crowds:
         most_queues = _count_copies(ops, also)
@@ -484,7 +512,7 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             n_running += 1
 
         # the next tick at which something ends or can start
-        now = min(copies_end, compute_end)
+        now = min(copies_end, compute_end, drain_end)
         if op_a == NONE:
             now = min(now, lanes[H2D].next)
         if op_b == NONE:
@@ -495,7 +523,6 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             return last_end
 
         # everything that ends at this tick
-        n_done = 0
         if now == copies_end:
             if linked:
                 left_a, left_b, settled = then_a, then_b, now
@@ -504,28 +531,37 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
                 if op_b != NONE and left_b <= 0:
                     end_b = now
             if end_a == now:
-                done[uintp(n_done)] = op_a
-                n_done += 1
-                op_a = NONE
+                done_a, op_a = op_a, NONE
                 end_a = begins_a = FOREVER
                 lanes[H2D].next = now
             if end_b == now:
-                done[uintp(n_done)] = op_b
-                n_done += 1
-                op_b = NONE
+                done_b, op_b = op_b, NONE
                 end_b = begins_b = FOREVER
                 lanes[D2H].next = now
             changed = True
         if now == compute_end:
-            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, now, done, n_done, shapes)
+            n_running, room, compute_end, drains = _finish_kernels(
+                running, n_running, now, draining, drained, drains, shapes
+            )
+            drain_end = _next_drained(draining, drained, drains)
             lanes[COMPUTE].next = now
-        for k in range(n_done):
+        while True:
+            if done_a != NONE:
+                ended, done_a = done_a, NONE
+            elif done_b != NONE:
+                ended, done_b = done_b, NONE
+            elif drain_end <= now:
+                ended = draining[uintp(drained)].op
+                drained += 1
+                drain_end = _next_drained(draining, drained, drains)
+            else:
+                break
             last_end = now
-            op = ops[uintp(done[uintp(k)])]
+            op = ops[uintp(ended)]
             op.tick = now
             op.pending = ENDED
             if trace:
-                times[4, done[uintp(k)]] = now
+                times[4, ended] = now
             after = op.after
             if after >= 0:
                 if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
@@ -808,7 +844,7 @@ def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, comi
 @_compiled
 def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     """Run a plain pipeline; returns its makespan in ticks."""
-    lanes, heads, running, done = state
+    lanes, heads, running, draining = state
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
     linked, most = card.linked, card.concurrent
@@ -826,6 +862,8 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     alone_a = alone_b = shared_a = shared_b = 1
     changed = False
     n_running, room, compute_end = 0, FULL_CARD, FOREVER
+    drained = drains = 0
+    drain_end = FOREVER
     now = last_end = 0
     lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
     waiting = 0  # kernels that wait for copies, of those that have come
@@ -886,7 +924,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             room, compute_end = _start_kernel(running, n_running, op, row, now, shapes)
             n_running += 1
 
-        now = min(copies_end, compute_end)
+        now = min(copies_end, compute_end, drain_end)
         if op_a == NONE:
             now = min(now, lane_a.next)
         if op_b == NONE:
@@ -920,12 +958,17 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                 end_b = begins_b = FOREVER
                 lane_b.next = now
         if now == compute_end:
-            last_end = now
-            n_running, room, compute_end, n_done = _finish_kernels(running, n_running, now, done, 0, shapes)
+            n_running, room, compute_end, drains = _finish_kernels(
+                running, n_running, now, draining, drained, drains, shapes
+            )
+            drain_end = _next_drained(draining, drained, drains)
             lane_k.next = now
-            for k in range(n_done):
-                op = done[uintp(k)]
-                _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
+        while drain_end <= now:
+            last_end = now
+            op = draining[uintp(drained)].op
+            drained += 1
+            drain_end = _next_drained(draining, drained, drains)
+            _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
 
 
 @_compiled

@@ -337,8 +337,8 @@ class Runner:
 
     def __init__(self, costs: _Costs) -> None:
         self._costs = costs
-        self._state = new_state(int(costs.card.record["concurrent"]))
         self._chunks = self._streams = 0  # there is room for
+        self._state: tuple[Array, ...] = ()
         self._program: tuple[Array, ...] = ()
         self._seen = np.empty(0, np.int64)
 
@@ -369,6 +369,7 @@ class Runner:
     def _make_room(self, chunks: int, streams: int) -> None:
         """Room for a plain pipeline and for any program: memory that is not written to costs nothing."""
         self._chunks, self._streams = chunks, streams
+        self._state = new_state(int(self._costs.card.record["concurrent"]), chunks * self._costs.jobs[1])
         jobs, joined = sum(self._costs.jobs), min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
         ops = chunks * (jobs + 2)
         self._seen = np.empty(chunks * jobs, np.int64)

@@ -26,7 +26,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     if arrays is None:  # SimPy counts in Python's integers
         return streamsim.model.simulate(schedule, device)
     times = np.full((5, len(schedule.ops)), -1, np.int64)
-    run(*arrays, new_state(device.compute.concurrent_kernels), times)
+    run(*arrays, new_state(device.compute.concurrent_kernels, len(arrays.ops)), times)
     issued, returned, ready, start, end = (array("q", row.tobytes()) for row in times)
     engine = program.engine()
     timeline = Timeline(schedule, program.engine_names, engine, issued, returned, ready, start, end, program)

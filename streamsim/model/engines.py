@@ -11,7 +11,7 @@ SimPy's agenda by hand, as ``Environment.schedule`` does. (C901 counts the inner
 
 from __future__ import annotations
 
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from simpy.events import NORMAL
@@ -208,9 +208,9 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
 
 
 class Running:
-    """A kernel on the card, ``given`` so much of it, at first all it can fill: it ends at ``end`` unless that changes.
+    """A kernel on the card, ``given`` so much of it, at first all it can fill.
 
-    ``left`` of its work (ticks times width) was to do at the tick ``since``.
+    Its work is done at ``end`` unless that changes. ``left`` of it (ticks times width) was to do at the tick ``since``.
     """
 
     __slots__ = ("end", "given", "left", "op", "shape", "since")
@@ -236,22 +236,25 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
 
     The card's schedulers in the large: a later kernel's blocks go where an earlier kernel has no more blocks to put
     ("leftover policy"), and where both have some the older ones go first. Few threads do not keep the whole card busy:
-    see ``Shape.given``. Its lane stays open: a kernel on the card does not close it.
+    see ``Shape.given``. A kernel whose work is done leaves the card to others, and ends ``Shape.drain`` ticks later; at
+    most ``most`` have work to do. Its lane stays open: a kernel on the card does not close it.
     """
     env, touched, ended = simulation.env, simulation.touched, simulation.ended
     agenda, number = env._queue, env._eid
     started, lookahead = simulation.note_start(), simulation.lookahead
     take, arriving, waiting = queues.take, queues.arriving, queues.waiting
     shape, shapes = simulation.program.shape, simulation.program.shapes
-    kernels = [(its, its.width, its.duration, its.duration * its.width) for its in shapes]
+    kernels = [(its, its.width, its.works, its.works * its.width) for its in shapes]
     running: list[Running] = []
+    draining: list[tuple[int, int]] = []  # a heap of (end tick, op): kernels whose work is done
     room = FULL_CARD
     due = NONE  # the tick that the alarm is set for
 
     def dispatch(now: int) -> None:
         nonlocal due, room
         at = now
-        if not running and not waiting and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
+        idle = not (running or draining or waiting)
+        if idle and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
         wake = FOREVER
         while room > 0 and len(running) < most:
@@ -261,8 +264,8 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
                 break
             op = take(at)
             started(op, at)
-            its, width, duration, work = kernels[shape[op]]
-            running.append(Running(op, its, width, work, at, at + duration))
+            its, width, works, work = kernels[shape[op]]
+            running.append(Running(op, its, width, work, at, at + works))
             if len(running) > 1:
                 share(at)
             else:
@@ -270,6 +273,8 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
         for kernel in running:
             if kernel.end < wake:
                 wake = kernel.end
+        if draining and draining[0][0] < wake:
+            wake = draining[0][0]
         if wake != due and wake < FOREVER:
             due = wake
             heappush(agenda, (wake, NORMAL, next(number), alarm))
@@ -287,8 +292,13 @@ def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[La
         elif done:
             room = FULL_CARD
         for kernel in done:
-            ended(kernel.op, now)
-        if running or arriving or waiting:
+            if kernel.shape.drain:
+                heappush(draining, (now + kernel.shape.drain, kernel.op))
+            else:
+                ended(kernel.op, now)
+        while draining and draining[0][0] <= now:
+            ended(heappop(draining)[1], now)
+        if running or draining or arriving or waiting:
             touched.append(dispatch)
 
     def share(now: int) -> None:

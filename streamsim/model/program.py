@@ -88,9 +88,15 @@ class Shape(NamedTuple):
     duration: int = 0  # ticks alone on the engine, a copy's latency included
     units: int = 0  # copy: its bytes in fixed point
     rate: Rate = NO_COPY  # copy: how it uses the link
-    width: int = FULL_CARD  # kernel: the share of the card that it keeps busy
+    width: int = FULL_CARD  # kernel: the share of the card that it keeps busy while it works
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
+    drain: int = 0  # kernel: ticks at its end, when its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
+
+    @property
+    def works(self) -> int:
+        """Ticks alone that it occupies its engine: all but a kernel's drain."""
+        return self.duration - self.drain
 
     def given(self, room: int, held: int) -> int:
         """How much of the card a kernel is given: of ``room`` that earlier kernels leave.
@@ -168,12 +174,16 @@ def connection_of(stream: int, connections: int) -> int:
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
     """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks."""
     alone_s, share = device.kernel_time(kernel)
+    drain_s = device.kernel_drain_s(kernel)
+    if drain_s:  # it does all of its work before
+        share = min(1.0, share * alone_s / (alone_s - drain_s))
     return Shape(
         KERNEL,
         call,
         max(1, ticks(alone_s)),
         width=max(1, round(share * FULL_CARD)),
         threads=max(1, round(device.kernel_threads(kernel) * FULL_CARD)),
+        drain=ticks(drain_s),
         idle=tuple(FULL_CARD - round(pace * FULL_CARD) for pace in device.kernel_paces(kernel, PACES)),
     )
 

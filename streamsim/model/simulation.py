@@ -183,9 +183,11 @@ def _build_engines(simulation: Simulation) -> list[Lane]:
 
 def _compute_engine(simulation: Simulation, engine: int) -> list[Lane]:
     compute = simulation.program.device.compute
-    if compute.concurrent_kernels > 1 and any(shape.width < FULL_CARD for shape in simulation.program.shapes):
+    most, shapes = compute.concurrent_kernels, simulation.program.shapes
+    # Even one at a time, the next kernel may start before one whose work is done has ended.
+    if any(shape.drain or (most > 1 and shape.width < FULL_CARD) for shape in shapes):
         queues = _queues(simulation, _Ops(simulation.program, engine), compute.arbitration)
-        return compute_engine(simulation, queues, compute.concurrent_kernels)
+        return compute_engine(simulation, queues, most)
     return _serial_engine(simulation, engine, compute.arbitration)
 
 

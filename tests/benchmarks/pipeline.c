@@ -22,10 +22,11 @@ typedef struct {
     i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
 } Card;
 typedef struct {
-    i64 kind, call, duration, units, alone, shared, width, threads, holds, idle[PACES + 1], latency[2 * CROWD];
+    i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
 } Shape;
 typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch, more; } Config;
 typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
+typedef struct { i64 op, tick; } Draining;
 
 enum { H2D, D2H, COMPUTE, LANES };
 enum { ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST };
@@ -35,6 +36,7 @@ static i64 issue[LANES], stride[LANES], call[LANES];
 static i64 head[LANES * QUEUES], stream_of[LANES * QUEUES], connections[LANES], jobs[LANES];
 static u64 mask[LANES];
 static Running running[1024];
+static Draining draining[MOST_OPS];
 
 static inline i64 most(i64 a, i64 b) { return a > b ? a : b; }
 static inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
@@ -248,6 +250,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     i64 end_a = FOREVER, end_b = FOREVER, copies_end = FOREVER, begins_a = FOREVER, begins_b = FOREVER;
     i64 left_a = 0, left_b = 0, settled = 0, alone_a = 1, alone_b = 1, shared_a = 1, shared_b = 1;
     i64 n = 0, room = FULL_CARD, compute_end = FOREVER, now = 0, last_end = 0;
+    i64 drained = 0, drains = 0, drain_end = FOREVER;
     int changed = 0;
     for (;;) {
 #define START(x, y, lane)                                                                                      \
@@ -290,10 +293,10 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                                          shape_of[COMPUTE] + (kernel->op & JOBS)];
             kernel->shape = shape;
             kernel->since = now;
-            kernel->left = shape->duration * shape->width;
+            kernel->left = (shape->duration - shape->drain) * shape->width;
             if (n == 1) {
                 kernel->given = shape->width;
-                kernel->end = compute_end = now + shape->duration;
+                kernel->end = compute_end = now + shape->duration - shape->drain;
                 room = FULL_CARD - shape->width;
             } else {
                 kernel->given = 0;
@@ -301,7 +304,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             }
             next_head(COMPUTE, queue, queues, chunks, streams);
         }
-        now = least(copies_end, compute_end);
+        now = least(least(copies_end, compute_end), drain_end);
         if (op_a == NONE) now = least(now, next[H2D]);
         if (op_b == NONE) now = least(now, next[D2H]);
         if (room > 0 && n < side_by_side) now = least(now, next[COMPUTE]);
@@ -329,10 +332,12 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         }
         if (now == compute_end) {
             i64 kept = 0;
-            last_end = now;
             for (i64 k = 0; k < n; k++) {
                 if (running[k].end <= now) {
-                    go_on(COMPUTE, running[k].op, now, hand_over, breadth, chunks, streams, coming);
+                    Draining new = {running[k].op, now + running[k].shape->drain};
+                    i64 at = drains++;
+                    for (; at > drained && draining[at - 1].tick > new.tick; at--) draining[at] = draining[at - 1];
+                    draining[at] = new;
                 } else {
                     if (kept < k) running[kept] = running[k];
                     kept++;
@@ -341,6 +346,12 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             n = kept;
             next[COMPUTE] = now;
             room = share(n, now, &compute_end);
+            drain_end = drained < drains ? draining[drained].tick : FOREVER;
+        }
+        while (drain_end <= now) {
+            last_end = now;
+            go_on(COMPUTE, draining[drained++].op, now, hand_over, breadth, chunks, streams, coming);
+            drain_end = drained < drains ? draining[drained].tick : FOREVER;
         }
     }
 }
