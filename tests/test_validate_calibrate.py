@@ -279,9 +279,8 @@ def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
 def test_scatter_and_misfit_add_in_quadrature() -> None:
     device = truth()
     late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
-    changed = with_runs(
-        "d2h", lambda s: [s, s, s, 1.1 * s, 1.2 * s]
-    )  # the faster half is as it was; quartiles s, 1.1 s
+    # The faster half is as it was, and the quartiles are s and 1.1 s.
+    changed = with_runs("d2h", lambda s: [s, s, s, 1.1 * s, 1.2 * s])
     alone = spread_of(msgspec.structs.replace(device, d2h=late))["d2h.latency_s"]
     found = spread_of(msgspec.structs.replace(device, d2h=late), changed)
     assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)

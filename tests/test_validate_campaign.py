@@ -47,7 +47,8 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     (session,) = record.runs
     assert (session.connections, session.repeats) == (8, 3)
     assert session.profile("before") == session.profile("after") == fit(samples)
-    assert Samples.from_plain(msgspec.convert(session.samples, PlainSamples)) == samples
+    for kept in (session.samples, session.samples_after):
+        assert Samples.from_plain(msgspec.convert(kept, PlainSamples)) == samples
     assert {entry.build() for entry in session.entries} == set(SCHEDULES)
     assert all(len(entry.wall_s) == len(entry.device_s) == len(entry.issue_s) == 3 for entry in session.entries)
     assert all(entry.verified and entry.status == "ok" for entry in session.entries)

@@ -32,7 +32,7 @@ def calibrate(gpu: Gpu) -> Device:
 
 
 def take(gpu: Gpu, seed: int = 0) -> Samples:
-    """Measure every probe, repeats interleaved in shuffled order, and keep the raw samples.
+    """Measure every probe, repeats interleaved in shuffled order and copies twice as often, and keep the raw samples.
 
     The probes that need a stream for each of many queues come last: the driver's queues, once made, make
     everything else a little slower.

@@ -125,7 +125,9 @@ def timings_of(rows: Iterable[Row]) -> dict[Chain, list[Timing]]:
 def per_link(timings: Timings, kind: str, size: int, column: str = "device_s") -> float:
     """Seconds that one more link of a chain takes: the slope between its shortest and longest length.
 
-    Of medians; of copies' runs the means of the faster halves. Raises InputError unless there are two lengths.
+    Of medians; of the runs of chains that show how copies go, the means of the faster halves. (Cycles, in which a copy
+    is one link among others, and chains that hold the host count by their medians.) Raises InputError unless there are
+    two lengths.
     """
     lengths = sorted(chain.length for chain in timings if (chain.kind, chain.size) == (kind, size))
     if len(lengths) < 2:
@@ -164,7 +166,8 @@ def fit_link(points: Sequence[tuple[float, float]]) -> Link:
 
 
 def fit(samples: Samples) -> Device:
-    """The profile that explains the samples. Raises InputError when probes are missing."""
+    """The profile that explains the samples. Raises InputError when probes are missing, or were others than today's."""
+    _check_complete(samples)
     alone = {d: fit_link([(n, samples.per_link(d, n)) for n in p.COPY_BYTES]) for d in DIRECTIONS}
     host = _fit_host(samples, alone["h2d"])
     queues = {engine: _fit_queues(samples, kind) for engine, kind in p.QUEUES.items()}
@@ -184,6 +187,14 @@ def fit(samples: Samples) -> Device:
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
     return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
+
+
+def _check_complete(samples: Samples) -> None:
+    """The model is run on the probes as they are now: what others have shown would give another profile unnoticed."""
+    chains = (chain for chain, _ in p.probes(samples.card.resident_threads))
+    missing = next((chain for chain in chains if chain not in samples.timings), None)
+    if missing is not None:
+        raise InputError(f"calibration: no chain {missing.key!r}, of an earlier version or cut short; calibrate again")
 
 
 SOURCES = dict.fromkeys(

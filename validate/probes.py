@@ -4,9 +4,9 @@ They are replayed by the same machinery as any other schedule, so that a host ca
 in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their
 lengths is the time of one link, free of what a run costs once. Chains whose ops are shorter than the calls that
 issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a spinning
-kernel for the rest. Behind a gate copies that take turns with kernels start later than in a program that is issued as
-it runs, so these stand behind none: short ones are a graph. Mixes of calls come over few streams and over many
-instead. None of them is a pipeline that is later predicted.
+kernel for the rest. Behind a gate copies of several streams that take turns with kernels start later than in a program
+that is issued as it runs, so these stand behind none: short ones are a graph. Mixes of calls come over few streams and
+over many instead. None of them is a pipeline that is later predicted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 STEP_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
 CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI)
-ISSUED_BYTES = 512 * KI  # from this size on a copy takes longer than the calls for it, a kernel and another copy
+ISSUED_BYTES = 512 * KI  # from this size on a copy takes longer than the calls for it, another one and two kernels
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, 16 * MI)
 LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
@@ -70,7 +70,7 @@ QUEUE_GATE_S = 500e-6
 FLOAT_BYTES = 4
 PAGEABLE, DEVICE_IN, DEVICE_OUT = "pageable", "card_in", "card_out"
 HOST: dict[Direction, str] = {"h2d": "host_in", "d2h": "host_out"}
-HOST_BYTES = 64 * MI  # no two copies of a chain of several queues share memory
+HOST_BYTES = 64 * MI  # copies of a chain share memory only with others of their stream
 BUFFERS = (
     Buffer(PAGEABLE, 3 * max(PAGEABLE_BYTES), "pageable"),
     *(Buffer(name, HOST_BYTES, "pinned") for name in HOST.values()),
@@ -78,7 +78,7 @@ BUFFERS = (
     Buffer(DEVICE_OUT, LARGE_ELEMENTS[-1] * FLOAT_BYTES, "device"),
 )
 TINY = Kernel(1, "sincos", KI, 2)
-FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leaves no room beside it
+FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leaves no room beside it until its last part
 
 
 class Chain(NamedTuple):
@@ -341,7 +341,8 @@ def rules() -> Iterator[Probe]:
     Stream 1 has two ops; stream 4 one issued between them, which is ready at once (and takes what room the first
     kernel leaves); streams 2 and 3 have one each behind a copy back, issued between them and last, and ready
     while the first one runs, stream 3's before stream 2's. So the second op of stream 1 comes before all of
-    those under same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order.
+    those under same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order. Kernels
+    leave the card before they end, and with them the turn of their queue: same-queue-first shows as ready order.
     """
     makers: dict[str, Callable[[int], Op]] = {
         "compute": lambda stream: msgspec.structs.replace(FULL, stream=stream),

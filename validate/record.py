@@ -227,7 +227,7 @@ class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
 
 
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
-    """It has measured everything."""
+    """It has measured everything; ``samples``: what ``after`` was fitted to."""
 
     finished: str
     after: dict[str, Any] | None = None

@@ -299,7 +299,7 @@ def _start_kernel(running, n, op, row, now, shapes):
 def _drain(draining, first, last, op, tick):
     """Note when a kernel whose work is done will end, among draining[first:last], the next to end first.
 
-    Kernels of a make drain as long, so there is seldom one to put it before.
+    Kernels of one shape drain for as long, so there is seldom one to put it before.
     """
     k = last
     while k > first and draining[uintp(k - 1)].tick > tick:

@@ -192,7 +192,6 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
     """How a copy of ``n_bytes`` of pinned memory uses the link."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
-
     slower = ticks(n_bytes / link.crowded_bandwidth_bytes_per_s - n_bytes / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
