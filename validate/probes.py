@@ -210,7 +210,7 @@ def crowded() -> Iterator[Probe]:
         for n in (32, 96) if n_bytes < 4 * MI else (16, 40):
             turns = {d: [_with_kernel(d, n_bytes, 1 + i % CROWDED_STREAMS, i) for i in range(n)] for d in DIRECTIONS}
             for d in DIRECTIONS:
-                ops = [op for turn in turns[d] for op in turn]
+                ops: list[Op] = [op for turn in turns[d] for op in turn]
                 yield _chain(f"crowded {d}", n_bytes, n, ops, CROWDED_STREAMS, buffers=BUFFERS, launch=launch)
             both: list[Op] = []
             for there, back in zip(turns["h2d"], turns["d2h"], strict=True):
