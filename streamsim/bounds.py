@@ -101,14 +101,13 @@ def _longest_chain(program: Program) -> _Chain:
 
 def _followers(program: Program) -> Callable[[int], list[tuple[int, int]]]:
     """For an op, the ops that wait for it and the ticks from its end until they may start."""
-    kind, after, also, table, ops = program.kind, program.after, program.also, program.hand_over, program.schedule.ops
+    after, also, crossing, ops = program.after, program.also, program.crossing, program.schedule.ops
 
     def of(op: int) -> list[tuple[int, int]]:
-        row = table[kind[op]]
-        found = [(after[op], row[kind[after[op]]])] if after[op] >= 0 else []
+        found = [(after[op], crossing(op, after[op]))] if after[op] >= 0 else []
         if op in also:
             stream, event = ops[op].stream, program.event
-            found += [(other, row[kind[other]] + event * (ops[other].stream != stream)) for other in also[op]]
+            found += [(other, crossing(op, other) + event * (ops[other].stream != stream)) for other in also[op]]
         return found
 
     return of

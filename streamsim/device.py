@@ -120,7 +120,8 @@ class HandOver(_Part, frozen=True):
     """From the end of an op until one that depends on it can start on another engine.
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
-    through an event to another stream.
+    through an event to another stream. An engine looks for another one's signal every ``look_s``: the others are the
+    means of hand-overs that are spread evenly over so much, but to no less than nothing; 0: all alike.
     """
 
     h2d_to_kernel_s: float
@@ -131,6 +132,7 @@ class HandOver(_Part, frozen=True):
     d2h_to_kernel_s: float
     kernel_to_kernel_s: float
     event_s: float
+    look_s: float = 0.0
 
 
 class CopyEngines(_Part, frozen=True):
@@ -350,6 +352,13 @@ def number_names(value: object, path: str = "") -> set[str]:
     return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
 
 
+def _off(device: Device) -> set[str]:
+    """Numbers that a profile may leave out, and whose effect then is off."""
+    parts = ((name, getattr(device, name)) for name in device.__struct_fields__)
+    fields = ((name, part, f) for name, part in parts if isinstance(part, _Part) for f in msgspec.structs.fields(part))
+    return {f"{name}.{f.name}" for name, part, f in fields if not f.required and getattr(part, f.name) == f.default}
+
+
 def _check_sources(device: Device) -> None:
     known = number_names(device)
     sections = {name.rpartition(".")[0] for name in known}
@@ -361,7 +370,7 @@ def _check_sources(device: Device) -> None:
             raise InputError(
                 f"sources.{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'"
             )
-    for name in sorted(known):
+    for name in sorted(known - _off(device)):
         if name not in device.sources and name.rpartition(".")[0] not in device.sources:
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
     for name, value in device.spread.items():

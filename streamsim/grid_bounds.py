@@ -44,8 +44,8 @@ from streamsim.model.program import (
     NO_COPY,
     NOT_AN_ENGINE,
     Rate,
-    hand_over_table,
     kernel_shape,
+    least_hand_overs,
     rate_of,
     ticks,
 )
@@ -99,7 +99,7 @@ class LowerBounds:
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self._workload, self._device = workload, device
-        self._hand_over = hand_over_table(device.hand_over)
+        self._hand_over = least_hand_overs(device.hand_over)
         self._event = ticks(device.hand_over.event_s)
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels

@@ -199,8 +199,7 @@ class _CriticalPath:
 
     def _release(self, before: int, op: int) -> int:
         program = self.program
-        crossing = program.hand_over[program.kind[before]][program.kind[op]]
-        ops = self.t.schedule.ops
+        ops, crossing = self.t.schedule.ops, program.crossing(before, op)
         return self.t.end[before] + crossing + (program.event if ops[before].stream != ops[op].stream else 0)
 
     def _ahead(self, op: int) -> int | None:

@@ -428,6 +428,7 @@ def _fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
         d2h_to_h2d_s=found["dh"],
         kernel_to_kernel_s=0.0,  # part of the kernels' own times
         event_s=max(0.0, samples.per_link("ping-pong", 0) - kernel_s),
+        look_s=EVENLY * _single_s(samples),
     )
 
 
@@ -615,7 +616,9 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
     return {f"host.{call}": scatter for call, scatter in found.items()}
 
 
-EVENT, WITHIN_KERNELS, PING_PONG = "event_s", "kernel_to_kernel_s", "ping-pong"
+EVENT, PING_PONG = "event_s", "ping-pong"
+NO_STEPS = (EVENT, "kernel_to_kernel_s", "look_s")  # of the numbers of hand-overs
+EVENLY = math.sqrt(12)  # an interval in standard deviations of what is spread evenly over it
 
 
 def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
@@ -623,7 +626,7 @@ def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
 
     The variance of a cycle's runs is that of one hand-over times their number.
     """
-    steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in (EVENT, WITHIN_KERNELS)}
+    steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
     mean_s = sum(steps.values()) / len(steps)
     found = {f"hand_over.{f}": _single_s(samples) / mean_s for f, seconds in steps.items() if seconds}
     event_s = device.hand_over.event_s

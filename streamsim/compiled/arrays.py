@@ -60,6 +60,7 @@ def card_of(device: Device) -> Card:
         ticks(device.host.submit_s),
         ticks(device.host.wake_s),
         ticks(device.hand_over.event_s),
+        ticks(device.hand_over.look_s),
         engines == 2 and any(rate.feels_the_other_direction for rate in rates),
         engines > 0 and any(rate.feels_crowds for rate in rates),
         device.compute.concurrent_kernels,
@@ -77,7 +78,7 @@ def card_of(device: Device) -> Card:
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
+    between = 2 * max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)  # twice the mean at most
     return between + ticks(host.submit_s) + ticks(host.wake_s) + streams_ticks(device, LARGEST_COUNT)
 
 
@@ -118,6 +119,7 @@ def flatten(program: Program) -> Arrays | None:
     ops = np.zeros(len(program.kind), OP)
     ops["after"] = program.after
     ops["shape"] = program.shape
+    ops["late"] = program.late
     ops["pending"] = program.pending
     ops["kind"] = np.frombuffer(program.kind, np.uint8)
     ops["queue"] = np.frombuffer(program.queue, np.uint8)

@@ -35,6 +35,7 @@ QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
 NO_TURN = QUEUES - 1
 ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
+INTERVAL_BITS, STEPS = 16, (53685, 43977, 36025)  # of hand-overs: see the model's looks.py
 JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
 KERNEL_SHIFT, COPY_SHIFT, CHUNK_SHIFT = 15, 20, 25  # of the parts of its ops' numbers
 MOST_QUEUE = 31
@@ -44,7 +45,9 @@ def _record(fields: str) -> np.dtype[Any]:
     return np.dtype([(name, "i8") for name in fields.split()], align=True)
 
 
-CARD = _record("submit wake event linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
+CARD = _record(
+    "submit wake event look linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule"
+)
 SHAPE = np.dtype(
     [
         ("kind", "i8"),
@@ -66,6 +69,7 @@ OP = np.dtype(
     [
         ("tick", "i8"),  # ready, as far as is known; once ended, the end
         ("comes", "i8"),  # when the card has it
+        ("late", "i8"),  # how much later than in the mean it hears of another engine
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
         ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
@@ -229,6 +233,23 @@ def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alon
     if swapped:
         left_a, left_b = left_b, left_a
     return end, left_a, left_b
+
+
+# Hand-overs: see the model's looks.py.
+
+
+@_inlined
+def _late(look, kind, number):
+    """How much later than in the mean the op ``number`` of a kind hears of another engine."""
+    turn = ((1 << INTERVAL_BITS - 1) + number * STEPS[uintp(kind)]) & ((1 << INTERVAL_BITS) - 1)
+    return (look * turn >> INTERVAL_BITS) - (look >> 1)
+
+
+@_inlined
+def _crossing(hand_over, from_kind, to_kind, late):
+    """Ticks from the end of an op until one that waits for it, and hears of other engines so late, may start."""
+    mean = hand_over[uintp(from_kind * 4 + to_kind)]
+    return mean if from_kind == to_kind else mean + max(-mean, min(mean, late))
 
 
 # Kernels that wait for copies: see the model's crowd.py.
@@ -566,13 +587,13 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             if after >= 0:
                 if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
                     waiting -= _copy_ended(ops, after, coming)
-                crossing = hand_over[uintp(op.kind * 4 + ops[uintp(after)].kind)]
+                crossing = _crossing(hand_over, op.kind, ops[uintp(after)].kind, ops[uintp(after)].late)
                 _release(ops, lanes, heads, after, _seen(now, crossing))
             for j in range(op.also_from, op.also_to):
                 other = also[uintp(j)].op
                 if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                     waiting -= _copy_ended(ops, other, coming)
-                crossing = hand_over[uintp(op.kind * 4 + ops[uintp(other)].kind)]
+                crossing = _crossing(hand_over, op.kind, ops[uintp(other)].kind, ops[uintp(other)].late)
                 if also[uintp(j)].crosses:
                     crossing += card.event
                 _release(ops, lanes, heads, other, _seen(now, crossing))
@@ -589,10 +610,11 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
 
 
 @_inlined
-def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
+def _put(ops, tails, lane_of_kind, op, shape, kind, queue, late, before, waits):
     """Write down an op that follows ``before`` in its stream, and waits for so many other things."""
     new = ops[uintp(op)]
     new.tick = 0
+    new.late = late
     new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0
@@ -634,7 +656,7 @@ def _after_all_kernels(ops, also, last, streams, back, jobs):
 
 
 @_compiled
-def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program):
+def _lay_out(config, look, jobs, run_signal, shapes, lane_of_kind, queues, program):
     """Write the ops and segments of a pattern; returns how many of each."""
     ops, segments, waits, also, tails, last = program
     copies_in, kernels, copies_back = jobs
@@ -665,9 +687,12 @@ def _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program):
             before = last[uintp(stream)]
             for shape in range(row + begin, row + end):
                 kind = shapes[uintp(shape)].kind
+                first_job = row if kind == H2D else row + copies_in if kind == KERNEL else row + copies_in + kernels
+                own = copies_in if kind == H2D else kernels if kind == KERNEL else copies_back
+                late = _late(look, kind, i * own + shape - first_job)
                 shift = KERNEL_SHIFT if kind == KERNEL else COPY_SHIFT
                 queue = queues[uintp(stream)] >> shift & MOST_QUEUE
-                _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
+                _put(ops, tails, lane_of_kind, n, shape, kind, queue, late, before, later + waits_for_slot)
                 waits_for_slot = False
                 before = n
                 n += 1
@@ -814,7 +839,7 @@ def _next_head(lane, heads, first, seen, queues, chunks, streams, queue):
 
 
 @_inlined
-def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, place, op, now):
+def _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, place, op, now):
     """The op of a lane has ended: the one after it in its stream may start.
 
     Returns how many kernels, of those of the chunks before ``coming``, wait for a copy no longer.
@@ -836,7 +861,8 @@ def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, comi
             op += streams << CHUNK_SHIFT
             to = begins if chunk + streams < chunks else NONE
     if to != NONE:
-        tick = _seen(now, hand_over[uintp(place * 4 + to)])
+        number = (op >> CHUNK_SHIFT) * lanes[uintp(to)].jobs + (op & JOBS)
+        tick = _seen(now, _crossing(hand_over, place, to, _late(look, to, number)))
         _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, op, tick)
     return np.int64(place != COMPUTE and to == COMPUTE and op >> CHUNK_SHIFT < coming)
 
@@ -847,7 +873,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     lanes, heads, running, draining = state
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
-    linked, most = card.linked, card.concurrent
+    linked, most, look = card.linked, card.concurrent, card.look
     _reset(card, lanes, heads)
     begins = _set_out(config, card, jobs, shapes, lanes, seen)
     for place in range(LANES):
@@ -945,14 +971,14 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
                     end_b = now
             if end_a == now:
                 waiting -= _go_on(
-                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, H2D, op_a, now
+                    lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, H2D, op_a, now
                 )
                 op_a = NONE
                 end_a = begins_a = FOREVER
                 lane_a.next = now
             if end_b == now:
                 waiting -= _go_on(
-                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, D2H, op_b, now
+                    lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, D2H, op_b, now
                 )
                 op_b = NONE
                 end_b = begins_b = FOREVER
@@ -968,7 +994,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             op = draining[uintp(drained)].op
             drained += 1
             drain_end = _next_drained(draining, drained, drains)
-            _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
+            _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
 
 
 @_compiled
@@ -997,7 +1023,7 @@ def run_patterns(
         if config.plain:
             makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state)
         else:
-            n, m = _lay_out(config, jobs, run_signal, shapes, lane_of_kind, queues, program)
+            n, m = _lay_out(config, card.look, jobs, run_signal, shapes, lane_of_kind, queues, program)
             own = ops[:n]
             makespans[k] = run(
                 card, hand_over, config.launch, config.more, shapes, own, segments[:m], waits, also, state, no_times

@@ -14,6 +14,7 @@ import math
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamsim.model.looks import crossing_ticks, late_of_each
 from streamsim.order import StreamOrder
 from streamsim.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
@@ -131,7 +132,8 @@ class Program(NamedTuple):
     pending: array[int]  # how many ops an op waits for, and its call if that may come later
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
-    hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
+    hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind, in the mean
+    late: array[int]  # how much later than in the mean, if not earlier, an op hears of another engine
     submit: int
     wake: int
     event: int
@@ -141,12 +143,23 @@ class Program(NamedTuple):
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
         return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))
 
-    def crossings(self) -> set[tuple[int, int]]:
-        """The pairs of kinds of which an op on one engine waits for an op on another."""
+    def shortest_crossings(self) -> dict[tuple[int, int], int]:
+        """The pairs of kinds of which an op on one engine waits for an op on another; the least ticks that takes."""
         kind = self.kind + bytes((NOTHING,))  # what follows the op -1
         pairs = set(zip(kind, map(kind.__getitem__, self.after), strict=False))
         pairs |= {(kind[op], kind[other]) for op, others in self.also.items() for other in others}
-        return {(a, b) for a, b in pairs if b != NOTHING and self.engine_of[a] != self.engine_of[b]}
+        engines, earliest = self.engine_of, min(self.late, default=0)
+        return {
+            (a, b): crossing_ticks(self.hand_over[a][b], earliest)
+            for a, b in pairs
+            if b != NOTHING and engines[a] != engines[b]
+        }
+
+    def crossing(self, before: int, op: int) -> int:
+        """Ticks from the end of ``before`` until ``op``, which waits for it, may start, less those of an event."""
+        from_, to = self.kind[before], self.kind[op]
+        mean = self.hand_over[from_][to]
+        return mean if from_ == to else crossing_ticks(mean, self.late[op])
 
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
@@ -164,6 +177,15 @@ def hand_over_table(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
     """Ticks from the end of an op of one kind until one of another kind that waits for it may start."""
     names = ("h2d", "d2h", "kernel")
     return tuple(tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for b in names) for a in names)
+
+
+def least_hand_overs(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
+    """:func:`hand_over_table` with what is the least between engines, not the mean."""
+    earliest, table = -(ticks(hand_over.look_s) // 2), hand_over_table(hand_over)
+    return tuple(
+        tuple(mean if a == b else crossing_ticks(mean, earliest) for b, mean in enumerate(row))
+        for a, row in enumerate(table)
+    )
 
 
 def connection_of(stream: int, connections: int) -> int:
@@ -233,6 +255,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
     shapes = _Shapes(schedule, device)
     shape = array("i", map(shapes.index, schedule.ops))
     kinds = [made.kind for made in shapes.made]
+    kind = bytearray(map(kinds.__getitem__, shape))
     program = Program(
         schedule=schedule,
         device=device,
@@ -240,7 +263,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         engine_of=engine_of,
         shapes=shapes.made,
         shape=shape,
-        kind=bytearray(map(kinds.__getitem__, shape)),
+        kind=kind,
         queue=_queues(schedule, device),
         after=array("i", [-1]) * n,
         also={},
@@ -248,6 +271,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         frontier={},
         segments=[],
         hand_over=hand_over_table(device.hand_over),
+        late=late_of_each(ticks(device.hand_over.look_s), kind),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),

@@ -71,9 +71,9 @@ class Simulation:
         Of an end on another engine they hear a hand-over later at the earliest. So an idle engine knows what it will
         choose from for as long as the shortest of them, and need not be woken to choose.
         """
-        crossings, hand_over = self.program.crossings(), self.program.hand_over
+        shortest = self.program.shortest_crossings()
         for kind in range(NOTHING):
-            self.lookahead[kind] = min((hand_over[a][b] for a, b in crossings if b == kind), default=FOREVER)
+            self.lookahead[kind] = min((ticks for (_, b), ticks in shortest.items() if b == kind), default=FOREVER)
 
 
 def _feels_crowds(program: Program) -> bool:
@@ -85,8 +85,9 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
     """Make ``release(op, ready)`` and ``ended(op, now)`` for a simulation."""
     program, lanes, touched, host = simulation.program, simulation.lanes, simulation.touched, simulation.host
     pending, returned, ready_at, end = simulation.pending, simulation.returned, simulation.ready, simulation.end
-    kind, after, also, hand_over, submit = program.kind, program.after, program.also, program.hand_over, program.submit
+    kind, after, also, submit, crossing = program.kind, program.after, program.also, program.submit, program.crossing
     ops, awaited, copy_ended = program.schedule.ops, host.waits_for, simulation.copy_ended
+    hands_over = [crossing(op, follower) if follower >= 0 else 0 for op, follower in enumerate(after)]
 
     def release(op: int, ready: int) -> None:
         """One of the things that ``op`` waits for has come; it cannot start before the tick ``ready``."""
@@ -112,10 +113,10 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
         end[op] = now
         follower = after[op]
         if follower >= 0:
-            to, from_ = kind[follower], kind[op]
-            if copy_ended and to == KERNEL and from_ != KERNEL:
+            to = kind[follower]
+            if copy_ended and to == KERNEL and kind[op] != KERNEL:
                 copy_ended(follower)
-            ready = now + hand_over[from_][to]
+            ready = now + hands_over[op]
             if pending[follower] > 1:
                 release(follower, ready)
             else:  # what release() does then, without the call: most ops come this way
@@ -141,7 +142,7 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
             if copy_ended and kind[other] == KERNEL and kind[op] != KERNEL:
                 copy_ended(other)
             event = program.event if ops[other].stream != ops[op].stream else 0
-            release(other, now + hand_over[kind[op]][kind[other]] + event)
+            release(other, now + crossing(op, other) + event)
 
     return release, ended
 

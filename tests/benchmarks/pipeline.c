@@ -19,7 +19,8 @@ typedef int64_t i64;
 typedef uint64_t u64;
 
 typedef struct {
-    i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
+    i64 submit, wake, event, look, linked, crowds, concurrent;
+    i64 copy_connections, kernel_connections, copy_rule, kernel_rule;
 } Card;
 typedef struct {
     i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
@@ -178,8 +179,15 @@ static inline void may_start(int lane, i64 op, i64 at)
 
 static i64 follows[LANES], first_lane;
 
-static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 breadth, i64 chunks, i64 streams,
-                        i64 coming)
+static inline i64 crossing(i64 mean, int from, i64 to, i64 look, i64 number)
+{
+    static const i64 steps[LANES] = {53685, 43977, 36025};
+    i64 late = (look * (((1 << 15) + number * steps[to]) & 0xffff) >> 16) - (look >> 1);
+    return from == to ? mean : mean + most(-mean, least(mean, late));
+}
+
+static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 look, i64 breadth, i64 chunks,
+                        i64 streams, i64 coming)
 {
     i64 to = lane, chunk = op >> CHUNK_SHIFT;
     if ((++op & JOBS) == jobs[lane]) {
@@ -193,7 +201,10 @@ static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 bre
             to = chunk + streams < chunks ? first_lane : NONE;
         }
     }
-    if (to != NONE) may_start((int)to, op, now + hand_over[lane * 4 + to]);
+    if (to != NONE) {
+        i64 number = (op >> CHUNK_SHIFT) * jobs[to] + (op & JOBS);
+        may_start((int)to, op, now + crossing(hand_over[lane * 4 + to], lane, to, look, number));
+    }
     return lane != COMPUTE && to == COMPUTE && (op >> CHUNK_SHIFT) < coming;
 }
 
@@ -318,13 +329,13 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                 if (op_b != NONE && left_b <= 0) end_b = now;
             }
             if (end_a == now) {
-                waiting -= go_on(H2D, op_a, now, hand_over, breadth, chunks, streams, coming);
+                waiting -= go_on(H2D, op_a, now, hand_over, card->look, breadth, chunks, streams, coming);
                 op_a = NONE;
                 end_a = begins_a = FOREVER;
                 next[H2D] = now;
             }
             if (end_b == now) {
-                waiting -= go_on(D2H, op_b, now, hand_over, breadth, chunks, streams, coming);
+                waiting -= go_on(D2H, op_b, now, hand_over, card->look, breadth, chunks, streams, coming);
                 op_b = NONE;
                 end_b = begins_b = FOREVER;
                 next[D2H] = now;
@@ -350,7 +361,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         }
         while (drain_end <= now) {
             last_end = now;
-            go_on(COMPUTE, draining[drained++].op, now, hand_over, breadth, chunks, streams, coming);
+            go_on(COMPUTE, draining[drained++].op, now, hand_over, card->look, breadth, chunks, streams, coming);
             drain_end = drained < drains ? draining[drained].tick : FOREVER;
         }
     }
