@@ -1,7 +1,10 @@
-"""A run of a suite or of schedules: one process for each number of connections, a journal, a record.
+"""A run of a suite or of schedules: processes for each number of connections, a journal, a record.
 
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
-is measured by a process of its own. The processes run one after another and append to one journal.
+is measured by a process of its own. Calibration has processes of its own, too, before and after: it blocks a stream
+for each of many hardware queues, and once more streams than there are queues have been used, streams have queues in
+another order, for as long as the process lives (on an H200 with 32 queues, pipelines over 16 and 32 streams then take
+up to 8 % longer). The processes run one after another and append to one journal.
 """
 
 import os
@@ -43,6 +46,8 @@ from streamsim_validate.suites import Case, digest, suite, suite_connections, wo
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
+STEPS = BEGIN, MEASURE, END = "begin", "measure", "end"
+ALL = "all"  # in one process, where there is nothing to calibrate
 NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
 TakeSamples = Callable[[Gpu], fits.Samples]
@@ -114,7 +119,8 @@ def run(plan: Plan) -> Record:
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     for connections in plan.connections or usual:
         planned(plan, connections)  # complain here, in one line
-        _start(plan, connections)
+        for step in STEPS if plan.calibrate else (ALL,):
+            _start(plan, connections, step)
     return finish(journal_path(plan.output), plan.output)
 
 
@@ -137,10 +143,10 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot write it: no permission; choose another output")
 
 
-def _start(plan: Plan, connections: int) -> None:
-    """Measure in a process of its own, which prints its own complaint."""
+def _start(plan: Plan, connections: int, step: str) -> None:
+    """Take a step in a process of its own, which prints its own complaint."""
     environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
-    command = [sys.executable, "-m", "streamsim_validate.campaign", str(connections)]
+    command = [sys.executable, "-m", "streamsim_validate.campaign", str(connections), step]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
         try:
@@ -170,34 +176,60 @@ def _last_words(code: int, complaint: str) -> str:
 
 
 def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
-    """Measure on an open card what is not in the journal yet, and append it there."""
-    with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
-        done = journal.complete(connections, plan.repeats)
-        items = planned(plan, connections)
-        left = {item.key: item for item in items if item.key not in done}
-        traced = journal.traced(connections)
-        untraced = [item.job for item in items if plan.timelines and item.key not in traced]
-        if not left and not untraced:
-            return
-        samples = take_samples and take_samples(gpu)
-        begins = RunBegins(connections, now(), plan.seed, plan.repeats, _profile(samples), _plain(samples))
-        journal.append(begins)
-        progress = _Progress(len(left) * plan.repeats)
-        measure(
-            [item.job for item in left.values()],
-            gpu,
-            plan.repeats,
-            plan.seed,
-            on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
-            on_sample=progress.sample,
-            allow_races=plan.allow_races,
-            companions=COMPANIONS if take_samples else (),
-            on_group=lambda number, companions: journal.append(group(number, companions)),
-            first_group=journal.next_group,
-        )
-        after = take_samples and take_samples(gpu)
+    """Measure on an open card what is not in the journal yet, and append it there; all in this process."""
+    begin(plan, connections, gpu, take_samples)
+    measure_left(plan, connections, gpu, COMPANIONS if take_samples else ())
+    end(plan, connections, gpu, take_samples)
+
+
+def begin(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
+    """Calibrate and begin a run, if anything is left to measure."""
+    with _journal(plan, gpu) as journal:
+        if any(_left(plan, connections, journal)):
+            samples = take_samples and take_samples(gpu)
+            about = connections, now(), plan.seed, plan.repeats
+            journal.append(RunBegins(*about, _profile(samples), _plain(samples)))
+
+
+def measure_left(plan: Plan, connections: int, gpu: Gpu, companions: Sequence[Job]) -> None:
+    """Measure and trace what is not in the journal yet."""
+    with _journal(plan, gpu) as journal:
+        left, untraced = _left(plan, connections, journal)
+        if left:
+            progress = _Progress(len(left) * plan.repeats)
+            measure(
+                [item.job for item in left.values()],
+                gpu,
+                plan.repeats,
+                plan.seed,
+                on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
+                on_sample=progress.sample,
+                allow_races=plan.allow_races,
+                companions=companions,
+                on_group=lambda number, companions: journal.append(group(number, companions)),
+                first_group=journal.next_group,
+            )
         _trace(untraced, gpu, journal, plan.allow_races)
-        journal.append(RunEnds(now(), _profile(after), _plain(after)))
+
+
+def end(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
+    """Calibrate again and end the run that began last, unless it has ended."""
+    with _journal(plan, gpu) as journal:
+        if journal.unended == connections:
+            after = take_samples and take_samples(gpu)
+            journal.append(RunEnds(now(), _profile(after), _plain(after)))
+
+
+def _journal(plan: Plan, gpu: Gpu) -> Journal:
+    return Journal(journal_path(plan.output), header(gpu.card, plan.title))
+
+
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
+    """What is to be measured yet, by its key, and what is to be traced."""
+    items = planned(plan, connections)
+    done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
+    left = {item.key: item for item in items if item.key not in done}
+    return left, [item.job for item in items if plan.timelines and item.key not in traced]
 
 
 def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -> None:
@@ -267,13 +299,21 @@ class _Progress:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the measuring process: the plan on stdin, the number of connections as argument."""
+    """Run a measuring process: the plan on stdin, the number of connections and the step as arguments."""
+    connections, step = int(arguments[0]), arguments[1]
     try:
         plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
         for path in plan.kernels:
             load_kernels(path)
         with open_gpu(plan.device) as gpu:
-            measure_plan(plan, int(arguments[0]), gpu, take if plan.calibrate else None)
+            if step == BEGIN:
+                begin(plan, connections, gpu, take)
+            elif step == MEASURE:
+                measure_left(plan, connections, gpu, COMPANIONS)
+            elif step == END:
+                end(plan, connections, gpu, take)
+            else:
+                measure_plan(plan, connections, gpu, None)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
         return getattr(error, "exit_code", BAD_INPUT)

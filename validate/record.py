@@ -304,6 +304,12 @@ class Journal:
         return {key for number, key in _timelines(self.lines) if number == connections}
 
     @property
+    def unended(self) -> int | None:
+        """The number of connections of the run that began last, unless it has ended."""
+        bounds = [line for line in self.lines if isinstance(line, RunBegins | RunEnds)]
+        return bounds[-1].connections if bounds and isinstance(bounds[-1], RunBegins) else None
+
+    @property
     def next_group(self) -> int:
         """The first number that no group has yet."""
         of_entries = (line.group for line in self.lines if isinstance(line, Entry))
