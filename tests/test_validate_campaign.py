@@ -19,12 +19,23 @@ from streamsim.patterns import depth_first, ring
 from streamsim.schedule import Schedule, WaitEvent
 from streamsim_validate import campaign
 from streamsim_validate.calibrate import read_samples
-from streamsim_validate.campaign import COMPANIONS, Plan, check_writable, measure_plan, planned, raise_for, run
+from streamsim_validate.campaign import (
+    COMPANIONS,
+    Plan,
+    begin,
+    check_writable,
+    end,
+    measure_left,
+    measure_plan,
+    planned,
+    raise_for,
+    run,
+)
 from streamsim_validate.drift import calls_by_group
 from streamsim_validate.fits import PlainSamples, Samples, fit, timings_of
 from streamsim_validate.gpu import NoGpuError
 from streamsim_validate.probes import host_calls
-from streamsim_validate.record import Entry, Group, RunBegins, finish, journal_path, read_journal, read_record
+from streamsim_validate.record import Entry, Group, RunBegins, RunEnds, finish, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
 
 if TYPE_CHECKING:
@@ -140,6 +151,29 @@ def test_nothing_is_measured_twice(tmp_path: Path) -> None:
     assert cuda.log == []
 
 
+def test_a_run_is_the_same_in_three_processes(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    for _ in range(2):  # the second time nothing is left to begin, to measure or to end
+        begin(plan, 8, fake_gpu()[0], lambda _: samples)
+        measure_left(plan, 8, fake_gpu()[0], COMPANIONS)
+        end(plan, 8, fake_gpu()[0], lambda _: samples)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    assert session.profile("before") == session.profile("after") == fit(samples)
+    assert {entry.build() for entry in session.entries} == set(SCHEDULES)
+    assert set(calls_by_group(session)) == {1}
+
+
+def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    begin(plan, 8, fake_gpu()[0], lambda _: samples)
+    measure_left(plan, 8, fake_gpu()[0], ())
+    end(plan, 1, fake_gpu()[0], lambda _: samples)  # of other connections none has begun
+    assert not any(isinstance(line, RunEnds) for line in read_journal(journal_path(plan.output)))
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    lines = read_journal(journal_path(plan.output))
+    assert [type(line) for line in lines if isinstance(line, RunBegins | RunEnds)] == [RunBegins, RunEnds]
+
+
 def test_each_number_of_connections_is_a_run_of_its_own(tmp_path: Path) -> None:
     plan = a_plan(tmp_path, repeats=1)
     for connections in (8, 1):
@@ -159,7 +193,7 @@ def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
 
 
 def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "streamsim_validate.campaign", "8"]
+    command = [sys.executable, "-m", "streamsim_validate.campaign", "8", "begin"]
     return subprocess.run(
         command, input=msgspec.json.encode(plan), env=os.environ | environment, capture_output=True, check=False
     )
