@@ -138,7 +138,8 @@ class HandOver(_Part, frozen=True):
 class CopyEngines(_Part, frozen=True):
     """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
 
-    ``connections``: the hardware queues in front of each of them.
+    ``connections``: the hardware queues in front of each of them, or with 0 in front of the only engine. Streams own
+    queues; where they are more than the queues of an engine, they take the one used least recently from each other.
     """
 
     count: int
@@ -235,9 +236,10 @@ class Compute(_Part, frozen=True):
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
 
-    ``connections``: the hardware queues in front of the compute engine. ``spread``: by dotted name the relative
-    standard deviation with which a number is known (``compute.kernels``: all the kernels' times together), and as
-    ``model`` what the model misses even with the right numbers; :mod:`streamsim.uncertainty` draws from it.
+    ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.
+    ``spread``: by dotted name the relative standard deviation with which a number is known (``compute.kernels``: all
+    the kernels' times together), and as ``model`` what the model misses even with the right numbers;
+    :mod:`streamsim.uncertainty` draws from it.
     """
 
     name: str

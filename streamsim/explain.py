@@ -406,7 +406,7 @@ def _has_legacy(case: Case) -> bool:
 
 def _has_few_connections(case: Case) -> bool:
     least = min(case.device.connections, case.device.copy_engines.connections)
-    return max(working_streams(case.schedule), default=0) > least  # an unused stream has one too
+    return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
 
 
 def _has_duplex(case: Case) -> bool:

@@ -208,21 +208,27 @@ def _kernels(compute: Compute, factor: float) -> dict[str, Any]:
 
 
 def shared_queues(device: Device) -> int:
-    """Of how many queues both kinds of engine have a multiple: renaming them changes nothing of who shares one."""
+    """Of how many queues both kinds of engine have a multiple: streams renamed among so many move alike on both."""
     return math.gcd(device.connections, device.copy_engines.connections)
 
 
 def feels_the_order(schedule: Schedule, device: Device) -> bool:
-    """Whether it can matter to ``schedule`` in which order the queues are served: it needs two of them and the rule."""
-    queues = {(op.stream - 1) % shared_queues(device) for op in schedule.ops if op.stream}
-    return len(queues) > 1 and ORDERED in (device.compute.arbitration, device.copy_engines.arbitration)
+    """Whether it can matter to ``schedule`` in which order the queues are served: it needs two of them and the rule.
+
+    The first queue of the legacy stream keeps its place, so that stream does not count.
+    """
+    streams = {op.stream for op in schedule.ops if op.stream}
+    rules = device.compute.arbitration, device.copy_engines.arbitration
+    return min(len(streams), shared_queues(device)) > 1 and ORDERED in rules
 
 
 def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
     """``schedule`` with its streams renamed so that queue ``q`` of ``len(order)`` becomes ``order[q]``.
 
-    Stream 1 + g * a + b of g = len(order) becomes 1 + g * a + order[b]. Streams that shared a queue still share one,
-    and no others do, where the numbers of queues are multiples of g. The legacy default stream has the first queue,
+    Stream 1 + g * a + b of g = len(order) becomes 1 + g * a + order[b]. So where the numbers of queues are multiples of
+    g, the home of every stream moves as its queue should. A stream that finds its home taken may come to another queue
+    than that, for unused ones are taken in their own order. But no name decides when a stream loses its queue: ops
+    that shared a queue still share one, and no others do. The legacy default stream has the queue of the first stream,
     which then keeps its place.
     """
     if any(op.stream == LEGACY_STREAM for op in schedule.ops):

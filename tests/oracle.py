@@ -147,11 +147,6 @@ def dependences(schedule: Schedule, device: Device, order: Order) -> list[dict[i
     return found
 
 
-def connection(stream: int, connections: int) -> int:
-    """Streams take the connections in turn; the legacy default stream the first."""
-    return max(stream - 1, 0) % connections
-
-
 def engine_name(op: Op, device: Device) -> str:
     """Where an op runs."""
     count = device.copy_engines.count
@@ -240,9 +235,29 @@ class Need:
         return low + Fraction(math.floor((high - low) * (held * EIGHTHS - k) * PARTS), PARTS)
 
 
-def connection_of(op: Copy | Kernel, device: Device) -> int:
-    """The hardware queue of an op among those of its engine."""
-    return connection(op.stream, device.copy_engines.connections if isinstance(op, Copy) else device.connections)
+def queues_of(schedule: Schedule, device: Device) -> dict[int, int]:
+    """The hardware queue of every copy and kernel, among those of its engine; the legacy stream counts as stream 1.
+
+    A stream stays in its queue until another one takes that. Without one it takes its own (the first stream's is the
+    first, and so on, round and round) if that is nobody's yet, else the one whose latest op is the oldest.
+    """
+    found: dict[int, int] = {}
+    owners: dict[str, list[int | None]] = {}
+    latest: dict[str, list[int]] = {}  # the last op of each queue
+    for i, op in enumerate(schedule.ops):
+        if not isinstance(op, Copy | Kernel):
+            continue
+        engine, stream = engine_name(op, device), max(1, op.stream)
+        n = device.connections if engine == "compute" else device.copy_engines.connections
+        owner, last = owners.setdefault(engine, [None] * n), latest.setdefault(engine, [-1] * n)
+        if stream in owner:
+            queue = owner.index(stream)
+        elif owner[(stream - 1) % n] is None:
+            queue = (stream - 1) % n
+        else:
+            queue = last.index(min(last))
+        owner[queue], last[queue], found[i] = stream, i, queue
+    return found
 
 
 def copies_before(schedule: Schedule, device: Device, order: Order) -> dict[int, list[int]]:
@@ -268,8 +283,9 @@ def crowd_of(
         for i, copies in kernels.items()
         if 0 <= arrived[i] <= now and any(times.end[j] < 0 or times.end[j] > now for j in copies)
     ]
-    queues = {connection(schedule.ops[i].stream or 0, device.connections) for i in kernels}
-    return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), len(queues)) - 1, 3)))
+    queue = queues_of(schedule, device)
+    most = len({queue[i] for i in kernels})
+    return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), most) - 1, 3)))
 
 
 def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
@@ -404,10 +420,8 @@ class Card:
         self.running: dict[str, list[int]] = {}
         self.draining: dict[int, int] = {}  # kernels whose work is done, and when they end
         self.queues: dict[str, dict[int, list[int]]] = {}
-        for i, op in enumerate(self.ops):
-            if isinstance(op, Copy | Kernel):
-                queue = connection_of(op, device)
-                self.queues.setdefault(engine_name(op, device), {}).setdefault(queue, []).append(i)
+        for i, queue in queues_of(schedule, device).items():
+            self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0

@@ -297,6 +297,47 @@ ORDERS = ("depth-first", "breadth-first")
 
 
 @compiled
+@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+@pytest.mark.parametrize("copy_engines", [2, 1, 0])
+@pytest.mark.parametrize(("connections", "copy_connections"), [(2, 2), (3, 2), (5, 3), (1, 4)])
+def test_streams_that_take_queues_from_each_other(
+    rule: str, copy_engines: int, connections: int, copy_connections: int
+) -> None:
+    """Patterns over more streams than queues, plain pipelines and others, several copies and kernels a chunk."""
+    device = make_device(
+        copy_engines=copy_engines,
+        connections=connections,
+        copy_connections=copy_connections,
+        copy_rule=rule,
+        kernel_rule=rule,
+        concurrent_kernels=2,
+        h2d=link(2, shared=0.75),
+        d2h=link(3, crowded_latency=7),
+        **dict.fromkeys(("copy", "kernel", "h2d_to_kernel", "kernel_to_d2h", "event"), 2),
+    )
+    workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
+    ways = [
+        config(order, chunks, streams, buffers=buffers, launch=launch)
+        for order, buffers in (("depth-first", None), ("depth-first", 4), ("depth-first", 7), ("breadth-first", None))
+        for chunks in (3, 8, 13, 31)
+        for streams in (2, 3, 4, 5, 7, 11)
+        for launch in LAUNCHES
+    ]
+    found = list(makespans(workload, ways, device))
+    assert found == [by_simpy(workload, way, device) for way in ways]
+    if copy_engines:  # it matters: a queue for each stream takes another time
+        assert found != list(makespans(workload, ways, device.with_connections(32)))
+
+
+@compiled
+def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
+    # The trace of test_traces.py: stream 1's second copy is not behind stream 3's first, which waits until 20.
+    ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
+    found = assert_same(program(*ops), make_device(connections=2))
+    assert list(found.start) == [0, 5, 0, 20, 10, 25, 30]
+
+
+@compiled
 def test_threads_change_nothing() -> None:
     workload, device = Workload(1 << 22), load_device("h200")
     ways = [config(order, n, s) for order in ("depth-first", "serial") for n in range(1, 200, 2) for s in (1, 5, 9)]

@@ -104,10 +104,10 @@ TEN: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
         make_device(copy_engines=1, connections=1),
         30, 20, "issue-order", 10,
     ),
-    # Streams 1 and 3 share a queue: D2H of 3 (10 ticks) stands behind D2H of 1 (1 tick), which waits for the kernel
-    # until 10: 11..21. With a queue of its own it runs 0..10, and that of 1 after the kernel, 10..11.
+    # Stream 3 takes stream 1's queue: D2H of 3 (9 ticks) stands behind D2H of 1 (1 tick), which waits for the kernel
+    # until 10: 11..20. That of 2 runs 0..1. With a queue of its own that of 3 runs 1..10, and then that of 1, 10..11.
     "more streams than connections": (
-        program(kernel(1, 10), d2h(1, 1), d2h(3, 10)), make_device(connections=2), 21, 11, "connections", 10,
+        program(kernel(1, 10), d2h(1, 1), d2h(2, 1), d2h(3, 9)), make_device(connections=2), 20, 11, "connections", 9,
     ),
     # The device is synchronised between the copy, 0..10, and the kernel, 10..20.
     "an allocation or free that synchronises": (

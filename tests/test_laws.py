@@ -19,6 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsim.model import simulate
+from streamsim.model.program import compile_schedule
 from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim.timeline import Timeline, critical_path
 
@@ -44,13 +45,6 @@ def makespan(timeline: Timeline) -> int:
 def works(schedule: Schedule) -> list[int]:
     """Indices of the copies and kernels."""
     return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]
-
-
-def queue_of(schedule: Schedule, device: Device, work: int) -> int:
-    """The hardware queue of a copy or kernel, among those of its engine."""
-    op = schedule.ops[work]
-    assert isinstance(op, Copy | Kernel)
-    return oracle.connection_of(op, device)
 
 
 def most_ticks(need: oracle.Need) -> int:
@@ -274,11 +268,52 @@ def test_streams_events_and_the_legacy_stream_keep_cudas_order(schedule: Schedul
 def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     queues: dict[tuple[int, int], list[int]] = {}
-    for i in works(schedule):
-        queues.setdefault((timeline.engine[i], queue_of(schedule, device, i)), []).append(i)
-    for queue in queues.values():
-        starts = [timeline.start[i] for i in queue]
+    for i, queue in oracle.queues_of(schedule, device).items():
+        queues.setdefault((timeline.engine[i], queue), []).append(i)
+    for ops in queues.values():
+        starts = [timeline.start[i] for i in ops]
         assert starts == sorted(starts)
+
+
+def come_through(schedule: Schedule, device: Device) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Of each engine its number of queues, and as issued the stream (the legacy one is the first) and queue of each op.
+
+    Read off the compiled program.
+    """
+    queue = compile_schedule(schedule, device).queue
+    engines: dict[str, list[tuple[int, int]]] = {}
+    for i in works(schedule):
+        op = schedule.ops[i]
+        engines.setdefault(oracle.engine_name(op, device), []).append((getattr(op, "stream", 0) or 1, queue[i]))
+    most = {"compute": device.connections}
+    return [(most.get(engine, device.copy_engines.connections), ops) for engine, ops in engines.items()]
+
+
+@settings(deadline=None)
+@given(card.schedules(most=40, streams=8), card.devices())
+def test_no_streams_share_a_queue_while_there_are_enough(schedule: Schedule, device: Device) -> None:
+    """On each engine, up to the first op of one stream more than it has queues; and each stream has but one."""
+    for queues, ops in come_through(schedule, device):
+        for n in range(1, len(ops) + 1):
+            pairs = set(ops[:n])
+            streams, used = map(set, zip(*pairs, strict=True))
+            assert len(streams) == len(used) == len(pairs) or len(streams) > queues
+
+
+@settings(deadline=None)
+@given(card.schedules(most=40, streams=8), card.devices())
+def test_a_stream_keeps_its_queue_until_it_is_the_one_used_least_recently(schedule: Schedule, device: Device) -> None:
+    """And another stream, which has none, needs one when all have been used."""
+    for queues, ops in come_through(schedule, device):
+        latest: dict[int, int] = {}  # the last op of each queue, which is its owner's
+        for i, (stream, queue) in enumerate(ops):
+            owned = [its for its, k in latest.items() if ops[k][0] == stream]
+            if owned:
+                assert owned == [queue]
+            elif queue in latest:
+                assert len(latest) == queues
+                assert latest[queue] == min(latest.values())
+            latest[queue] = i
 
 
 @settings(deadline=None)
@@ -304,14 +339,13 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
 
     A kernel whose work is done is no reason to wait.
     """
-    timeline = simulate(schedule, device)
+    timeline, queue = simulate(schedule, device), oracle.queues_of(schedule, device)
     for k, name in enumerate(timeline.engine_names):
         mine = [i for i in works(schedule) if timeline.engine[i] == k]
         if name == "compute" and device.compute.concurrent_kernels > 1:
             continue
         for i in mine:
-            queue = queue_of(schedule, device, i)
-            ahead = [timeline.start[j] for j in mine if j < i and queue_of(schedule, device, j) == queue]
+            ahead = [timeline.start[j] for j in mine if j < i and queue[j] == queue[i]]
             could = max([timeline.ready[i], *ahead])
             drain = {j: oracle.need_of(schedule, device, schedule.ops[j]).drain for j in mine}
             running = [(timeline.start[j], timeline.end[j] - drain[j]) for j in mine if j != i]

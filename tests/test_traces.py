@@ -263,10 +263,38 @@ def test_a_blocked_head_blocks_what_is_behind_it_in_its_connection() -> None:
     assert spans(make_device(connections=32), *ops) == [(0, 20), (20, 25), (0, 5)]
 
 
-def test_streams_take_the_connections_in_turn() -> None:
-    # Two connections: stream 3 shares stream 1's and is blocked, stream 2 is not.
+def test_a_third_stream_takes_the_connection_that_was_used_least_recently() -> None:
+    # Two connections: stream 3 takes stream 1's and is blocked, stream 2 is not.
     ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))
     assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (0, 5), (25, 30)]
+
+
+def test_three_streams_in_turn_alternate_between_two_connections() -> None:
+    # Copies of 5 in streams 1 2 3 1 2 3 come through queues A B A B A B: each finds its stream's queue taken. Stream
+    # 3's first one waits for its kernel until 20, and behind it in A stream 2's second one, but not stream 1's in B.
+    # 0..5, 5..10, stream 1's second 10..15; at 20 stream 3's, 25 stream 2's, and in B stream 3's second: its stream
+    # is free at 25, the engine at 30.
+    ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
+    found = spans(make_device(connections=2), *ops)
+    assert found == [(0, 5), (5, 10), (0, 20), (20, 25), (10, 15), (25, 30), (30, 35)]
+
+
+def test_a_stream_keeps_its_connection_until_another_one_takes_it() -> None:
+    # Queue A has stream 1's copy, which waits for its kernel until 20; B both of stream 2's: 0..5, 5..10. Stream 3
+    # takes A, used less recently, and is blocked. Stream 1 has lost A then and takes B: that is all behind its first.
+    ops = (kernel(1, 20), h2d(2, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5), h2d(1, 5))
+    found = spans(make_device(connections=2), *ops)
+    assert found == [(0, 20), (0, 5), (20, 25), (5, 10), (25, 30), (30, 35)]
+
+
+def test_a_stream_takes_its_own_connection_if_nobody_has() -> None:
+    # The second connection is stream 2's, though it issues first. Same-queue-first begins with the first one.
+    assert spans(make_device(connections=2, copy_rule="same-queue-first"), h2d(2, 5), h2d(1, 5)) == [(5, 10), (0, 5)]
+
+
+def test_no_stream_takes_a_connection_while_there_is_an_unused_one() -> None:
+    # Streams 1 and 3 of two connections: stream 3's home is taken, so it goes to the other one and is not blocked.
+    assert spans(make_device(connections=2), kernel(1, 20), h2d(1, 5), h2d(3, 5)) == [(0, 20), (20, 25), (0, 5)]
 
 
 def test_a_connection_has_a_queue_for_each_engine() -> None:
@@ -394,13 +422,21 @@ def test_a_crowded_card_moves_bytes_more_slowly() -> None:
 
 def test_copy_engines_have_queues_of_their_own_number() -> None:
     # Four connections for kernels, two for copies: stream 3's copy stands behind stream 1's blocked one.
-    ops = (kernel(1, 20), h2d(1, 5), h2d(3, 5), h2d(2, 5))
+    ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))
     device = make_device(connections=4, copy_connections=2)
-    assert spans(device, *ops) == [(0, 20), (20, 25), (25, 30), (0, 5)]
+    assert spans(device, *ops) == [(0, 20), (20, 25), (0, 5), (25, 30)]
     assert spans(make_device(connections=4), *ops) == [(0, 20), (20, 25), (0, 5), (5, 10)]
     # And stream 3's kernel does not stand behind stream 1's.
-    blocked = (h2d(1, 20), kernel(1, 5), kernel(3, 5))
-    assert spans(device, *blocked) == [(0, 20), (20, 25), (0, 5)]
+    blocked = (h2d(1, 20), kernel(1, 5), kernel(2, 5), kernel(3, 5))
+    assert spans(device, *blocked) == [(0, 20), (20, 25), (0, 5), (5, 10)]
+
+
+def test_one_copy_engine_has_one_set_of_connections_for_both_directions() -> None:
+    # Two of them: stream 3's copy back takes the one of stream 1, whose copy waits for its kernel until 20. Each
+    # direction with an engine of its own: the first copy back of all has a queue to itself.
+    ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), d2h(3, 5))
+    assert spans(make_device(copy_engines=1, connections=2), *ops) == [(0, 20), (20, 25), (0, 5), (25, 30)]
+    assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (0, 5), (0, 5)]
 
 
 def test_arbitration_of_kernels_has_its_own_rule() -> None:
@@ -680,11 +716,13 @@ def test_two_chunks_with_everything_on() -> None:
 
 
 def test_stream_and_queue_of_the_legacy_stream() -> None:
-    # The legacy stream uses the first connection: with two, its copy stands behind stream 1's blocked one, not stream
-    # 2's.
+    # The legacy stream uses stream 1's connection: its copy stands behind stream 1's blocked one, not stream 2's. And
+    # with two it is no third stream: stream 1 still owns its queue, and stream 2 is free to go.
     ops = (kernel(1, 20), h2d(1, 5), h2d(0, 5))
     assert spans(make_device(connections=2), *ops) == [(0, 20), (20, 25), (25, 30)]
     assert spans(make_device(connections=2), kernel(2, 20), h2d(2, 5), h2d(0, 5)) == [(0, 20), (20, 25), (0, 5)]
+    both = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(0, 5), h2d(2, 5))
+    assert spans(make_device(connections=2), *both) == [(0, 20), (20, 25), (0, 5), (25, 30), (5, 10)]
 
 
 def test_a_schedule_is_not_changed_by_its_simulation() -> None:

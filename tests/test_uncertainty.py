@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import BYTE_PER_TICK, COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
 
@@ -20,7 +20,7 @@ from streamsim.device import LATENCIES, MODEL_SPREAD, number_names
 from streamsim.errors import InputError
 from streamsim.files import dump_device, write_device, write_schedule
 from streamsim.model import simulate
-from streamsim.model.program import connection_of
+from streamsim.model.program import compile_schedule
 from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.uncertainty import draws, feels_the_order, intervals, served_in_order, shared_queues
 
@@ -147,25 +147,46 @@ def test_the_queues_are_served_in_any_order() -> None:
     assert (found.low_s, found.high_s) == pytest.approx((111e-9, 120e-9))
 
 
-def streams_of(schedule: Schedule) -> list[int | None]:
-    return [op.stream for op in schedule.ops]
+def queues_of(schedule: Schedule, device: Device) -> list[tuple[int, int]]:
+    """Engine and hardware queue of every copy and kernel."""
+    found = compile_schedule(schedule, device)
+    return [(engine, queue) for engine, queue in zip(found.engine(), found.queue, strict=True) if engine >= 0]
 
 
-@given(st.integers(1, 32), st.integers(1, 32), schedules(streams=40), st.data())
-def test_renamed_streams_share_queues_as_before(
+CONNECTIONS = st.sampled_from((1, 2, 3, 4, 6, 8, 32))
+
+
+@given(CONNECTIONS, CONNECTIONS, st.sampled_from((2, 1, 0)), schedules(most=40, streams=12), st.data())
+def test_ops_of_renamed_streams_share_queues_as_before(
+    copies: int, others: int, copy_engines: int, schedule: Schedule, data: st.DataObject
+) -> None:
+    device = make_device(connections=others, copy_connections=copies, copy_engines=copy_engines, kernels=(COST,))
+    order = data.draw(st.permutations(range(shared_queues(device))))
+    was, renamed = (queues_of(s, device) for s in (schedule, served_in_order(schedule, order)))
+    assert len(set(zip(was, renamed, strict=True))) == len(set(was)) == len(set(renamed))
+
+
+@given(CONNECTIONS, CONNECTIONS, schedules(streams=12), st.data())
+def test_the_queues_of_streams_at_home_move_as_they_should(
     copies: int, others: int, schedule: Schedule, data: st.DataObject
 ) -> None:
-    device = make_device(connections=others, copy_connections=copies)
+    assume(len(schedule.streams) <= min(copies, others))
+    device = make_device(connections=others, copy_connections=copies, kernels=(COST,))
     order = data.draw(st.permutations(range(shared_queues(device))))
-    renamed = served_in_order(schedule, order)
-    pairs = dict(zip(streams_of(schedule), streams_of(renamed), strict=True))
-    assert len(set(pairs.values())) == len(pairs)
-    used = [(was, now) for was, now in pairs.items() if was is not None and now is not None]
-    for (a, a_now), (b, b_now) in combinations(used, 2):
-        for connections in (copies, others):
-            assert (connection_of(a, connections) == connection_of(b, connections)) == (
-                connection_of(a_now, connections) == connection_of(b_now, connections)
-            )
+    if any(op.stream == 0 for op in schedule.ops):
+        order = [0, *(place for place in order if place)]
+    was, renamed = (queues_of(s, device) for s in (schedule, served_in_order(schedule, order)))
+    for (_, queue), (_, now) in zip(was, renamed, strict=True):
+        turn, place = divmod(queue, len(order))
+        assert now == turn * len(order) + order[place]
+
+
+def test_streams_that_find_their_homes_taken_are_served_in_any_order_too() -> None:
+    # As above in streams 1 and 5 of 4 queues, which have the same home: they do not share it.
+    schedule = program(h2d(1, 10), h2d(5, 10), kernel(1, 1), kernel(5, 100), streams=5)
+    device = all_spread(make_device(connections=4, copy_rule="same-queue-first"), 0.0)
+    found = interval(schedule, device, samples=60)
+    assert (found.low_s, found.high_s) == pytest.approx((111e-9, 120e-9))
 
 
 @given(devices(copy_rule="issue-order", kernel_rule="ready-order"), schedules(), st.data())

@@ -37,8 +37,7 @@ ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
 INTERVAL_BITS, STEPS = 16, (53685, 43977, 36025)  # of hand-overs: see the model's looks.py
 JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
-KERNEL_SHIFT, COPY_SHIFT, CHUNK_SHIFT = 15, 20, 25  # of the parts of its ops' numbers
-MOST_QUEUE = 31
+CHUNK_SHIFT = 15  # of the parts of its ops' numbers
 
 
 def _record(fields: str) -> np.dtype[Any]:
@@ -88,10 +87,8 @@ SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], a
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
 # mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
 # see _set_out.
-LANE = _record("mask turn rule next jobs shapes first issue stride call follows connections shift")
-# Of a queue: when its head may start (FOREVER: not known, or there is none), which it is and, in a plain pipeline,
-# of which stream.
-HEAD = _record("tick op stream")
+LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
+HEAD = _record("tick op")  # of a queue: when its head may start (FOREVER: not known, or there is none), and which it is
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
@@ -655,14 +652,36 @@ def _after_all_kernels(ops, also, last, streams, back, jobs):
         kernel.also_to = n
 
 
+@_inlined
+def _queue_of(card, lane, stream, tails, owners, owned):
+    """The queue of a stream's next op, which is put there: see the model's ownership.py.
+
+    ``tails``: the last op of each queue. ``owned``: the queue that each stream took last, if it has taken any. The
+    streams of a pattern begin in turn: the first queue that has not been used is the home of the next one.
+    """
+    first = lane * QUEUES
+    mine = np.int64(owned[uintp(lane), uintp(stream)])
+    if owners[uintp(first + mine)] == stream:
+        return mine
+    queue = 0
+    for other in range(1, card.kernel_connections if lane == COMPUTE else card.copy_connections):
+        if tails[uintp(first + other)] < tails[uintp(first + queue)]:
+            queue = other
+    owners[uintp(first + queue)] = stream
+    owned[uintp(lane), uintp(stream)] = queue
+    return queue
+
+
 @_compiled
-def _lay_out(config, look, jobs, run_signal, shapes, lane_of_kind, queues, program):
+def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
     """Write the ops and segments of a pattern; returns how many of each."""
-    ops, segments, waits, also, tails, last = program
+    ops, segments, waits, also, tails, last, owners, owned = program
     copies_in, kernels, copies_back = jobs
     chunks, streams, slots = config.chunks, config.streams, config.slots
     last[:streams] = NONE
     tails[:] = NONE
+    owners[:] = NONE
+    owned[:, :streams] = 0
     n = n_segments = later = 0
     across = slots % streams != 0
     for stage in range(3 if config.breadth else 1):
@@ -689,9 +708,8 @@ def _lay_out(config, look, jobs, run_signal, shapes, lane_of_kind, queues, progr
                 kind = shapes[uintp(shape)].kind
                 first_job = row if kind == H2D else row + copies_in if kind == KERNEL else row + copies_in + kernels
                 own = copies_in if kind == H2D else kernels if kind == KERNEL else copies_back
-                late = _late(look, kind, i * own + shape - first_job)
-                shift = KERNEL_SHIFT if kind == KERNEL else COPY_SHIFT
-                queue = queues[uintp(stream)] >> shift & MOST_QUEUE
+                late = _late(card.look, kind, i * own + shape - first_job)
+                queue = _queue_of(card, np.int64(lane_of_kind[kind]), stream, tails, owners, owned)
                 _put(ops, tails, lane_of_kind, n, shape, kind, queue, late, before, later + waits_for_slot)
                 waits_for_slot = False
                 before = n
@@ -721,9 +739,10 @@ def _lay_out(config, look, jobs, run_signal, shapes, lane_of_kind, queues, progr
 
 
 # Plain pipelines: two copy engines, nothing holds the host, no events. The op of lane L that is number `job` of
-# chunk `chunk` is the number chunk << JOB_BITS | job; it waits for one op before it in its stream, and it is known
+# chunk `chunk` is the number chunk << CHUNK_SHIFT | job; it waits for one op before it in its stream, and it is known
 # beforehand when the host issues it. So no ops are written down: `seen` holds the tick at which each may start,
-# FOREVER as long as the op before it runs.
+# FOREVER as long as the op before it runs. Streams issue in turn, on every lane: no more of them than queues keep
+# their own, and of more each finds its queue taken and takes the next one. So chunks go round the queues in use.
 
 
 @_inlined
@@ -732,7 +751,7 @@ def _set_out(config, card, jobs, shapes, lanes, seen):
 
     ``shapes``: the first shape of its jobs in a row of shapes; ``first``: its first op in ``seen``; ``issue``,
     ``stride`` and ``call``: the card has op (chunk, job) at issue + chunk * stride + job * call; ``follows``:
-    the lane of the next stage, or NONE; ``connections``: its hardware queues; ``shift``: where they are in an op.
+    the lane of the next stage, or NONE; ``queues``: the hardware queues in use, among which chunks go round.
     """
     chunks = config.chunks
     whole = called = n_shapes = first = 0
@@ -750,8 +769,7 @@ def _set_out(config, card, jobs, shapes, lanes, seen):
         place = 0 if stage == 0 else COMPUTE if stage == 1 else D2H
         lane = lanes[uintp(place)]
         lane.follows = NONE
-        lane.connections = card.kernel_connections if stage == 1 else card.copy_connections
-        lane.shift = KERNEL_SHIFT if stage == 1 else COPY_SHIFT
+        lane.queues = min(card.kernel_connections if stage == 1 else card.copy_connections, config.streams)
         if lane.jobs:
             if before == NONE:
                 begins = place
@@ -767,13 +785,10 @@ def _set_out(config, card, jobs, shapes, lanes, seen):
 
 
 @_inlined
-def _queue_up(streams, queues, lane, heads, first):
+def _queue_up(lane, heads, first):
     """Put the first op of each hardware queue at its head."""
-    for queue in range(32):
-        heads[uintp(first + queue)].op = NONE
-    for queue in range(min(lane.connections, streams)):
-        heads[uintp(first + queue)].op = queue << CHUNK_SHIFT | queues[uintp(queue)]
-        heads[uintp(first + queue)].stream = queue
+    for queue in range(lane.queues):
+        heads[uintp(first + queue)].op = queue << CHUNK_SHIFT
 
 
 @_inlined
@@ -802,7 +817,7 @@ def _may_start(lane, heads, first, seen, op, tick):
     """The op before this one in its stream has ended: it may start at ``tick``, once it is the head and issued."""
     chunk = op >> CHUNK_SHIFT
     job = op & JOBS
-    queue = op >> lane.shift & MOST_QUEUE
+    queue = np.int64(np.uint32(chunk) % np.uint32(lane.queues))
     tick = max(tick, lane.issue + chunk * lane.stride + job * lane.call)
     seen[uintp(lane.first + chunk * lane.jobs + job)] = tick
     if heads[uintp(first + queue)].op == op:
@@ -810,7 +825,7 @@ def _may_start(lane, heads, first, seen, op, tick):
 
 
 @_inlined
-def _next_head(lane, heads, first, seen, queues, chunks, streams, queue):
+def _next_head(lane, heads, first, seen, chunks, queue):
     """The head of a queue starts: the op behind it is the head now. Returns the op's chunk and shape in its row."""
     head = heads[uintp(first + queue)]
     chunk = head.op >> CHUNK_SHIFT
@@ -820,14 +835,9 @@ def _next_head(lane, heads, first, seen, queues, chunks, streams, queue):
     if job + 1 < lane.jobs:
         head.op += 1
         tick = seen[uintp(lane.first + chunk * lane.jobs + job + 1)]
-    else:  # the next stream of this queue, or the first of them and its next chunk
-        stream = head.stream + lane.connections
-        follower = chunk + lane.connections
-        if stream >= streams:
-            stream = queue
-            follower = chunk + streams - (head.stream - queue)
-        head.stream = stream
-        head.op = follower << CHUNK_SHIFT | queues[uintp(stream)]
+    else:
+        follower = chunk + lane.queues
+        head.op = follower << CHUNK_SHIFT
         if follower < chunks:
             tick = seen[uintp(lane.first + follower * lane.jobs)]
     head.tick = tick
@@ -868,7 +878,7 @@ def _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins
 
 
 @_compiled
-def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
+def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
     """Run a plain pipeline; returns its makespan in ticks."""
     lanes, heads, running, draining = state
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
@@ -877,10 +887,9 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
     _reset(card, lanes, heads)
     begins = _set_out(config, card, jobs, shapes, lanes, seen)
     for place in range(LANES):
-        _queue_up(streams, queues, lanes[place], heads, place * QUEUES)
+        _queue_up(lanes[place], heads, place * QUEUES)
     for chunk in range(streams):
-        op = chunk << CHUNK_SHIFT | queues[uintp(chunk)]
-        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, op, 0)
+        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, chunk << CHUNK_SHIFT, 0)
     op_a = op_b = NONE  # as in `run`, from here on
     end_a = end_b = copies_end = FOREVER
     begins_a = begins_b = FOREVER
@@ -900,7 +909,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             queue = _choose(lane_a, heads, H2D * QUEUES, now)
             if queue != NONE:
                 op_a = heads[uintp(H2D * QUEUES + queue)].op
-                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, queues, chunks, streams, queue)
+                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, chunks, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
                 while comes <= now:
                     waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
@@ -918,7 +927,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             queue = _choose(lane_b, heads, D2H * QUEUES, now)
             if queue != NONE:
                 op_b = heads[uintp(D2H * QUEUES + queue)].op
-                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, queues, chunks, streams, queue)
+                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, chunks, queue)
                 copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
                 while comes <= now:
                     waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
@@ -945,7 +954,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state):
             if queue == NONE:
                 break
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
-            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, queues, chunks, streams, queue)
+            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, chunks, queue)
             row = (row_a if chunk < larger else row_b) + job
             room, compute_end = _start_kernel(running, n_running, op, row, now, shapes)
             n_running += 1
@@ -1006,7 +1015,6 @@ def run_patterns(
     run_signal,
     shapes,
     lane_of_kind,
-    queues,
     program,
     seen,
     state,
@@ -1015,15 +1023,15 @@ def run_patterns(
 ):
     """Run every configuration. ``jobs``: copies in, kernels and copies back of a chunk.
 
-    ``queues``: of each stream. ``program`` and ``seen``: room for the ops of one that is not, or is, a plain pipeline.
+    ``program`` and ``seen``: room for the ops of one that is not, or is, a plain pipeline.
     """
-    ops, segments, waits, also, _, _ = program
+    ops, segments, waits, also = program[:4]
     for k in range(len(configs)):
         config = configs[k]
         if config.plain:
-            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, queues, seen, state)
+            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, seen, state)
         else:
-            n, m = _lay_out(config, card.look, jobs, run_signal, shapes, lane_of_kind, queues, program)
+            n, m = _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program)
             own = ops[:n]
             makespans[k] = run(
                 card, hand_over, config.launch, config.more, shapes, own, segments[:m], waits, also, state, no_times

@@ -19,9 +19,7 @@ from streamsim.compiled.arrays import LARGEST, card_of, most_ticks, overhead_of,
 from streamsim.compiled.kernel import (
     ALSO,
     CONFIG,
-    COPY_SHIFT,
     JOBS,
-    KERNEL_SHIFT,
     LANES,
     OP,
     QUEUES,
@@ -38,7 +36,6 @@ from streamsim.model.program import (
     NOTHING,
     Shape,
     call_ticks,
-    connection_of,
     graph_ticks,
     holds_host,
     kernel_shape,
@@ -98,7 +95,6 @@ class _Costs:
         self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
-        self._queues = np.zeros(0, np.int64)
         self._more = np.zeros(1, np.int64)  # ticks that a call takes longer, by the number of streams
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
@@ -113,18 +109,6 @@ class _Costs:
     @property
     def is_large(self) -> bool:
         return max(self._n, len(self._ways)) > MOST_SHAPES
-
-    def queues(self, streams: int) -> Array:
-        """The hardware queues of each stream (and of more), for copies and for kernels, as parts of an op's number."""
-        if len(self._queues) < streams:
-            streams = max(streams, 2 * len(self._queues))
-            copies, kernels = self.device.copy_engines.connections, self.device.connections
-            both = (
-                connection_of(stream, copies) << COPY_SHIFT | connection_of(stream, kernels) << KERNEL_SHIFT
-                for stream in range(1, 1 + streams)
-            )
-            self._queues = np.fromiter(both, np.int64, streams)
-        return self._queues
 
     def _more_with(self, streams: int) -> Array:
         """Ticks that the call of a copy or kernel takes longer with 0, 1, ... ``streams`` streams (and more)."""
@@ -272,11 +256,10 @@ def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
 
 
 class _Block(NamedTuple):
-    """Some of a job's configurations: from which one on, their records, and the queues of their streams."""
+    """Some of a job's configurations: from which one on, and their records."""
 
     first: int
     rows: Array
-    queues: Array
 
 
 class _Job:
@@ -315,8 +298,7 @@ class _Job:
         first, shares = 0, SHARES * threads if threads > 1 else 1  # a thread by itself leaves nothing to others
         while left := len(self._configs) - first:
             size = min(BLOCK_ROWS, -(-left // shares))
-            rows = self._costs.rows(self._configs[first : first + size])
-            yield _Block(first, rows, self._costs.queues(int(rows["streams"].max())))
+            yield _Block(first, self._costs.rows(self._configs[first : first + size]))
             first += size
 
     def _work(self, blocks: Iterator[_Block]) -> None:
@@ -329,7 +311,7 @@ class _Job:
                 break
             can = np.flatnonzero(block.rows["streams"])
             if len(can):
-                self._makespans[block.first + can] = runner.run(block.rows[can], block.queues)
+                self._makespans[block.first + can] = runner.run(block.rows[can])
 
 
 class Runner:
@@ -342,7 +324,7 @@ class Runner:
         self._program: tuple[Array, ...] = ()
         self._seen = np.empty(0, np.int64)
 
-    def run(self, rows: Array, queues: Array) -> Array:
+    def run(self, rows: Array) -> Array:
         """The makespans of configurations, at least one, that the kernel can run."""
         chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
         if chunks > self._chunks or streams > self._streams:
@@ -357,7 +339,6 @@ class Runner:
             self._costs.run_signal,
             self._costs.shapes,
             lane_of_kind,
-            queues,
             self._program,
             self._seen,
             self._state,
@@ -380,4 +361,6 @@ class Runner:
             np.empty(max(chunks, joined**2), ALSO),
             np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
             np.empty(streams, np.int32),  # and of each stream
+            np.empty(LANES * QUEUES, np.int32),  # the stream that owns each queue
+            np.empty((LANES, streams), np.int32),  # and the queue that each stream has had on each lane
         )

@@ -15,10 +15,13 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.model.looks import crossing_ticks, late_of_each
+from streamsim.model.ownership import QueueOwners
 from streamsim.order import StreamOrder
 from streamsim.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamsim.device import Device, HandOver, LinkDirection
     from streamsim.schedule import Direction
 
@@ -126,7 +129,7 @@ class Program(NamedTuple):
     shapes: list[Shape]
     shape: array[int]  # index into shapes
     kind: bytearray  # shapes[shape[op]].kind
-    queue: bytearray  # hardware queue (connection) of an engine
+    queue: bytearray  # hardware queue (connection), among those of the op's engine
     after: array[int]  # the op that follows in the same stream, or -1
     also: dict[int, list[int]]  # other ops that wait for this one
     pending: array[int]  # how many ops an op waits for, and its call if that may come later
@@ -186,11 +189,6 @@ def least_hand_overs(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
         tuple(mean if a == b else crossing_ticks(mean, earliest) for b, mean in enumerate(row))
         for a, row in enumerate(table)
     )
-
-
-def connection_of(stream: int, connections: int) -> int:
-    """The hardware queue of a stream: streams take the connections in turn, the legacy stream the first."""
-    return (stream - 1) % connections if stream else 0
 
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
@@ -264,7 +262,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         shapes=shapes.made,
         shape=shape,
         kind=kind,
-        queue=_queues(schedule, device),
+        queue=_queues(schedule, device, kind),
         after=array("i", [-1]) * n,
         also={},
         pending=array("i", [0]) * n,
@@ -292,12 +290,13 @@ def graph_ticks(device: Device, nodes: int) -> int:
     return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
 
 
-def _queues(schedule: Schedule, device: Device) -> bytearray:
-    """The connection of every op, among those of its engine (0 for a host call that names no stream)."""
-    streams = range(len(schedule.streams) + 1)
-    copies = [connection_of(stream, device.copy_engines.connections) for stream in streams]
-    others = [connection_of(stream, device.connections) for stream in streams]
-    return bytearray((copies if isinstance(op, Copy) else others)[op.stream or 0] for op in schedule.ops)
+def _queues(schedule: Schedule, device: Device, kind: Sequence[int]) -> bytearray:
+    """The hardware queue of every copy and kernel, among those of its engine; 0 for what goes to no engine."""
+    engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
+    owners = [QueueOwners(copies.connections) for _ in range(copies.count or 1)] + [QueueOwners(device.connections)]
+    queue_of = [owners[engine].queue_of for engine in engine_of[:NOTHING]]
+    issued = zip(schedule.ops, kind, strict=True)
+    return bytearray(0 if its == NOTHING else queue_of[its](op.stream or 0) for op, its in issued)
 
 
 class _Shapes:

@@ -218,7 +218,7 @@ class _Ops:
         return set(compress(self._program.queue, self._own))
 
     def streams(self) -> set[tuple[int | None, int]]:
-        """The streams that they are in, with their queues: where copies and kernels take turns a stream may use two."""
+        """The streams that they are in, with their queues: a stream that has lost its queue uses another one."""
         ops, queue = self._program.schedule.ops, self._program.queue
         return {(op.stream, its) for op, its in compress(zip(ops, queue, strict=True), self._own)}
 

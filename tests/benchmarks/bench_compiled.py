@@ -71,7 +71,7 @@ def in_c(device: Any, workload: Workload) -> Callable[[], np.ndarray[Any, Any]] 
     configs = costs.rows(GRID)
     found = np.zeros(len(configs), np.int64)
     arrays = [np.array([costs.card.record], CARD), costs.card.hand_over, configs, np.array(costs.jobs)]
-    arrays += [costs.shapes, costs.queues(32), found]
+    arrays += [costs.shapes, found]
     pointers: list[Any] = [array.ctypes.data_as(ctypes.c_void_p) for array in arrays]
     pointers.insert(3, ctypes.c_int64(len(configs)))
 
@@ -94,7 +94,7 @@ def against_c(device: Any) -> None:
             assert (same() == makespans(workload, GRID, device, threads=1)).all()
     loops, wholes, ratios = [], [], []
     for _ in range(ROUNDS):
-        loops.append(seconds(lambda: runner.run(configs, costs.queues(32))))
+        loops.append(seconds(lambda: runner.run(configs)))
         wholes.append(seconds(lambda: makespans(WORKLOAD, GRID, device, threads=1)))
         if c is not None:
             ratios.append(seconds(c) / loops[-1])

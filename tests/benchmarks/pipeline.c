@@ -11,9 +11,7 @@
 #define CROWD 4
 #define MOST_OPS 300000
 #define JOBS 32767
-#define KERNEL_SHIFT 15
-#define COPY_SHIFT 20
-#define CHUNK_SHIFT 25
+#define CHUNK_SHIFT 15
 
 typedef int64_t i64;
 typedef uint64_t u64;
@@ -34,7 +32,7 @@ enum { ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST };
 
 static i64 tick[LANES * QUEUES], next[LANES], seen[LANES][MOST_OPS], turn[LANES];
 static i64 issue[LANES], stride[LANES], call[LANES];
-static i64 head[LANES * QUEUES], stream_of[LANES * QUEUES], connections[LANES], jobs[LANES];
+static i64 head[LANES * QUEUES], queues[LANES], jobs[LANES];
 static u64 mask[LANES];
 static Running running[1024];
 static Draining draining[MOST_OPS];
@@ -142,7 +140,7 @@ static inline int choose(int lane, i64 rule, i64 now)
     return found;
 }
 
-static inline void next_head(int lane, int queue, const i64 *queues, i64 chunks, i64 streams)
+static inline void next_head(int lane, int queue, i64 chunks)
 {
     int place = lane * QUEUES + queue;
     i64 chunk = head[place] >> CHUNK_SHIFT, job = (head[place] & JOBS) + 1;
@@ -151,13 +149,8 @@ static inline void next_head(int lane, int queue, const i64 *queues, i64 chunks,
         head[place]++;
         tick[place] = seen[lane][chunk * jobs[lane] + job];
     } else {
-        i64 stream = stream_of[place] + connections[lane], follower = chunk + connections[lane];
-        if (stream >= streams) {
-            stream = queue;
-            follower = chunk + streams - (stream_of[place] - queue);
-        }
-        stream_of[place] = stream;
-        head[place] = follower << CHUNK_SHIFT | queues[stream];
+        i64 follower = chunk + queues[lane];
+        head[place] = follower << CHUNK_SHIFT;
         if (follower < chunks) tick[place] = seen[lane][follower * jobs[lane]];
     }
     if (tick[place] == FOREVER) mask[lane] &= ~(1ULL << queue);
@@ -166,7 +159,7 @@ static inline void next_head(int lane, int queue, const i64 *queues, i64 chunks,
 
 static inline void may_start(int lane, i64 op, i64 at)
 {
-    i64 chunk = op >> CHUNK_SHIFT, job = op & JOBS, queue = op >> (lane == COMPUTE ? KERNEL_SHIFT : COPY_SHIFT) & 31;
+    i64 chunk = op >> CHUNK_SHIFT, job = op & JOBS, queue = (uint32_t)chunk % (uint32_t)queues[lane];
     i64 place = lane * QUEUES + queue;
     at = most(at, issue[lane] + chunk * stride[lane] + job * call[lane]);
     seen[lane][chunk * jobs[lane] + job] = at;
@@ -209,7 +202,7 @@ static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 loo
 }
 
 static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over, const i64 *stages,
-                    const Shape *shapes, const i64 *queues)
+                    const Shape *shapes)
 {
     const i64 chunks = config->chunks, streams = config->streams, larger = config->larger, breadth = config->breadth;
     const i64 linked = card->linked, side_by_side = card->concurrent;
@@ -218,7 +211,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     for (int stage = 0; stage < 3; stage++) {
         int lane = lane_of_stage[stage];
         jobs[lane] = stages[stage];
-        connections[lane] = stage == 1 ? card->kernel_connections : card->copy_connections;
+        queues[lane] = least(stage == 1 ? card->kernel_connections : card->copy_connections, streams);
         call[lane] = stages[stage] ? shapes[config->row_b + first].call + config->more : 0;
         shape_of[lane] = first;
         first += stages[stage];
@@ -241,14 +234,9 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     for (int lane = 0; lane < LANES; lane++) mask[lane] = 0, turn[lane] = QUEUES - 1, next[lane] = FOREVER;
     for (int k = 0; k < LANES * QUEUES; k++) tick[k] = FOREVER;
     for (int lane = 0; lane < LANES; lane++) {
-        for (int queue = 0; queue < QUEUES; queue++) head[lane * QUEUES + queue] = NONE;
-        for (i64 queue = 0; queue < least(connections[lane], streams); queue++) {
-            head[lane * QUEUES + queue] = queue << CHUNK_SHIFT | queues[queue];
-            stream_of[lane * QUEUES + queue] = queue;
-        }
+        for (i64 queue = 0; queue < queues[lane]; queue++) head[lane * QUEUES + queue] = queue << CHUNK_SHIFT;
     }
-    for (i64 chunk = 0; chunk < streams; chunk++)
-        may_start((int)first_lane, chunk << CHUNK_SHIFT | queues[chunk], 0);
+    for (i64 chunk = 0; chunk < streams; chunk++) may_start((int)first_lane, chunk << CHUNK_SHIFT, 0);
     i64 waiting = 0, coming = 0, crowd_ends = 0;
     if (card->crowds && stages[1]) {
         if (stages[0]) crowd_ends = breadth ? streams : chunks;
@@ -284,7 +272,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                 left_##x = copy->units, alone_##x = copy->alone, shared_##x = copy->shared;                    \
             } else end_##x = now + copy->duration + copy->latency[level] - copy->latency[0];                   \
             changed = 1;                                                                                       \
-            next_head(lane, queue, queues, chunks, streams);                                                   \
+            next_head(lane, queue, chunks);                                                                    \
         }                                                                                                      \
     }
         START(a, b, H2D)
@@ -313,7 +301,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                 kernel->given = 0;
                 room = share(n, now, &compute_end);
             }
-            next_head(COMPUTE, queue, queues, chunks, streams);
+            next_head(COMPUTE, queue, chunks);
         }
         now = least(least(copies_end, compute_end), drain_end);
         if (op_a == NONE) now = least(now, next[H2D]);
@@ -368,8 +356,8 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
 }
 
 void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const i64 *stages,
-                   const Shape *shapes, const i64 *queues, i64 *makespans)
+                   const Shape *shapes, i64 *makespans)
 {
     for (i64 k = 0; k < n; k++)
-        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes, queues);
+        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes);
 }
