@@ -20,11 +20,10 @@ from streamsim.schedule import Schedule, WaitEvent
 from streamsim_validate import campaign
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.campaign import (
-    FEW,
+    COMPANIONS,
     Plan,
     begin,
     check_writable,
-    companions,
     end,
     measure_left,
     measure_plan,
@@ -122,8 +121,8 @@ def test_a_run_that_does_not_calibrate_probes_nothing(tmp_path: Path) -> None:
 def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tmp_path: Path) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     gpu, cuda = fake_gpu()
-    timed = 2 * (len(SCHEDULES) + len(BESIDE) - UNTIMED)  # warm-up runs
-    timed += len(SCHEDULES) + len(BESIDE) - UNTIMED + 1  # and into the second round
+    timed = 2 * (len(SCHEDULES) + len(COMPANIONS) - UNTIMED)  # warm-up runs
+    timed += len(SCHEDULES) + len(COMPANIONS) - UNTIMED + 1  # and into the second round
 
     cuda.fail_at = ctrl_c_at(timed)
     with pytest.raises(KeyboardInterrupt):
@@ -139,7 +138,6 @@ def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tm
     assert {entry.group for _, entry in record.measured()} == {2}
 
 
-BESIDE = companions(8, FEW)
 UNTIMED = sum(chain.kind == "synchronise" for chain, _ in host_calls())  # chains that do nothing on the card
 
 
@@ -157,7 +155,7 @@ def test_a_run_is_the_same_in_three_processes(tmp_path: Path) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     for _ in range(2):  # the second time nothing is left to begin, to measure or to end
         begin(plan, 8, fake_gpu()[0], lambda _: samples)
-        measure_left(plan, 8, fake_gpu()[0], FEW, calibrates=True)
+        measure_left(plan, 8, fake_gpu()[0], COMPANIONS)
         end(plan, 8, fake_gpu()[0], lambda _: samples)
     (session,) = finish(journal_path(plan.output), plan.output).runs
     assert session.profile("before") == session.profile("after") == fit(samples)
@@ -168,7 +166,7 @@ def test_a_run_is_the_same_in_three_processes(tmp_path: Path) -> None:
 def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -> None:
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     begin(plan, 8, fake_gpu()[0], lambda _: samples)
-    measure_left(plan, 8, fake_gpu()[0], FEW, calibrates=False)
+    measure_left(plan, 8, fake_gpu()[0], ())
     end(plan, 1, fake_gpu()[0], lambda _: samples)  # of other connections none has begun
     assert not any(isinstance(line, RunEnds) for line in read_journal(journal_path(plan.output)))
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)

@@ -13,14 +13,13 @@ from streamsim.errors import InputError
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
-from streamsim_validate.probes import COPY_KINDS, COPY_STREAMS, MIXES, QUEUES, Chain, mix_kind, probes
+from streamsim_validate.probes import COPY_KINDS, MIXES, QUEUES, Chain, mix_kind, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device import Device
-    from streamsim.schedule import Schedule
     from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
@@ -35,8 +34,8 @@ def calibrate(gpu: Gpu) -> Device:
 def take(gpu: Gpu, seed: int = 0) -> Samples:
     """Measure every probe, repeats interleaved in shuffled order and copies twice as often, and keep the raw samples.
 
-    Probes over many streams come last: they leave streams' hardware queues in another order, and the driver's queues,
-    once made, make everything else a little slower.
+    The probes that need a stream for each of many queues come last: the driver's queues, once made, make
+    everything else a little slower.
     """
     found = list(probes(gpu.card.resident_threads))
     timings: dict[Chain, list[Timing]] = {chain: [] for chain, _ in found}
@@ -44,16 +43,12 @@ def take(gpu: Gpu, seed: int = 0) -> Samples:
     try:
         prepare(bench, (schedule for _, schedule in found))
         for many in (False, True):
-            part = [probe for probe in found if _is_over_many(*probe) == many]
+            part = [probe for probe in found if (probe[0].kind in OVER_MANY_STREAMS) == many]
             twice = [probe for probe in part if probe[0].kind in COPY_KINDS]  # in each round: they scatter most
             _measure([(timings[chain], Replayer(schedule, bench)) for chain, schedule in part + twice], rng)
     finally:
         bench.close()
     return Samples(gpu.card, date.today().isoformat(), timings)
-
-
-def _is_over_many(chain: Chain, schedule: Schedule) -> bool:
-    return chain.kind in OVER_MANY_STREAMS or len(schedule.streams) > COPY_STREAMS
 
 
 def _measure(ready: list[tuple[list[Timing], Replayer]], rng: random.Random) -> None:

@@ -1,11 +1,10 @@
 """A run of a suite or of schedules: processes for each number of connections, a journal, a record.
 
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
-is measured by processes of its own. Once more streams than there are hardware queues have been used, streams have
-their queues in another order for as long as the process lives, and pipelines take longer for it: 16 chunks over 16
-streams and 32 queues by up to 8 %, kernels that wait for each other over 8 streams and 8 queues by a quarter (H200).
-So there is a process for schedules that have a queue for every stream, one for those with more streams, and one each
-for calibration before and after, which needs many streams too. They run one after another and append to one journal.
+is measured by a process of its own. Calibration has processes of its own, too, before and after: it blocks a stream
+for each of many hardware queues, and once more streams than there are queues have been used, streams have queues in
+another order, for as long as the process lives (on an H200 with 32 queues, pipelines over 16 and 32 streams then take
+up to 8 % longer). The processes run one after another and append to one journal.
 """
 
 import os
@@ -47,7 +46,8 @@ from streamsim_validate.suites import Case, digest, suite, suite_connections, wo
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
-BEGIN, FEW, MANY, END = "begin", "few", "many", "end"  # few: no more streams than hardware queues
+STEPS = BEGIN, MEASURE, END = "begin", "measure", "end"
+ALL = "all"  # in one process, where there is nothing to calibrate
 NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
 TakeSamples = Callable[[Gpu], fits.Samples]
@@ -119,20 +119,9 @@ def run(plan: Plan) -> Record:
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     for connections in plan.connections or usual:
         planned(plan, connections)  # complain here, in one line
-        for step in _steps(plan, connections):
+        for step in STEPS if plan.calibrate else (ALL,):
             _start(plan, connections, step)
     return finish(journal_path(plan.output), plan.output)
-
-
-def _steps(plan: Plan, connections: int) -> list[str]:
-    """What to do one after another, each in a process of its own."""
-    parts = {_part(item.schedule, connections) for item in planned(plan, connections)}
-    return [BEGIN, *(part for part in (FEW, MANY) if part in parts), END]
-
-
-def _part(schedule: Schedule, connections: int) -> str:
-    """With a single hardware queue there is no order that streams could have them in."""
-    return FEW if connections == 1 or len(schedule.used_streams) <= connections else MANY
 
 
 def _refuse_races(schedules: Sequence[Schedule]) -> None:
@@ -189,8 +178,7 @@ def _last_words(code: int, complaint: str) -> str:
 def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
     """Measure on an open card what is not in the journal yet, and append it there; all in this process."""
     begin(plan, connections, gpu, take_samples)
-    for part in (FEW, MANY):
-        measure_left(plan, connections, gpu, part, take_samples is not None)
+    measure_left(plan, connections, gpu, COMPANIONS if take_samples else ())
     end(plan, connections, gpu, take_samples)
 
 
@@ -203,15 +191,10 @@ def begin(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | No
             journal.append(RunBegins(*about, _profile(samples), _plain(samples)))
 
 
-def companions(connections: int, part: str) -> list[Job]:
-    """What is measured again with every group of a part: nothing that needs more streams than the part does."""
-    return [job for job in COMPANIONS if part == MANY or _part(job.schedule, connections) == FEW]
-
-
-def measure_left(plan: Plan, connections: int, gpu: Gpu, part: str, calibrates: bool) -> None:
-    """Measure and trace what is not in the journal yet of a part, beside its companions if the run ``calibrates``."""
+def measure_left(plan: Plan, connections: int, gpu: Gpu, companions: Sequence[Job]) -> None:
+    """Measure and trace what is not in the journal yet."""
     with _journal(plan, gpu) as journal:
-        left, untraced = _left(plan, connections, journal, (part,))
+        left, untraced = _left(plan, connections, journal)
         if left:
             progress = _Progress(len(left) * plan.repeats)
             measure(
@@ -222,8 +205,8 @@ def measure_left(plan: Plan, connections: int, gpu: Gpu, part: str, calibrates: 
                 on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
                 on_sample=progress.sample,
                 allow_races=plan.allow_races,
-                companions=companions(connections, part) if calibrates else (),
-                on_group=lambda number, beside: journal.append(group(number, beside)),
+                companions=companions,
+                on_group=lambda number, companions: journal.append(group(number, companions)),
                 first_group=journal.next_group,
             )
         _trace(untraced, gpu, journal, plan.allow_races)
@@ -241,11 +224,9 @@ def _journal(plan: Plan, gpu: Gpu) -> Journal:
     return Journal(journal_path(plan.output), header(gpu.card, plan.title))
 
 
-def _left(
-    plan: Plan, connections: int, journal: Journal, parts: Sequence[str] = (FEW, MANY)
-) -> tuple[dict[str, Planned], list[Job]]:
-    """What is to be measured yet of these parts, by its key, and what is to be traced."""
-    items = [item for item in planned(plan, connections) if _part(item.schedule, connections) in parts]
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
+    """What is to be measured yet, by its key, and what is to be traced."""
+    items = planned(plan, connections)
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
     left = {item.key: item for item in items if item.key not in done}
     return left, [item.job for item in items if plan.timelines and item.key not in traced]
@@ -325,13 +306,14 @@ def main(arguments: Sequence[str]) -> int:
         for path in plan.kernels:
             load_kernels(path)
         with open_gpu(plan.device) as gpu:
-            take_samples = take if plan.calibrate else None
             if step == BEGIN:
-                begin(plan, connections, gpu, take_samples)
+                begin(plan, connections, gpu, take)
+            elif step == MEASURE:
+                measure_left(plan, connections, gpu, COMPANIONS)
             elif step == END:
-                end(plan, connections, gpu, take_samples)
+                end(plan, connections, gpu, take)
             else:
-                measure_left(plan, connections, gpu, step, plan.calibrate)
+                measure_plan(plan, connections, gpu, None)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
         return getattr(error, "exit_code", BAD_INPUT)

@@ -81,21 +81,16 @@ def mean_of(one: Value, other: Value) -> Value:
 
 
 def calls_by_group(run: Run) -> dict[int, HostCalls]:
-    """What calls cost the host, in seconds, by the number of each group that says so.
-
-    What more streams cost is as in the run's own profile in groups that were measured without a probe of it.
-    """
-    own = _own_profile(run)
-    streams_s = None if own is None else own.host.streams_s
-    found = {group.number: _calls_of(group, streams_s) for group in run.groups}
+    """What calls cost the host, in seconds, by the number of each group that says so."""
+    found = {group.number: _calls_of(group) for group in run.groups}
     return {number: calls for number, calls in found.items() if calls is not None}
 
 
-def _calls_of(group: Group, streams_s: float | None) -> HostCalls | None:
+def _calls_of(group: Group) -> HostCalls | None:
     """None when the group was interrupted too early, or one of its probes failed."""
     timings = {chain: runs for chain, runs in timings_of(group.probes).items() if len(runs) >= FEWEST_REPEATS}
     try:
-        return fit_host_calls(timings, streams_s)
+        return fit_host_calls(timings)
     except InputError:
         return None
 

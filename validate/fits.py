@@ -451,10 +451,8 @@ class HostCalls(NamedTuple):
     synchronize_s: float
 
 
-def fit_host_calls(timings: Timings, streams_s: float | None = None) -> HostCalls:
+def fit_host_calls(timings: Timings) -> HostCalls:
     """From the chains of :func:`streamsim_validate.probes.host_calls`. Raises InputError when one is missing.
-
-    ``streams_s``: what more streams cost, when the chain over many of them has not been measured.
 
     Copies and kernels at what they cost in the mean of a whole chain: its first calls find the host's caches cold, as
     those of any run do that follows a wait. What more streams cost is read off runs of the same round, since a host
@@ -464,18 +462,12 @@ def fit_host_calls(timings: Timings, streams_s: float | None = None) -> HostCall
     found = HostCalls(
         copy_s=copies_s / 2,
         kernel_s=all_s - copies_s,
-        streams_s=_streams_s(timings, all_s / len(p.CHUNK), streams_s),
+        streams_s=all_s / len(p.CHUNK) * (float(median(_growths(timings))) - 1) / DOUBLINGS,
         record_s=per_link(timings, "record", 0, "issue_s"),
         wait_s=per_link(timings, "wait", 0, "issue_s"),
         synchronize_s=per_link(timings, "synchronise", 0, "wall_s"),
     )
     return HostCalls(*(max(0.0, seconds) for seconds in found))
-
-
-def _streams_s(timings: Timings, call_s: float, known_s: float | None) -> float:
-    if known_s is not None and p.mix_chain(p.CHUNK, p.MANY_STREAMS) not in timings:
-        return known_s
-    return call_s * (float(median(_growths(timings))) - 1) / DOUBLINGS
 
 
 DOUBLINGS = math.log2(p.MANY_STREAMS / FEW_STREAMS)
@@ -584,7 +576,7 @@ def _link_spread(samples: Samples, d: Direction, link: LinkDirection, misfits: S
         "": (d,),
         "duplex_": (f"duplex {d}", "duplex"),
         "crowded_": (f"crowded {d}",),
-        "crowded_duplex_": (p.CROWDED_BOTH,),
+        "crowded_duplex_": ("crowded",),
     }
     found = dict.fromkeys(("pageable_latency_s", "pageable_bandwidth_bytes_per_s"), samples.scatter(f"pageable {d}"))
     for which, chains in kinds.items():

@@ -45,11 +45,9 @@ LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64
 MANY_STREAMS = 32
-CROWDED_BOTH = "crowded both"
-COPY_KINDS = {*DIRECTIONS, *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
-COPY_KINDS |= {"duplex", CROWDED_BOTH}
+COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
-COPY_STREAMS = 8  # no more than an H200 has hardware queues for kernels without CUDA_DEVICE_MAX_CONNECTIONS
+STEP_STREAMS = CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 MOST_QUEUES = 32
@@ -197,8 +195,8 @@ def duplex() -> Iterator[Probe]:
                 yield _chain(f"duplex {direction}", n_bytes, n, [*gates, *ops], 2, buffers=BUFFERS)
     for n_bytes in STEP_BYTES:
         for n in (16, 48) if n_bytes < 4 * MI else (8, 24):
-            ops = [_moved(d, n_bytes, 1 + i % COPY_STREAMS, i) for i in range(n) for d in DIRECTIONS]
-            yield _chain("duplex", n_bytes, n, [Copy("h2d", GATE_BYTES, 1), *ops], COPY_STREAMS, buffers=BUFFERS)
+            ops = [_moved(d, n_bytes, 1 + i % STEP_STREAMS, i) for i in range(n) for d in DIRECTIONS]
+            yield _chain("duplex", n_bytes, n, [Copy("h2d", GATE_BYTES, 1), *ops], STEP_STREAMS, buffers=BUFFERS)
 
 
 def crowded() -> Iterator[Probe]:
@@ -210,17 +208,15 @@ def crowded() -> Iterator[Probe]:
     for n_bytes in CROWDED_BYTES:
         launch = "live" if n_bytes >= ISSUED_BYTES else "graph"
         for n in (32, 96) if n_bytes < 4 * MI else (16, 40):
+            turns = {d: [_with_kernel(d, n_bytes, 1 + i % CROWDED_STREAMS, i) for i in range(n)] for d in DIRECTIONS}
             for d in DIRECTIONS:
-                ops: list[Op] = [op for i in range(n) for op in _with_kernel(d, n_bytes, 1 + i % COPY_STREAMS, i)]
-                yield _chain(f"crowded {d}", n_bytes, n, ops, COPY_STREAMS, buffers=BUFFERS, launch=launch)
-            first = {"h2d": 1, "d2h": 1 + COPY_STREAMS // 2}  # each direction has half of the streams
-            both: list[Op] = [
-                op
-                for i in range(n)
-                for d in DIRECTIONS
-                for op in _with_kernel(d, n_bytes, first[d] + i % (COPY_STREAMS // 2), i)
-            ]
-            yield _chain(CROWDED_BOTH, n_bytes, n, both, COPY_STREAMS, buffers=BUFFERS, launch=launch)
+                ops: list[Op] = [op for turn in turns[d] for op in turn]
+                yield _chain(f"crowded {d}", n_bytes, n, ops, CROWDED_STREAMS, buffers=BUFFERS, launch=launch)
+            both: list[Op] = []
+            for there, back in zip(turns["h2d"], turns["d2h"], strict=True):
+                both += there
+                both += (msgspec.structs.replace(op, stream=op.stream + CROWDED_STREAMS) for op in back)
+            yield _chain("crowded", n_bytes, n, both, 2 * CROWDED_STREAMS, buffers=BUFFERS, launch=launch)
 
 
 def _with_kernel(direction: Direction, n_bytes: int, stream: int, number: int) -> tuple[Copy | Kernel, Copy | Kernel]:
