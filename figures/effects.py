@@ -104,6 +104,7 @@ EFFECTS: dict[str, Callable[[Device], Device]] = {
     "no crowding by kernels that wait": lambda device: _with_link(device, _quiet),
     "no latency of copies": lambda device: _with_link(device, _no_latency),
     "no hand-over between engines": lambda device: _zeros(device, "hand_over"),
+    "hand-overs all alike": lambda device: replace(device, hand_over=replace(device.hand_over, look_s=0.0)),
     "calls cost the same over many streams": lambda device: replace(device, host=replace(device.host, streams_s=0.0)),
     "host calls cost nothing": lambda device: _zeros(device, "host"),
     "copies in issue order": _copies_in_issue_order,

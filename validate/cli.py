@@ -104,7 +104,7 @@ def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bo
 def calibrate_command(output: str, samples: str | None, taken: str | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
-    Isolated micro-benchmarks that take some ten seconds. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+    Isolated micro-benchmarks that take half a minute. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
 
     \b
     Examples:

@@ -5,10 +5,10 @@ mean, over the interval. That matters where ops of several streams wait for each
 gains nothing by a short wait, and loses by a long one.
 
 Which wait an op has is not known ahead. The model gives the ops of each kind the points of an even sequence in turn,
-the multiples of an irrational number: any few of them in a row are spread as evenly as can be, and the first of each
-kind is the mean. The numbers are powers of the root of x**4 = x + 1, with which the points of the three kinds are
-spread evenly together too (the R-sequence, https://extremelearning.com.au/unreasonable-effectiveness-of-quasirandom-sequences/):
-otherwise an op that waits long would always hand over to one that waits long.
+the multiples of an irrational number: what is late and what is early evens out sooner than if drawn at random, and the
+first of each kind is the mean. The numbers are powers of the root of x**4 = x + 1, with which the points of the three
+kinds are spread evenly together too, or an op that waits long would always hand over to one that waits long. (The
+R-sequence, http://extremelearning.com.au/unreasonable-effectiveness-of-quasirandom-sequences/.)
 """
 
 from __future__ import annotations
