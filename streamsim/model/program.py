@@ -164,6 +164,17 @@ class Program(NamedTuple):
         mean = self.hand_over[from_][to]
         return mean if from_ == to else crossing_ticks(mean, self.late[op])
 
+    def hands_over(self) -> array[int]:
+        """Of each op :meth:`crossing` to the op that follows in the same stream, if there is one."""
+        kind, table, late = self.kind, self.hand_over, self.late
+        found = array("q", bytes(8 * len(kind)))
+        for op, follower in enumerate(self.after):
+            if follower >= 0:
+                from_, to = kind[op], kind[follower]
+                mean = table[from_][to]
+                found[op] = mean if from_ == to or not mean else crossing_ticks(mean, late[follower])
+        return found
+
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
         return self.shapes[self.shape[op]]

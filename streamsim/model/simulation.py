@@ -85,9 +85,9 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
     """Make ``release(op, ready)`` and ``ended(op, now)`` for a simulation."""
     program, lanes, touched, host = simulation.program, simulation.lanes, simulation.touched, simulation.host
     pending, returned, ready_at, end = simulation.pending, simulation.returned, simulation.ready, simulation.end
-    kind, after, also, submit, crossing = program.kind, program.after, program.also, program.submit, program.crossing
+    kind, after, also, submit = program.kind, program.after, program.also, program.submit
     ops, awaited, copy_ended = program.schedule.ops, host.waits_for, simulation.copy_ended
-    hands_over = [crossing(op, follower) if follower >= 0 else 0 for op, follower in enumerate(after)]
+    hands_over, crossing = program.hands_over(), program.crossing
 
     def release(op: int, ready: int) -> None:
         """One of the things that ``op`` waits for has come; it cannot start before the tick ``ready``."""
