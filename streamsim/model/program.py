@@ -166,14 +166,8 @@ class Program(NamedTuple):
 
     def hands_over(self) -> array[int]:
         """Of each op :meth:`crossing` to the op that follows in the same stream, if there is one."""
-        kind, table, late = self.kind, self.hand_over, self.late
-        found = array("q", bytes(8 * len(kind)))
-        for op, follower in enumerate(self.after):
-            if follower >= 0:
-                from_, to = kind[op], kind[follower]
-                mean = table[from_][to]
-                found[op] = mean if from_ == to or not mean else crossing_ticks(mean, late[follower])
-        return found
+        pairs = enumerate(self.after)
+        return array("q", (self.crossing(op, follower) if follower >= 0 else 0 for op, follower in pairs))
 
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
