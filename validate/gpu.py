@@ -21,7 +21,7 @@ from streamsim.errors import InputError
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from streamsim.schedule import StreamKind
 
@@ -63,13 +63,14 @@ class Gpu:
     ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` of
     ``cupy.cuda.driver``, and ``compile_module(source, names)`` -> addresses of the functions.
 
-    Streams are made once and shared by all schedules: the driver deals hardware queues out when a stream
-    is made, so stream 3 of every schedule should be the same CUDA stream.
+    Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
+    ``queues``: the hardware queues in front of every engine, 0 if they are not known to be as many.
     """
 
-    def __init__(self, cuda: Any, card: Card) -> None:
+    def __init__(self, cuda: Any, card: Card, queues: int = 0) -> None:
         self.cuda = cuda
         self.card = card
+        self.queues = queues
         self._streams: dict[StreamKind, list[int]] = {"non-blocking": [], "blocking": []}
         self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
         self._timing_events: list[int] = []
@@ -79,7 +80,7 @@ class Gpu:
         """Threads that the card holds at once."""
         return self.card.multiprocessors * self.card.threads_per_multiprocessor
 
-    def streams(self, kinds: tuple[StreamKind, ...]) -> list[int]:
+    def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
         """Addresses of the streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
         found = [self.cuda.streamLegacy]
         used = dict.fromkeys(self._streams, 0)
@@ -197,7 +198,7 @@ def open_gpu(device: int = 0) -> Iterator[Gpu]:
     with device_lock(runtime.deviceGetPCIBusId(device)), cupy.cuda.Device(device):
         try:
             runtime.memGetInfo()  # makes the context, which reads the number of connections
-            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device))
+            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), equal_queues())
         except runtime.CUDARuntimeError as error:
             raise NoGpuError(f"device = {device}: the GPU cannot be used ({error})") from error
         try:
@@ -256,6 +257,14 @@ def connections() -> int:
     """The number of hardware queues that a context made by this process has."""
     value = os.environ.get(CONNECTIONS_VARIABLE, "")
     return min(32, max(1, int(value))) if value.isdigit() else DEFAULT_CONNECTIONS
+
+
+def equal_queues() -> int:
+    """The number of hardware queues in front of every engine, 0 where the variable is not set.
+
+    Without it an engine may have fewer: those for copies on an H200 have 4, that for kernels 8.
+    """
+    return connections() if os.environ.get(CONNECTIONS_VARIABLE, "").isdigit() else 0
 
 
 @contextlib.contextmanager

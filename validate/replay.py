@@ -46,6 +46,7 @@ from streamsim_validate.memory import (
     free_host_bytes,
     union,
 )
+from streamsim_validate.queue_order import QueueOrder
 from streamsim_validate.reference import (
     Expected,
     Output,
@@ -140,12 +141,14 @@ class Bench:
     gpu: Gpu
     allow_races: bool = False
     arena: Arena = field(init=False)
+    queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
     _references: OrderedDict[tuple[str, tuple[Key, ...]], Expected] = field(default_factory=OrderedDict)
     _clock_hz: float = 0.0
 
     def __post_init__(self) -> None:
         self.arena = Arena(self.gpu)
+        self.queue_order = QueueOrder(self.gpu, lambda: self.function(SPIN))
 
     def function(self, spec: KernelSpec) -> int:
         """Address of a kernel's compiled function; raises InputError when it does not compile."""
@@ -184,6 +187,7 @@ class Bench:
     def close(self) -> None:
         """Give the memory back."""
         self.arena.clear()
+        self.queue_order.close()
         self._references.clear()
 
 
@@ -416,6 +420,7 @@ class Replayer:
         self._graphs.append(executable)
         cuda.graphUpload(executable, streams[used[0]])
         cuda.deviceSynchronize()
+        self._bench.queue_order.lose()
         launch: Call = (cuda.graphLaunch, (executable, streams[used[0]]))
         start, stop = ((cuda.eventRecord, (event, streams[used[0]])) for event in self._timing)
         return Calls([launch], list(closing)), Calls([start, launch, stop], list(closing))
@@ -439,19 +444,25 @@ class Replayer:
             raise InputError(f"{name}: CUDA refuses it ({error})") from error
 
     def replay(self) -> None:
-        """Run the program once as it stands, untimed: for a profiler."""
+        """Run the program once as it stands, untimed, and nothing else: for a profiler."""
         with self._named_errors():
             _replay(self._plain)
+            self._bench.queue_order.lose()
 
     def run(self) -> Sample:
         """Replay the program twice, as it stands and between timing events."""
         with self._named_errors():
-            issue_ns, wall_ns = _replay(self._plain)
+            issue_ns, wall_ns = self._replay_in_order(self._plain)
             device_s = 0.0
             if self._timed.issue:
-                _replay(self._timed)
+                self._replay_in_order(self._timed)
                 device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
         return Sample(device_s, wall_ns * NS, issue_ns * NS)
+
+    def _replay_in_order(self, calls: Calls) -> tuple[int, int]:
+        """:func:`_replay` with the hardware queues as in a process of its own."""
+        self._bench.queue_order.before(self.schedule)
+        return _replay(calls)
 
     def verify(self, timed: bool = False) -> bool:
         """Poison what it writes, replay it, compare its output; False when it names no output.
@@ -461,11 +472,11 @@ class Replayer:
         program = self._timed if timed else self._plain
         with self._named_errors():
             if not outputs(self.schedule):
-                _replay(program)
+                self._replay_in_order(program)
                 return False
             expected = self._reference()
             self._reset()
-            _replay(program)
+            self._replay_in_order(program)
             expected.check(self._read)
         return True
 
@@ -479,6 +490,7 @@ class Replayer:
     def _one_at_a_time(self) -> Expected:
         """The outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
         self._reset()
+        self._bench.queue_order.lose()
         live = msgspec.structs.replace(self.schedule, launch="live")
         for call, arguments in self._live_calls(live, {}).issue:
             call(*arguments)

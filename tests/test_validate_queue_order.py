@@ -1,0 +1,168 @@
+"""The hardware queues put in order again, on emulated ones that keep CUDA's habits: see QueueOwners."""
+
+# ruff: noqa: N802, ARG002 - CUDA's names, and its arguments whether emulated or not
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.model.ownership import QueueOwners
+from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
+from streamsim.schedule import Schedule
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, equal_queues
+from streamsim_validate.queue_order import QueueOrder
+from streamsim_validate.suites import legacy
+
+ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")
+
+
+class QueuedCuda(FakeCuda):
+    """Engines with hardware queues: a copy engine drains the queue that it is at, then turns to the next, round."""
+
+    def __init__(self, queues: int) -> None:
+        super().__init__()
+        self._queues = queues
+        self._owners = {engine: QueueOwners(queues) for engine in ENGINES}
+        self._waiting: dict[Any, list[tuple[int, list[int]]]] = {engine: [] for engine in ENGINES}
+        self._stamps: dict[int, float] = {}
+        self._clock = 0.0
+        self.uses = 0
+
+    def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        self._issue(kind, stream)
+
+    def launchKernel(self, function: int, *arguments: int) -> None:
+        self._issue("kernels", arguments[7])
+
+    def _issue(self, engine: Any, stream: int) -> None:
+        self.uses += 1
+        self._waiting[engine].append((self._owners[engine].queue_of(stream), []))
+
+    def eventRecord(self, event: int, stream: int) -> None:
+        """Behind the copy that was issued last, which is in ``stream``."""
+        (busy,) = [engine for engine in ENGINES if self._waiting[engine]]
+        self._waiting[busy][-1][1].append(event)
+
+    def deviceSynchronize(self) -> None:
+        for engine, ops in self._waiting.items():
+            at = ops[0][0] if ops else 0
+            for turn in range(self._queues):
+                for queue, events in ops:
+                    if queue == (at + turn) % self._queues:
+                        self._clock += 1.0
+                        self._stamps |= dict.fromkeys(events, self._clock)
+            self._waiting[engine] = []
+
+    def eventElapsedTime(self, start: int, stop: int) -> float:
+        return self._stamps[stop] - self._stamps[start]
+
+    def queues_of(self, engine: Any, streams: list[int]) -> list[int]:
+        return [self._owners[engine].queue_of(stream) for stream in streams]
+
+
+def program(streams: int, launch: str = "live", memory: str = "pinned") -> Schedule:
+    workload = Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),))
+    return depth_first(workload, 40, streams, memory, launch)  # type: ignore[arg-type]
+
+
+def emulated(queues: int) -> tuple[QueueOrder, QueuedCuda, list[int]]:
+    """The order under test, the card, and the streams of all schedules."""
+    cuda = QueuedCuda(queues)
+    gpu = Gpu(cuda, CARD, queues)
+    return QueueOrder(gpu, lambda: 0), cuda, gpu.streams(["non-blocking"] * 40)[1:]
+
+
+@given(queues=st.integers(2, 9), history=st.lists(st.tuples(st.sampled_from(ENGINES), st.integers(0, 39)), max_size=60))
+def test_after_any_history_stream_i_has_the_queue_that_comes_after_that_of_stream_i_minus_1(
+    queues: int, history: list[tuple[Any, int]]
+) -> None:
+    """Round and round: which queue is the first does not show, and matters to nothing."""
+    order, cuda, streams = emulated(queues)
+    for engine, stream in history:
+        cuda._issue(engine, streams[stream])
+    cuda.deviceSynchronize()
+    order.lose()
+    order.before(program(queues))
+    for engine in (HOST_TO_DEVICE, DEVICE_TO_HOST):
+        first, *others = cuda.queues_of(engine, streams[:queues])
+        assert others == [(first + i) % queues for i in range(1, queues)]
+    assert sorted(cuda.queues_of("kernels", streams[:queues])) == list(range(queues))
+
+
+@given(queues=st.integers(2, 9), history=st.lists(st.integers(0, 39), max_size=60))
+def test_then_the_streams_beyond_take_the_queues_in_the_same_order(queues: int, history: list[int]) -> None:
+    """As in a process of its own: stream i of a program over more streams shares the queue of stream i - queues."""
+    order, cuda, streams = emulated(queues)
+    for stream in history:
+        cuda._issue(HOST_TO_DEVICE, streams[stream])
+    cuda.deviceSynchronize()
+    order.lose()
+    order.before(program(3 * queues))
+    for engine in ENGINES:
+        own = cuda.queues_of(engine, streams[:queues])
+        assert cuda.queues_of(engine, streams[queues : 3 * queues]) == own * 2
+
+
+def test_programs_that_leave_every_stream_its_queue_cost_nothing() -> None:
+    order, cuda, _ = emulated(8)
+    order.before(program(8))
+    once = cuda.uses
+    assert once > 0
+    order.before(program(8))
+    order.before(program(2))
+    assert cuda.uses == once
+
+
+@pytest.mark.parametrize(
+    "disturbing",
+    [
+        program(9),
+        program(4, launch="graph"),
+        program(4, memory="pageable"),
+        legacy(Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),)), 4),
+        Schedule(program(4).ops, ("blocking",) * 4, program(4).buffers),
+    ],
+    ids=("more streams", "graph", "pageable", "legacy stream", "blocking streams"),
+)
+def test_what_may_disturb_the_order_has_it_restored_before_and_after(disturbing: Schedule) -> None:
+    order, cuda, _ = emulated(8)
+    order.before(program(8))
+    once = cuda.uses
+    for schedule, restored in ((disturbing, 2), (disturbing, 3), (program(8), 4), (program(8), 4)):
+        order.before(schedule)
+        assert cuda.uses == restored * once
+
+
+@pytest.mark.parametrize("queues", [0, 1])
+def test_with_one_queue_or_an_unknown_number_nothing_is_done(queues: int) -> None:
+    order, cuda, _ = emulated(queues)
+    order.before(program(9))
+    order.lose()
+    order.before(serial(Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),)), 4))
+    assert cuda.uses == 0
+
+
+def test_what_it_takes_it_gives_back() -> None:
+    order, cuda, streams = emulated(4)
+    free = cuda.device_bytes
+    order.before(program(4))
+    assert cuda.device_bytes > free
+    order.close()
+    assert cuda.device_bytes == free
+    assert len(cuda._streams) == 1 + len(streams)
+    assert not cuda._event_time
+    order.lose()
+    order.before(program(4))  # and it can be used again
+
+
+@pytest.mark.parametrize(("value", "found"), [("", 0), ("1", 1), ("8", 8), ("99", 32), ("many", 0)])
+def test_the_number_of_queues_is_known_only_when_it_is_set(
+    monkeypatch: pytest.MonkeyPatch, value: str, found: int
+) -> None:
+    monkeypatch.setenv(CONNECTIONS_VARIABLE, value)
+    assert equal_queues() == found
