@@ -22,14 +22,12 @@ from streamsim_validate.calibrate import read_samples
 from streamsim_validate.campaign import (
     COMPANIONS,
     Plan,
-    begin,
     check_writable,
-    end,
-    measure_left,
     measure_plan,
     planned,
     raise_for,
     run,
+    with_profiles,
 )
 from streamsim_validate.drift import calls_by_group
 from streamsim_validate.fits import PlainSamples, Samples, fit, timings_of
@@ -40,6 +38,8 @@ from streamsim_validate.suites import sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streamsim_validate.gpu import Gpu
 
 RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
@@ -53,7 +53,7 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     samples = read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    record = finish(journal_path(plan.output), plan.output)
+    record = finish(journal_path(plan.output), plan.output, with_profiles)
     assert read_record(plan.output) == record
     (session,) = record.runs
     assert (session.connections, session.repeats) == (8, 3)
@@ -100,7 +100,7 @@ def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch
     monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
-    (session,) = finish(journal_path(plan.output), plan.output).runs
+    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
     assert [entry.group for entry in session.entries] == [1, 1, 2]
     assert [group.number for group in session.groups] == [1, 2]
     wanted = {chain for chain, _ in host_calls()}
@@ -151,27 +151,45 @@ def test_nothing_is_measured_twice(tmp_path: Path) -> None:
     assert cuda.log == []
 
 
-def test_a_run_is_the_same_in_three_processes(tmp_path: Path) -> None:
-    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    for _ in range(2):  # the second time nothing is left to begin, to measure or to end
-        begin(plan, 8, fake_gpu()[0], lambda _: samples)
-        measure_left(plan, 8, fake_gpu()[0], COMPANIONS)
-        end(plan, 8, fake_gpu()[0], lambda _: samples)
-    (session,) = finish(journal_path(plan.output), plan.output).runs
-    assert session.profile("before") == session.profile("after") == fit(samples)
-    assert {entry.build() for entry in session.entries} == set(SCHEDULES)
-    assert set(calls_by_group(session)) == {1}
-
-
 def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -> None:
+    """Ctrl-C in the second calibration: the next call takes that, and nothing else."""
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
-    begin(plan, 8, fake_gpu()[0], lambda _: samples)
-    measure_left(plan, 8, fake_gpu()[0], ())
-    end(plan, 1, fake_gpu()[0], lambda _: samples)  # of other connections none has begun
+    taken = iter((samples, None, samples))
+
+    def take_samples(_: Gpu) -> Samples:
+        found = next(taken)
+        if found is None:
+            raise KeyboardInterrupt
+        return found
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, fake_gpu()[0], take_samples)
     assert not any(isinstance(line, RunEnds) for line in read_journal(journal_path(plan.output)))
-    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    measure_plan(plan, 8, fake_gpu()[0], take_samples)
     lines = read_journal(journal_path(plan.output))
     assert [type(line) for line in lines if isinstance(line, RunBegins | RunEnds)] == [RunBegins, RunEnds]
+    assert sum(isinstance(line, Entry) for line in lines) == len(SCHEDULES)
+
+
+def test_of_other_connections_no_run_is_ended(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    gpu, cuda = fake_gpu()
+    cuda.fail_at = ctrl_c_at(2 * len(SCHEDULES) + 2)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, lambda _: samples)
+    measure_plan(plan, 1, fake_gpu()[0], lambda _: samples)
+    lines = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, RunBegins | RunEnds)]
+    assert [getattr(line, "connections", "end") for line in lines] == [8, 1, "end"]
+
+
+def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    short = Samples(samples.card, samples.date, dict(list(samples.timings.items())[1:]))
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: short)
+    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
+    assert session.before is session.after is None
+    assert len(session.entries) == len(SCHEDULES)
+    assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
 
 
 def test_each_number_of_connections_is_a_run_of_its_own(tmp_path: Path) -> None:
@@ -193,7 +211,7 @@ def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
 
 
 def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "streamsim_validate.campaign", "8", "begin"]
+    command = [sys.executable, "-m", "streamsim_validate.campaign", "8"]
     return subprocess.run(
         command, input=msgspec.json.encode(plan), env=os.environ | environment, capture_output=True, check=False
     )

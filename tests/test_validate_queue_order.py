@@ -73,8 +73,8 @@ def program(streams: int, launch: str = "live", memory: str = "pinned") -> Sched
 def emulated(queues: int) -> tuple[QueueOrder, QueuedCuda, list[int]]:
     """The order under test, the card, and the streams of all schedules."""
     cuda = QueuedCuda(queues)
-    gpu = Gpu(cuda, CARD, queues)
-    return QueueOrder(gpu, lambda: 0), cuda, gpu.streams(["non-blocking"] * 40)[1:]
+    gpu = Gpu(cuda, CARD)
+    return QueueOrder(gpu, queues, lambda: 0), cuda, gpu.streams(["non-blocking"] * 40)[1:]
 
 
 @given(queues=st.integers(2, 9), history=st.lists(st.tuples(st.sampled_from(ENGINES), st.integers(0, 39)), max_size=60))

@@ -1,16 +1,16 @@
-"""A run of a suite or of schedules: processes for each number of connections, a journal, a record.
+"""A run of a suite or of schedules: a process for each number of connections, a journal, a record.
 
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
-is measured by a process of its own. Calibration has processes of its own, too, before and after: it blocks a stream
-for each of many hardware queues, and once more streams than there are queues have been used, streams have queues in
-another order, for as long as the process lives (on an H200 with 32 queues, pipelines over 16 and 32 streams then take
-up to 8 % longer). The processes run one after another and append to one journal.
+is measured by a process of its own. They run one after another and append to one journal. What was calibrated is
+fitted when all is measured: that takes longer than the measuring, and can be done side by side.
 """
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,10 @@ from streamsim_validate.suites import Case, digest, suite, suite_connections, wo
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
-STEPS = BEGIN, MEASURE, END = "begin", "measure", "end"
-ALL = "all"  # in one process, where there is nothing to calibrate
 NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
+
+# Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
+FORKED = "fork" if "fork" in get_all_start_methods() else None
 
 TakeSamples = Callable[[Gpu], fits.Samples]
 
@@ -119,9 +120,8 @@ def run(plan: Plan) -> Record:
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     for connections in plan.connections or usual:
         planned(plan, connections)  # complain here, in one line
-        for step in STEPS if plan.calibrate else (ALL,):
-            _start(plan, connections, step)
-    return finish(journal_path(plan.output), plan.output)
+        _start(plan, connections)
+    return finish(journal_path(plan.output), plan.output, with_profiles)
 
 
 def _refuse_races(schedules: Sequence[Schedule]) -> None:
@@ -143,10 +143,10 @@ def check_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot write it: no permission; choose another output")
 
 
-def _start(plan: Plan, connections: int, step: str) -> None:
-    """Take a step in a process of its own, which prints its own complaint."""
+def _start(plan: Plan, connections: int) -> None:
+    """Run a measuring process, which prints its own complaint."""
     environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
-    command = [sys.executable, "-m", "streamsim_validate.campaign", str(connections), step]
+    command = [sys.executable, "-m", "streamsim_validate.campaign", str(connections)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
         try:
@@ -176,52 +176,37 @@ def _last_words(code: int, complaint: str) -> str:
 
 
 def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
-    """Measure on an open card what is not in the journal yet, and append it there; all in this process."""
-    begin(plan, connections, gpu, take_samples)
-    measure_left(plan, connections, gpu, COMPANIONS if take_samples else ())
-    end(plan, connections, gpu, take_samples)
+    """Measure on an open card what is not in the journal yet, and append it there.
 
-
-def begin(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
-    """Calibrate and begin a run, if anything is left to measure."""
-    with _journal(plan, gpu) as journal:
-        if any(_left(plan, connections, journal)):
-            samples = take_samples and take_samples(gpu)
-            about = connections, now(), plan.seed, plan.repeats
-            journal.append(RunBegins(*about, _profile(samples), _plain(samples)))
-
-
-def measure_left(plan: Plan, connections: int, gpu: Gpu, companions: Sequence[Job]) -> None:
-    """Measure and trace what is not in the journal yet."""
-    with _journal(plan, gpu) as journal:
+    ``take_samples``: calibrates, before the run's first measurement and after its last.
+    """
+    with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
         left, untraced = _left(plan, connections, journal)
+        if left or untraced:
+            before = _plain(take_samples, gpu)
+            journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, samples=before))
         if left:
-            progress = _Progress(len(left) * plan.repeats)
-            measure(
-                [item.job for item in left.values()],
-                gpu,
-                plan.repeats,
-                plan.seed,
-                on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
-                on_sample=progress.sample,
-                allow_races=plan.allow_races,
-                companions=companions,
-                on_group=lambda number, companions: journal.append(group(number, companions)),
-                first_group=journal.next_group,
-            )
+            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else ())
         _trace(untraced, gpu, journal, plan.allow_races)
-
-
-def end(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
-    """Calibrate again and end the run that began last, unless it has ended."""
-    with _journal(plan, gpu) as journal:
         if journal.unended == connections:
-            after = take_samples and take_samples(gpu)
-            journal.append(RunEnds(now(), _profile(after), _plain(after)))
+            after = _plain(take_samples, gpu)
+            journal.append(RunEnds(now(), samples=after))
 
 
-def _journal(plan: Plan, gpu: Gpu) -> Journal:
-    return Journal(journal_path(plan.output), header(gpu.card, plan.title))
+def _measure(plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job]) -> None:
+    progress = _Progress(len(left) * plan.repeats)
+    measure(
+        [item.job for item in left.values()],
+        gpu,
+        plan.repeats,
+        plan.seed,
+        on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
+        on_sample=progress.sample,
+        allow_races=plan.allow_races,
+        companions=companions,
+        on_group=lambda number, companions: journal.append(group(number, companions)),
+        first_group=journal.next_group,
+    )
 
 
 def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
@@ -243,17 +228,35 @@ def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -
             journal.append(Traced(key, found))
 
 
-def _profile(samples: fits.Samples | None) -> dict[str, Any] | None:
-    return None if samples is None else _builtins(fits.fit(samples))
-
-
-def _plain(samples: fits.Samples | None) -> dict[str, Any] | None:
-    return None if samples is None else _builtins(samples.plain())
+def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
+    return take_samples and _builtins(take_samples(gpu).plain())
 
 
 def _builtins(value: msgspec.Struct) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return plain
+
+
+def with_profiles(record: Record) -> Record:
+    """The record with the profiles that the samples of its calibrations show, fitted side by side.
+
+    One that cannot be fitted is said on the terminal and is missing.
+    """
+    samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
+    with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
+        profiles = pool.map(_fitted, samples)
+        runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
+    return msgspec.structs.replace(record, runs=tuple(runs))
+
+
+def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    if plain is None:
+        return None
+    try:
+        return _builtins(fits.fit(fits.Samples.from_plain(msgspec.convert(plain, fits.PlainSamples))))
+    except InputError as error:
+        print(f"no profile: {error}", file=sys.stderr)
+        return None
 
 
 def entry(item: Planned, measured: Measured) -> Entry:
@@ -299,21 +302,13 @@ class _Progress:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a measuring process: the plan on stdin, the number of connections and the step as arguments."""
-    connections, step = int(arguments[0]), arguments[1]
+    """Run a measuring process: the plan on stdin, the number of connections as argument."""
     try:
         plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
         for path in plan.kernels:
             load_kernels(path)
         with open_gpu(plan.device) as gpu:
-            if step == BEGIN:
-                begin(plan, connections, gpu, take)
-            elif step == MEASURE:
-                measure_left(plan, connections, gpu, COMPANIONS)
-            elif step == END:
-                end(plan, connections, gpu, take)
-            else:
-                measure_plan(plan, connections, gpu, None)
+            measure_plan(plan, int(arguments[0]), gpu, take if plan.calibrate else None)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
         return getattr(error, "exit_code", BAD_INPUT)

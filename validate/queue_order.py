@@ -25,16 +25,18 @@ GATE_BYTES_A_QUEUE = 1 << 20  # copied while a copy and an event are issued to e
 
 
 class QueueOrder:
-    """Puts a card's queues in order, where their number is known (``gpu.queues``), and knows when they are not.
+    """Puts a card's queues in order, and knows when they are not.
 
+    ``queues``: so many in front of every engine; where they are fewer than two there is nothing to do.
     ``spin``: gives the address of the compiled kernel :data:`streamsim_validate.kernels.SPIN`.
     """
 
-    def __init__(self, gpu: Gpu, spin: Callable[[], int]) -> None:
+    def __init__(self, gpu: Gpu, queues: int, spin: Callable[[], int]) -> None:
         self._gpu = gpu
         self._cuda = gpu.cuda
+        self._queues = queues
         self._spin = spin
-        self._in_order = gpu.queues < 2
+        self._in_order = False
         self._holders: list[int] = []  # streams that take every queue for a moment
         self._events: list[int] = []
         self._host = self._device = 0  # addresses
@@ -42,7 +44,7 @@ class QueueOrder:
 
     def before(self, schedule: Schedule) -> None:
         """Call this before each replay of ``schedule``: it finds the queues as a new process does."""
-        if self._gpu.queues < 2:
+        if self._queues < 2:
             return
         disturbs = self._disturbs(schedule)
         if disturbs or not self._in_order:
@@ -69,7 +71,7 @@ class QueueOrder:
         """Whether it uses more than the streams that own a queue each, or leaves it to the driver what it uses."""
         return (
             schedule.launch == "graph"
-            or len(schedule.streams) > self._gpu.queues
+            or len(schedule.streams) > self._queues
             or any(kind != "non-blocking" for kind in schedule.streams)
             or LEGACY_STREAM in schedule.used_streams
             or bool(schedule.pageable_names)
@@ -85,14 +87,14 @@ class QueueOrder:
         """
         if not self._holders:
             self._make()
-        _, *streams = self._gpu.streams(["non-blocking"] * self._gpu.queues)
+        _, *streams = self._gpu.streams(["non-blocking"] * self._queues)
         for use in (self._copy_in, self._copy_out, self._launch):
             self._take(use, self._holders)
             self._take(use, self._holders if use == self._launch else self._served(use))
             self._take(use, streams)
 
     def _make(self) -> None:
-        cuda, count = self._cuda, self._gpu.queues
+        cuda, count = self._cuda, self._queues
         self._holders = [cuda.streamCreateWithFlags(cuda.streamNonBlocking) for _ in range(count)]
         self._events = [cuda.eventCreateWithFlags(cuda.eventDefault) for _ in range(count)]
         self._device = cuda.malloc(count * GATE_BYTES_A_QUEUE)

@@ -10,7 +10,7 @@ import os
 import platform
 import statistics
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -404,9 +404,14 @@ def _without_superseded(runs: list[Run]) -> Iterator[Run]:
             yield msgspec.structs.replace(run, entries=kept)
 
 
-def finish(journal: Path, record: str | os.PathLike[str]) -> Record:
-    """Write the record that the journal holds and remove the journal. Raises InputError when it cannot be written."""
-    found = fold(read_journal(journal))
+def finish(
+    journal: Path, record: str | os.PathLike[str], complete: Callable[[Record], Record] = lambda found: found
+) -> Record:
+    """Write the record that the journal holds, once it is complete, and remove the journal.
+
+    Raises InputError when it cannot be written.
+    """
+    found = complete(fold(read_journal(journal)))
     write_record(found, record)
     journal.unlink(missing_ok=True)
     return found

@@ -135,11 +135,13 @@ def with_timing_events(schedule: Schedule) -> Schedule:
 class Bench:
     """What the replayers of one card share: memory, compiled kernels, references, the clock rate.
 
-    ``allow_races``: replay schedules whose output depends on luck all the same.
+    ``allow_races``: replay schedules whose output depends on luck all the same. ``in_order``: every replay finds
+    the hardware queues as in a process of its own, if their number is known.
     """
 
     gpu: Gpu
     allow_races: bool = False
+    in_order: bool = True
     arena: Arena = field(init=False)
     queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
@@ -148,7 +150,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.arena = Arena(self.gpu)
-        self.queue_order = QueueOrder(self.gpu, lambda: self.function(SPIN))
+        self.queue_order = QueueOrder(self.gpu, self.gpu.queues if self.in_order else 0, lambda: self.function(SPIN))
 
     def function(self, spec: KernelSpec) -> int:
         """Address of a kernel's compiled function; raises InputError when it does not compile."""
