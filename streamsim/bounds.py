@@ -101,14 +101,11 @@ def _longest_chain(program: Program) -> _Chain:
 
 def _followers(program: Program) -> Callable[[int], list[tuple[int, int]]]:
     """For an op, the ops that wait for it and the ticks from its end until they may start."""
-    after, also, crossing, ops = program.after, program.also, program.crossing, program.schedule.ops
+    after, also, crossing = program.after, program.also, program.crossing
 
     def of(op: int) -> list[tuple[int, int]]:
-        found = [(after[op], crossing(op, after[op]))] if after[op] >= 0 else []
-        if op in also:
-            stream, event = ops[op].stream, program.event
-            found += [(other, crossing(op, other) + event * (ops[other].stream != stream)) for other in also[op]]
-        return found
+        others = also.get(op, [])
+        return [(follower, crossing(op, follower)) for follower in (after[op], *others) if follower >= 0]
 
     return of
 

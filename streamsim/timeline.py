@@ -198,9 +198,7 @@ class _CriticalPath:
         return self._host_waited_for(op)
 
     def _release(self, before: int, op: int) -> int:
-        program = self.program
-        ops, crossing = self.t.schedule.ops, program.crossing(before, op)
-        return self.t.end[before] + crossing + (program.event if ops[before].stream != ops[op].stream else 0)
+        return self.t.end[before] + self.program.crossing(before, op)
 
     def _ahead(self, op: int) -> int | None:
         """The op before it in its hardware queue, if any."""

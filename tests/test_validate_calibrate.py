@@ -21,7 +21,7 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import KERNELS, RULES, Chain, elements_of, host_calls, probes, rules
+from streamsim_validate.probes import KERNELS, PAGEABLE_BYTES, RULES, Chain, elements_of, host_calls, probes, rules
 from streamsim_validate.replay import closed
 
 if TYPE_CHECKING:
@@ -218,6 +218,19 @@ def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle()
     assert fits.per_link(timings, "cycle hk", 64) == pytest.approx(9.5 / 8)
 
 
+def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> None:
+    """256 KiB at 24 GB/s, 1 to 16 MiB at 8 GB/s behind 2 us: a line through them would start below 0 us."""
+    host = truth().host
+    held_s = host.copy_s + host.submit_s + host.wake_s
+    link_s = {n: held_s + 2e-6 + n / (24e9 if n == min(PAGEABLE_BYTES) else 8e9) for n in PAGEABLE_BYTES}
+    timings = {
+        Chain("pageable h2d", n, length): [Timing(length * s, 0, 0)] for n, s in link_s.items() for length in (1, 3)
+    }
+    found = fits._fit_pageable(Samples(CARD, "2026-01-01", timings), "h2d", host, fits.Link(2e-6, 1 / 54e9))
+    assert found.latency_s == 2e-6
+    assert 1 / found.s_per_byte == pytest.approx(8e9)
+
+
 def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
     """No scatter; no misfit but whole nanoseconds, and what the timing events of few streams or many add."""
     found = spread_of(truth())
@@ -291,14 +304,14 @@ def test_scatter_and_misfit_add_in_quadrature() -> None:
     assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)
 
 
-def test_the_spread_of_a_hand_over_is_that_of_a_single_one() -> None:
+def test_the_spread_of_a_hand_over_is_that_of_the_mean_of_a_run() -> None:
     # Two runs that differ by 2 e have the variance 2 e^2. With e = 6 us over the 40 turns of "hk", of two hand-overs
-    # each: a single one scatters by sqrt(72 / 80) us. The other four cycles do not: sqrt(0.9 / 5) us over all five.
+    # each, the mean of a run scatters by sqrt(72) / 80 us. The other four cycles do not: 1 / sqrt(5) of that over all.
     changed = with_runs("cycle hk", lambda s: [s - 6e-6, s + 6e-6])
     steps = [getattr(truth().hand_over, f"{a}_to_{b}_s") for a in LANES for b in LANES if a != b]
     found = spread_of(truth(), changed)
     for name in ("h2d_to_kernel_s", "d2h_to_h2d_s"):
-        assert found[f"hand_over.{name}"] == pytest.approx((0.9 / 5) ** 0.5 * 1e-6 / (sum(steps) / 6))
+        assert found[f"hand_over.{name}"] == pytest.approx((72 / 5) ** 0.5 / 80 * 1e-6 / (sum(steps) / 6))
     assert "hand_over.kernel_to_kernel_s" not in found  # it is 0
 
 

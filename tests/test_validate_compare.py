@@ -229,6 +229,10 @@ def test_summaries_agree_with_numpy(errors: list[float]) -> None:
     assert found.bias == pytest.approx(np.median(errors))
 
 
+def predicted_s(row: Row) -> float:
+    return row.predicted_s
+
+
 def a_row(measured_s: float, predicted_s: float, key: str = "") -> Row:
     return Row(key, 8, "device-bound", "p", "e", "w", measured_s, 0.01, predicted_s, 1.0, 1.0, 0.1, {"f": 2.0})
 
@@ -240,13 +244,13 @@ TIMES = st.integers(1, 1000).map(float)
 def test_a_choice_never_beats_the_best_and_costs_nothing_when_predictions_rank_as_measurements_do(
     pairs: list[tuple[float, float]],
 ) -> None:
-    assert choose([a_row(*pair) for pair in pairs]).regret >= 0
+    assert choose([a_row(*pair) for pair in pairs], predicted_s).regret >= 0
     ranked = [a_row(measured_s, math.sqrt(measured_s)) for measured_s, _ in pairs]
-    assert choose(ranked).regret == 0
+    assert choose(ranked, predicted_s).regret == 0
 
 
 def test_a_choice_among_equal_predictions_counts_as_the_slowest_of_them() -> None:
-    found = choose([a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")])
+    found = choose([a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")], predicted_s)
     assert found == Choice("w", 8, "b", "c", 12.0, 9.0, 0.01)
     assert found.regret == pytest.approx(12 / 9 - 1)
 
@@ -259,6 +263,15 @@ def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
     )
     choices = compare(record).choices
     assert [(choice.connections, choice.regret) for choice in choices] == [(8, 0.0), (1, 0.0)]
+
+
+def test_who_chooses_by_another_runs_times_may_be_worse_off_or_better() -> None:
+    """Measured 10, 9 and 8 s here; the model would take the first, and whoever measured 3, 1 and 2 s the second."""
+    rows = [a_row(10.0, 3.0, "a"), a_row(9.0, 4.0, "b"), a_row(8.0, 5.0, "c")]
+    elsewhere_s = {"a": 3.0, "b": 1.0, "c": 2.0}
+    assert choose(rows, predicted_s).regret == pytest.approx(10 / 8 - 1)
+    assert choose(rows, lambda row: elsewhere_s[row.key]).regret == pytest.approx(9 / 8 - 1)
+    assert choose(rows, lambda row: row.measured_s).regret == 0
 
 
 # Formulas

@@ -176,12 +176,16 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def choices(self) -> list[Choice]:
-        """One for each workload and number of connections that was measured in at least two configurations."""
+        """The model's, one for each workload and number of connections measured in at least two configurations."""
+        return self.choices_by(lambda row: row.predicted_s)
+
+    def choices_by(self, time_s: Callable[[Row], float]) -> list[Choice]:
+        """What somebody would choose who believes ``time_s``: with the times of another run, somebody who measures."""
         groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
         for row in self.rows:
             if row.workload:
                 groups[row.connections, row.workload].append(row)
-        return [choose(rows) for rows in groups.values() if len(rows) > 1]
+        return [choose(rows, time_s) for rows in groups.values() if len(rows) > 1]
 
     def worst(self, most: int) -> list[Row]:
         """The rows with the largest absolute errors, pageable memory left out."""
@@ -371,9 +375,9 @@ def _summaries(
     }
 
 
-def choose(rows: Sequence[Row]) -> Choice:
-    """What the model picks among configurations of one workload, and what was best."""
-    picked = min(rows, key=lambda row: (row.predicted_s, -row.measured_s))
+def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
+    """What is picked by ``time_s`` among configurations of one workload, of equals the slowest, and what was best."""
+    picked = min(rows, key=lambda row: (time_s(row), -row.measured_s))
     best = min(rows, key=lambda row: row.measured_s)
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise

@@ -37,7 +37,7 @@ from streamsim_validate.probes import DIRECTIONS, KI, Chain
 from streamsim_validate.record import Row, median_and_spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from streamsim.schedule import Direction, Schedule
     from streamsim_validate.probes import Probe
@@ -364,15 +364,15 @@ def _quiet(samples: Samples, direction: Direction, host: Host, link: Link) -> Li
 def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
     """A pageable copy holds the host: its chain's link holds the call, and the way to the card and back, too.
 
-    Its latency is no less than that of pinned memory, whatever the noise of the line says.
+    Its latency is no less than that of pinned memory, whatever the noise of the line says. Then its rate is the middle
+    one of those that the sizes show: small copies may come out of the host's caches, three times as fast as large ones.
     """
     held_s = host.copy_s + host.submit_s + host.wake_s
     points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in p.PAGEABLE_BYTES]
     free = fit_link(points)
     if free.latency_s >= pinned.latency_s:
         return free
-    weighted = [(n / seconds, (seconds - pinned.latency_s) / seconds) for n, seconds in points]
-    return Link(pinned.latency_s, sum(x * y for x, y in weighted) / sum(x * x for x, _ in weighted))
+    return Link(pinned.latency_s, median((seconds - pinned.latency_s) / n for n, seconds in points))
 
 
 def _fit_compute(samples: Samples) -> Compute:
@@ -620,13 +620,11 @@ EVENLY = math.sqrt(12)  # an interval in standard deviations of what is spread e
 
 
 def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of a single hand-over, not of their mean: an engine that waits for another looks for its signal at intervals.
-
-    The variance of a cycle's runs is that of one hand-over times their number.
-    """
+    """Of the mean hand-over of a run: that single ones scatter, by ``look_s``, is in the model."""
     steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
     mean_s = sum(steps.values()) / len(steps)
-    found = {f"hand_over.{f}": _single_s(samples) / mean_s for f, seconds in steps.items() if seconds}
+    scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
+    found = {f"hand_over.{f}": scatter_s / mean_s for f, seconds in steps.items() if seconds}
     event_s = device.hand_over.event_s
     if event_s:
         ping_pong = [m for m in _misfits(samples, list(p.hand_overs()), device) if m.kind == PING_PONG]
@@ -636,14 +634,16 @@ def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def _single_s(samples: Samples) -> float:
-    """Standard deviation of a single hand-over, over all cycles."""
-    return rms(math.sqrt(_variance_of_one(samples, cycle)) for cycle in p.CYCLES)
+    """Standard deviation of a single hand-over: the variance of a run is that of one times their number."""
+    return rms(math.sqrt(variance / count) for variance, count in _cycle_runs(samples))
 
 
-def _variance_of_one(samples: Samples, cycle: str) -> float:
-    longest = max(samples.of(f"cycle {cycle}"), key=lambda chain: chain.length)
-    runs = [timing.device_s for timing in samples.timings[longest]]
-    return variance(runs) / (longest.length * len(cycle)) if len(runs) > 1 else 0.0
+def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:
+    """Of the long chain of each cycle the variance of its runs, in square seconds, and the number of hand-overs."""
+    for cycle in p.CYCLES:
+        longest = max(samples.of(f"cycle {cycle}"), key=lambda chain: chain.length)
+        runs = [timing.device_s for timing in samples.timings[longest]]
+        yield (variance(runs) if len(runs) > 1 else 0.0), longest.length * len(cycle)
 
 
 def rms(values: Iterable[float]) -> float:

@@ -159,10 +159,11 @@ class Program(NamedTuple):
         }
 
     def crossing(self, before: int, op: int) -> int:
-        """Ticks from the end of ``before`` until ``op``, which waits for it, may start, less those of an event."""
-        from_, to = self.kind[before], self.kind[op]
+        """Ticks from the end of ``before`` until ``op``, which waits for it, may start; an event's between streams."""
+        ops, from_, to = self.schedule.ops, self.kind[before], self.kind[op]
         mean = self.hand_over[from_][to]
-        return mean if from_ == to else crossing_ticks(mean, self.late[op])
+        ticks = mean if from_ == to else crossing_ticks(mean, self.late[op])
+        return ticks if ops[before].stream == ops[op].stream else ticks + self.event
 
     def hands_over(self) -> array[int]:
         """Of each op :meth:`crossing` to the op that follows in the same stream, if there is one."""

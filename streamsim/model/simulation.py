@@ -86,7 +86,7 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
     program, lanes, touched, host = simulation.program, simulation.lanes, simulation.touched, simulation.host
     pending, returned, ready_at, end = simulation.pending, simulation.returned, simulation.ready, simulation.end
     kind, after, also, submit = program.kind, program.after, program.also, program.submit
-    ops, awaited, copy_ended = program.schedule.ops, host.waits_for, simulation.copy_ended
+    awaited, copy_ended = host.waits_for, simulation.copy_ended
     hands_over, crossing = program.hands_over(), program.crossing
 
     def release(op: int, ready: int) -> None:
@@ -141,8 +141,7 @@ def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (thre
         for other in also[op]:
             if copy_ended and kind[other] == KERNEL and kind[op] != KERNEL:
                 copy_ended(other)
-            event = program.event if ops[other].stream != ops[op].stream else 0
-            release(other, now + crossing(op, other) + event)
+            release(other, now + crossing(op, other))
 
     return release, ended
 
