@@ -33,7 +33,18 @@ from streamsim_validate.drift import calls_by_group
 from streamsim_validate.fits import PlainSamples, Samples, fit, timings_of
 from streamsim_validate.gpu import NoGpuError
 from streamsim_validate.probes import host_calls
-from streamsim_validate.record import Entry, Group, RunBegins, RunEnds, finish, journal_path, read_journal, read_record
+from streamsim_validate.record import (
+    Entry,
+    Group,
+    Journal,
+    RunBegins,
+    RunEnds,
+    finish,
+    header,
+    journal_path,
+    read_journal,
+    read_record,
+)
 from streamsim_validate.suites import sincos
 
 if TYPE_CHECKING:
@@ -94,6 +105,45 @@ def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
     entries = [entry for _, entry in record.measured()]
     assert sorted(entry.key for entry in entries) == sorted(item.key for item in planned(plan, 8))
     assert {len(entry.wall_s) for entry in entries} == {3}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        (msgspec.structs.replace(SCHEDULES[0], ops=SCHEDULES[0].ops[:3]), *SCHEDULES[1:]),  # of the same name
+        SCHEDULES[1:],
+    ],
+    ids=("another", "fewer"),
+)
+def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[Schedule, ...]) -> None:
+    """Or the times of one schedule would be reported as another's."""
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    with pytest.raises(InputError, match="has measured another schedule '1: depth-first N=4 S=2'"):
+        measure_plan(msgspec.structs.replace(plan, schedules=now), 8, fake_gpu()[0], None)
+    assert journal_path(plan.output).read_bytes() == before
+    measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
+
+
+def test_a_journal_that_another_validator_writes_is_refused(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    gpu = fake_gpu()[0]
+    with (
+        Journal(journal_path(plan.output), header(gpu.card, plan.title)),
+        pytest.raises(InputError, match="another streamsim-validate writes to it"),
+    ):
+        measure_plan(plan, 8, gpu, None)
+    measure_plan(plan, 8, gpu, None)
+
+
+def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("measures"))
+    plan = a_plan(tmp_path)
+    Path(plan.output).write_bytes(b"precious")
+    with pytest.raises(InputError, match=r"r\.json\.gz: there is such a file already; move it away, or"):
+        run(plan)
+    assert Path(plan.output).read_bytes() == b"precious"
 
 
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

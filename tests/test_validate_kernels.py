@@ -331,6 +331,7 @@ def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
         ("x.cu", "int main() {}", "has no kernel"),
         ("x.py", "pass", "has no kernel"),
         ("x.py", "1 / 0", "cannot be run: ZeroDivisionError: division by zero"),
+        ("x.py", "raise SystemExit(3)", "cannot be run: SystemExit: 3"),
         ("x.txt", "", r"expected a \.cu file"),
     ],
 )

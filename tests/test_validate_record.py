@@ -237,6 +237,15 @@ def test_a_schedule_measured_again_keeps_its_fuller_entry() -> None:
     assert [one.key for _, one in found.measured()] == ["b", "a"]
 
 
+def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
+    """The program died in its first line: nothing is lost, and what comes next does not stand behind the torn piece."""
+    path = tmp_path / "x.journal"
+    path.write_bytes(msgspec.json.encode(HEADER)[:20])
+    with Journal(path, HEADER) as again:
+        again.append(BEGINS)
+    assert read_journal(path) == [HEADER, BEGINS]
+
+
 def test_a_resumed_run_keeps_its_groups_and_numbers_on(tmp_path: Path) -> None:
     grouped = [msgspec.structs.replace(entry(key), group=number) for key, number in (("a", 1), ("b", 2), ("c", 3))]
     lines = [HEADER, BEGINS, grouped[0], group(1), grouped[1], group(2), BEGINS, grouped[2]]

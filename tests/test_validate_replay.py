@@ -30,6 +30,9 @@ from streamsim_validate.suites import blocking_streams, legacy, legacy_kernels, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 SMALL = sincos(1003, 3)
 N = 64
 HOST, DEVICE = Region("h", 0, N), Region("d", 16, N)
@@ -301,6 +304,20 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
     assert result.samples == []
 
 
+def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
+    def reference(*_: object) -> list[NDArray[np.uint8]]:
+        raise ValueError("boom")
+
+    register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}', reference=reference))
+    jobs = [
+        Job(name, depth_first(Workload(300, kernels=(WorkloadKernel(name, parameter=1),)), 2, 1))
+        for name in ("mine", "sincos")
+    ]
+    broken, fine = measure(jobs, fake_gpu()[0], 2)
+    assert broken.status.endswith("kernel 'mine': its reference raises ValueError: boom")
+    assert (fine.status, len(fine.samples)) == ("ok", 2)
+
+
 def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> None:
     register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}'))
 
@@ -418,6 +435,27 @@ def test_ctrl_c_settles_what_was_measured() -> None:
     assert {result.status for result in settled} == {"ok"}
     assert sum(len(result.samples) for result in settled) == 7
     assert sorted(len(result.samples) for result in settled) == [1, 1, 1, 2, 2]
+
+
+def test_ctrl_c_while_the_last_output_is_verified_loses_no_sample() -> None:
+    """All are measured: two warm-up runs and three samples of each of five jobs."""
+    gpu, cuda = fake_gpu()
+    timed, pressed = 0, False
+
+    def press(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal timed, pressed
+        timed += name == "eventElapsedTime"
+        if timed == 5 * (2 + 3) and name == "memset" and not pressed:
+            pressed = True
+            raise KeyboardInterrupt
+
+    cuda.fail_at = press
+    settled: list[Measured] = []
+    with pytest.raises(KeyboardInterrupt):
+        measure(_jobs(5), gpu, 3, on_result=settled.append)
+    assert [(result.job.key, result.status, len(result.samples)) for result in settled] == [
+        (str(i), "ok", 3) for i in range(5)
+    ]
 
 
 # Companions

@@ -112,6 +112,8 @@ def run(plan: Plan) -> Record:
     then, and the same call goes on from there.
     """
     check_writable(Path(plan.output))
+    if Path(plan.output).exists():
+        raise InputError(f"{plan.output}: there is such a file already; move it away, or choose another output")
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
     if not plan.allow_races:
@@ -212,6 +214,7 @@ def _measure(plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, c
 def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
     """What is to be measured yet, by its key, and what is to be traced."""
     items = planned(plan, connections)
+    journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
     done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
     left = {item.key: item for item in items if item.key not in done}
     return left, [item.job for item in items if plan.timelines and item.key not in traced]

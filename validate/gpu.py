@@ -275,7 +275,7 @@ def device_lock(device_id: str) -> Iterator[None]:
     """
     path = os.path.join(tempfile.gettempdir(), f"streamsim-validate-{re.sub(r'[^0-9A-Za-z]', '_', device_id)}.lock")
     with _open_shared(path) as file:
-        if not _try_lock(file):
+        if not try_lock(file):
             raise InputError(
                 f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
                 " wait for it: two at once would measure each other"
@@ -295,7 +295,8 @@ def _open_shared(path: str) -> IO[bytes]:
         raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
 
 
-def _try_lock(file: IO[bytes]) -> bool:
+def try_lock(file: IO[bytes]) -> bool:
+    """Lock an open file against other processes until it is closed; False when one of them holds it."""
     try:
         if sys.platform == "win32":
             import msvcrt

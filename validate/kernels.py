@@ -267,7 +267,7 @@ def load_kernels(path: str) -> list[str]:
     elif path.endswith(".py"):
         try:
             runpy.run_path(path)
-        except Exception as error:  # whatever the user's code raises
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
             raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
     else:
         raise InputError(one_line(f"{path}: expected a .cu file (CUDA source) or a .py file that registers kernels"))
@@ -369,16 +369,25 @@ def apply_reference(
 ) -> None:
     """Do on NumPy arrays of bytes what the kernel does on the card. ``spec.reference`` must be given.
 
-    An elementwise kernel on data that repeats is computed for one period and repeated.
+    An elementwise kernel on data that repeats is computed for one period and repeated. Raises InputError when the
+    reference does.
     """
     assert spec.reference is not None, "the caller checks"
     inputs = [array.reshape(elements, -1) for array in reads]
     widths = [len(array) // elements for array in writes]
     count = PERIOD if spec.elementwise and _all_repeat(inputs, elements) else elements
-    results = spec.reference([array[:count] for array in inputs], widths, count, parameter)
-    for target, result in zip(writes, results, strict=False):
-        flat = np.ascontiguousarray(result).reshape(-1)
-        target[:] = flat if count == elements else np.resize(flat, len(target))
+    try:
+        results = spec.reference([array[:count] for array in inputs], widths, count, parameter)
+        for target, result in zip(writes, results, strict=False):
+            flat = np.ascontiguousarray(result).reshape(-1)
+            target[:] = flat if count == elements else np.resize(flat, len(target))
+    except Exception as error:  # whatever the user's code raises
+        raise broken(spec, "reference", error) from error
+
+
+def broken(spec: KernelSpec, what: str, error: Exception) -> InputError:
+    """What to raise when code of the user's own fails."""
+    return InputError(one_line(f"kernel {spec.name!r}: its {what} raises {type(error).__name__}: {error}"))
 
 
 def _all_repeat(inputs: Sequence[Bytes], elements: int) -> bool:

@@ -219,19 +219,24 @@ def _sample(entrant: _Entrant) -> None:
 def _leave(entrants: list[_Entrant]) -> None:
     """Verify once more and settle every job of the group, whatever ended its rounds.
 
-    Once the context is lost nothing can be verified any more: what was verified before its samples stands.
+    Once the context is lost, or on Ctrl-C, nothing is verified any more: what was verified before its samples stands.
     """
     is_lost = any(entrant.measured.status.startswith("lost") for entrant in entrants)
+    stopped: KeyboardInterrupt | None = None
     for member, replayer, measured in entrants:
-        if measured.status == "ok" and measured.samples and not is_lost:
+        if measured.status == "ok" and measured.samples and not is_lost and not stopped:
             try:
                 replayer.verify(timed=True)
             except InputError as error:
                 is_lost = isinstance(error, LostGpuError)
                 measured.status = _failure(error)
+            except KeyboardInterrupt as error:  # a second Ctrl-C, say: what was measured is to be kept all the same
+                stopped = error
         if measured.status != "ok":
             measured.samples.clear()
         elif not measured.samples:
             measured.status = "interrupted"
         replayer.close()
         member.settle(measured)
+    if stopped:
+        raise stopped

@@ -5,6 +5,7 @@ settled schedule is appended at once: whatever stops the program, what was measu
 the run can be resumed. :func:`finish` turns the journal into the record.
 """
 
+import contextlib
 import gzip
 import os
 import platform
@@ -21,7 +22,7 @@ from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import one_line, write_bytes
 from streamsim.schedule import Schedule
-from streamsim_validate.gpu import Card
+from streamsim_validate.gpu import Card, try_lock
 from streamsim_validate.suites import Case, digest
 
 SCHEMA_VERSION = 1
@@ -262,11 +263,14 @@ class Journal:
         self.lines = read_journal(path) if path.exists() else []
         self._check(first)
         try:
-            if self.lines:
+            if path.exists():
                 _drop_torn_line(path)
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
         except OSError as error:
             raise InputError(one_line(f"{path}: cannot write the journal: {error.strerror}")) from None
+        if not try_lock(self._file):
+            self.close()
+            raise InputError(f"{path}: another streamsim-validate writes to it; wait for it, or choose another output")
         if not self.lines:
             self.append(first)
 
@@ -294,6 +298,16 @@ class Journal:
             raise InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}")) from None
         self.lines.append(line)
 
+    def check_planned(self, connections: int, digests: dict[str, str]) -> None:
+        """Raise InputError when other schedules were measured so far than those of these keys and digests."""
+        for run in fold(self.lines).runs:
+            for entry in run.entries if run.connections == connections else ():
+                if digests.get(entry.key) != entry.digest:
+                    raise InputError(
+                        f"{self.path}: cannot resume: it has measured another schedule {entry.key!r} than is asked for"
+                        " now; choose another output"
+                    )
+
     def complete(self, connections: int, repeats: int) -> set[str]:
         """Keys of the entries that need not be measured again."""
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
@@ -317,8 +331,9 @@ class Journal:
         return 1 + max((*of_entries, *of_groups), default=0)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; what could not be written has been complained of."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def __enter__(self) -> "Journal":
         return self

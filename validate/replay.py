@@ -30,6 +30,7 @@ from streamsim_validate.kernels import (
     Argument,
     KernelSpec,
     blocks_of,
+    broken,
     elements_of,
     find_kernel,
     widths_of,
@@ -316,7 +317,7 @@ class _Compiler:
         )
         stream = cupy.cuda.Stream.from_external(_ForeignStream(self._streams[kernel.stream]))
         self.keep.append((reads, writes, stream))
-        return _launch_on, (spec.launch, stream, reads, writes, elements, kernel.parameter)
+        return _launch_on, (spec, stream, reads, writes, elements, kernel.parameter)
 
 
 class _ForeignStream:
@@ -329,9 +330,15 @@ class _ForeignStream:
         return 0, self._address
 
 
-def _launch_on(launch: Callable[..., None], stream: Any, *arguments: Any) -> None:
-    with stream:
-        launch(stream, *arguments)
+def _launch_on(spec: KernelSpec, stream: Any, *arguments: Any) -> None:
+    assert spec.launch is not None
+    try:
+        with stream:
+            spec.launch(stream, *arguments)
+    except RuntimeError:  # CUDA's: see Replayer
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise broken(spec, "launch", error) from error
 
 
 def capture(cuda: Any, schedule: Schedule, compiler: _Compiler, streams: list[int], fork: list[int]) -> int:
