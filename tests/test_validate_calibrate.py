@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -21,7 +21,17 @@ from streamsim_validate.compare import predict_device_s
 from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import KERNELS, PAGEABLE_BYTES, RULES, Chain, elements_of, host_calls, probes, rules
+from streamsim_validate.probes import (
+    KERNELS,
+    NOTHING_ON_CARD,
+    PAGEABLE_BYTES,
+    RULES,
+    Chain,
+    elements_of,
+    host_calls,
+    probes,
+    rules,
+)
 from streamsim_validate.replay import closed
 
 if TYPE_CHECKING:
@@ -337,6 +347,81 @@ def test_a_file_that_holds_no_samples_is_one_clear_line(tmp_path: Path, data: by
     with pytest.raises(InputError, match="no calibration samples") as error:
         read_samples(tmp_path / "x")
     assert "\n" not in str(error.value)
+
+
+def a_file(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The recorded samples with a change, as a file."""
+    plain = msgspec.json.decode(gzip.decompress(RECORDED.read_bytes()))
+    change(plain)
+    path = tmp_path / "changed.samples.gz"
+    path.write_bytes(gzip.compress(msgspec.json.encode(plain), mtime=0))
+    return path
+
+
+@pytest.mark.parametrize("at", [20, 2000, -9])
+def test_a_damaged_archive_is_one_clear_line(tmp_path: Path, at: int) -> None:
+    data = bytearray(RECORDED.read_bytes())
+    data[at] ^= 0xFF
+    (tmp_path / "damaged.gz").write_bytes(data)
+    with pytest.raises(InputError, match=r"damaged\.gz: no calibration samples \(.*measure them with") as error:
+        read_samples(tmp_path / "damaged.gz")
+    assert "\n" not in str(error.value)
+
+
+def test_samples_of_another_version_are_refused(tmp_path: Path) -> None:
+    path = a_file(tmp_path, lambda plain: plain.update(schema_version=1))
+    with pytest.raises(InputError, match=r"changed\.samples\.gz: schema_version = 1: .* reads samples of 2; .* again$"):
+        read_samples(path)
+
+
+@pytest.mark.parametrize(
+    ("chain", "run", "message"),
+    [
+        (0, None, "has no runs"),
+        (0, (0.0, 1e-3, 1e-4), r"device_s = 0\.0"),
+        (0, (-1e-3, 1e-3, 1e-4), r"device_s = -0\.001"),
+        (0, (1e-3, 0.0, 1e-4), r"wall_s = 0\.0"),
+        (0, (1e-3, 1e-3, -1.0), r"issue_s = -1\.0"),
+        (0, (5e-324, 1e-3, 1e-4), r"device_s = 5e-324"),
+        (0, (1e-3, 1e300, 1e-4), r"wall_s = 1e\+300"),
+    ],
+)
+def test_times_that_no_clock_shows_are_refused_and_their_chain_named(
+    tmp_path: Path, chain: int, run: tuple[float, ...] | None, message: str
+) -> None:
+    path = a_file(tmp_path, lambda plain: plain["timings"][chain].__setitem__(3, [] if run is None else [run]))
+    key = next(iter(read_samples(RECORDED).timings)).key
+    with pytest.raises(InputError, match=rf"changed\.samples\.gz: .*'{key}' .*{message}.*; calibrate again$"):
+        read_samples(path)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf")])
+def test_times_that_are_no_numbers_are_refused(seconds: float) -> None:
+    """JSON has none, but samples that come another way may."""
+    plain = samples().plain()
+    (*chain, _), *others = plain.timings
+    bad = msgspec.structs.replace(plain, timings=((*chain, ((1e-3, seconds, 1e-4),)), *others))
+    with pytest.raises(InputError, match=f"wall_s = {seconds}"):
+        Samples.from_plain(bad)
+
+
+def test_only_what_does_nothing_on_the_card_may_take_no_time_there() -> None:
+    idle = {chain.kind for chain, schedule in probes(CARD.resident_threads) if not schedule.used_streams}
+    assert idle == NOTHING_ON_CARD
+    assert Samples.from_plain(samples().plain()) == samples()
+
+
+def test_samples_that_no_card_can_have_shown_are_one_clear_line() -> None:
+    """Each time is possible, but a longer chain of copies takes exactly as long as a shorter one."""
+    same = {chain: [Timing(1e-3, 1e-3, 1e-4)] for chain in samples().timings}
+    with pytest.raises(InputError, match="longer chains took no longer; calibrate again"):
+        fits.fit(Samples(CARD, "2026-01-01", same))
+
+
+def test_probes_of_another_version_are_named() -> None:
+    more = samples().timings | {Chain("cycle hk", 0, 9): [Timing(1e-3, 1e-3, 1e-4)]}
+    with pytest.raises(InputError, match=r"'cycle hk 0 x9' is no probe of this version"):
+        fits.fit(Samples(CARD, "2026-01-01", more))
 
 
 def test_missing_probes_are_named() -> None:

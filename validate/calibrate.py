@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 from datetime import date
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.files import one_line
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
@@ -71,10 +73,16 @@ def write_samples(samples: Samples, path: Path) -> None:
 
 
 def read_samples(path: Path) -> Samples:
-    """The raw samples of a calibration. Raises InputError when the file is not one."""
+    """The raw samples of a calibration.
+
+    Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
+    """
     try:
-        return Samples.from_plain(msgspec.json.decode(gzip.decompress(path.read_bytes()), type=fits.PlainSamples))
-    except (OSError, EOFError, msgspec.MsgspecError) as error:
-        raise InputError(
-            f"{path}: no calibration samples ({error}); measure them with `streamsim-validate calibrate`"
-        ) from error
+        plain = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=fits.PlainSamples)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
+        remedy = "measure them with `streamsim-validate calibrate`"
+        raise InputError(one_line(f"{path}: no calibration samples ({error}); {remedy}")) from error
+    try:
+        return Samples.from_plain(plain)
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None

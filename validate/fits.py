@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part", bound=msgspec.Struct)
 
+SAMPLES_VERSION = 2
+SHORTEST_S, LONGEST_S = 1e-9, 86_400.0  # of a run: no clock here resolves less, and no probe takes a day
 NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
 
 
@@ -64,7 +66,7 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     card: Card
     date: str
     timings: tuple[Row, ...]
-    schema_version: int = 2
+    schema_version: int = SAMPLES_VERSION
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,19 @@ class Samples:
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
-        """From what a file holds."""
-        return cls(plain.card, plain.date, timings_of(plain.timings))
+        """From what a file holds.
+
+        Raises InputError when it is of another version, or has a chain without runs or times that no clock shows.
+        """
+        if plain.schema_version != SAMPLES_VERSION:
+            raise InputError(
+                f"schema_version = {plain.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
+                " use the version that wrote it, or calibrate again"
+            )
+        timings = timings_of(plain.timings)
+        for chain, runs in timings.items():
+            _check_runs(chain, runs)
+        return cls(plain.card, plain.date, timings)
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Seconds that one more link of a chain takes; see :func:`per_link`."""
@@ -110,6 +123,20 @@ class Samples:
     def median(self, chain: Chain, column: str) -> float:
         """Of a chain's runs."""
         return float(median(getattr(t, column) for t in self.timings[chain]))
+
+
+def _check_runs(chain: Chain, runs: Sequence[Timing]) -> None:
+    """The fits divide by medians of every time but those of chains that do nothing on the card."""
+    if not runs:
+        raise InputError(f"calibration: chain {chain.key!r} has no runs; calibrate again")
+    for timing in runs:
+        for column, seconds in timing._asdict().items():
+            nothing_done = column == "device_s" and chain.kind in p.NOTHING_ON_CARD and seconds == 0
+            if not (nothing_done or SHORTEST_S <= seconds <= LONGEST_S):
+                raise InputError(
+                    f"calibration: chain {chain.key!r} has a run of {column} = {seconds!r}, which no clock shows;"
+                    " calibrate again"
+                )
 
 
 def rows_of(timings: Timings) -> tuple[Row, ...]:
@@ -166,8 +193,20 @@ def fit_link(points: Sequence[tuple[float, float]]) -> Link:
 
 
 def fit(samples: Samples) -> Device:
-    """The profile that explains the samples. Raises InputError when probes are missing, or were others than today's."""
+    """The profile that explains the samples.
+
+    Raises InputError when probes are missing or were others than today's, and when no card can have shown them.
+    """
     _check_complete(samples)
+    try:
+        return _fit(samples)
+    except ArithmeticError as error:  # a slope of 0: times that are each possible, but not together
+        raise InputError(
+            f"calibration: the samples give no profile ({error}): longer chains took no longer; calibrate again"
+        ) from error
+
+
+def _fit(samples: Samples) -> Device:
     alone = {d: fit_link([(n, samples.per_link(d, n)) for n in p.COPY_BYTES]) for d in DIRECTIONS}
     host = _fit_host(samples, alone["h2d"])
     queues = {engine: _fit_queues(samples, kind) for engine, kind in p.QUEUES.items()}
@@ -191,10 +230,13 @@ def fit(samples: Samples) -> Device:
 
 def _check_complete(samples: Samples) -> None:
     """The model is run on the probes as they are now: what others have shown would give another profile unnoticed."""
-    chains = (chain for chain, _ in p.probes(samples.card.resident_threads))
+    chains = dict.fromkeys(chain for chain, _ in p.probes(samples.card.resident_threads))  # a set in their order
     missing = next((chain for chain in chains if chain not in samples.timings), None)
     if missing is not None:
         raise InputError(f"calibration: no chain {missing.key!r}, of an earlier version or cut short; calibrate again")
+    other = next((chain for chain in samples.timings if chain not in chains), None)
+    if other is not None:
+        raise InputError(f"calibration: chain {other.key!r} is no probe of this version; calibrate again")
 
 
 SOURCES = dict.fromkeys(

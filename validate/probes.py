@@ -45,6 +45,7 @@ LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64
 MANY_STREAMS = 32
+NOTHING_ON_CARD = {"synchronise"}  # kinds of chains that do: their time on the card is 0
 COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
 STEP_STREAMS = CROWDED_STREAMS = 8
