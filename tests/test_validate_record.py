@@ -178,6 +178,30 @@ def test_a_profile_of_another_card_is_refused() -> None:
         check_card(WHOLE, msgspec.structs.replace(ideal, description="calibrated on NVIDIA A100, then"))
 
 
+@pytest.mark.parametrize(
+    ("description", "accepted"),
+    [
+        ("calibrated on NVIDIA H200, driver 580.1, 2026-01-01", True),
+        ("NVIDIA H200 SXM, PCIe gen 5; calibrated on NVIDIA H200, driver 580.1, 2026-01-01", True),
+        ("calibrated on NVIDIA H200", True),
+        ("calibrated on NVIDIA H200; latencies by hand", True),
+        ("NVIDIA H100, from a data sheet", True),  # it says nothing of a calibration
+        ("calibrated on NVIDIA H200 NVL, driver 580.1, 2026-01-01", False),
+        ("calibrated on NVIDIA H2000, driver 580.1, 2026-01-01", False),
+        ("like NVIDIA H200; calibrated on NVIDIA GH200, driver 580.1, 2026-01-01", False),
+        ("calibrated on ", False),
+    ],
+)
+def test_a_card_whose_name_contains_the_records_is_another(description: str, accepted: bool) -> None:
+    record = msgspec.structs.replace(WHOLE, card=msgspec.structs.replace(CARD, name="NVIDIA H200"))
+    profile = msgspec.structs.replace(load_device("ideal"), description=description)
+    if accepted:
+        check_card(record, profile)
+    else:
+        with pytest.raises(InputError, match=r"another card's profile .* the record is of NVIDIA H200:"):
+            check_card(record, profile)
+
+
 def test_median_and_spread() -> None:
     """Of 1, 2, 3, 4, 100 the quartiles are 2 and 4."""
     assert median_and_spread((100.0, 1.0, 2.0, 3.0, 4.0)) == (3.0, 1.0)

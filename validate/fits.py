@@ -34,7 +34,7 @@ from streamsim.model.program import FEW_STREAMS
 from streamsim_validate import probes as p
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
 from streamsim_validate.probes import DIRECTIONS, KI, Chain
-from streamsim_validate.record import Row, median_and_spread
+from streamsim_validate.record import CALIBRATED_ON, Row, median_and_spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -212,7 +212,7 @@ def _fit(samples: Samples) -> Device:
     queues = {engine: _fit_queues(samples, kind) for engine, kind in p.QUEUES.items()}
     device = Device(
         name=_slug(samples.card.name),
-        description=f"calibrated on {samples.card.name}, driver {samples.card.driver}, {samples.date}",
+        description=f"{CALIBRATED_ON}{samples.card.name}, driver {samples.card.driver}, {samples.date}",
         connections=queues["compute"],
         h2d=_quiet(samples, "h2d", host, alone["h2d"]),
         d2h=_quiet(samples, "d2h", host, alone["d2h"]),

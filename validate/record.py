@@ -498,6 +498,15 @@ def _read(path: Path) -> bytes:
         raise InputError(one_line(f"{path}: cannot read it: {error.strerror}")) from None
 
 
+CALIBRATED_ON = "calibrated on "
+AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a description
+
+
+def _names(text: str, card: str) -> bool:
+    """Whether the text begins with the whole name of the card: an "NVIDIA H200 NVL" is no "NVIDIA H200"."""
+    return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME
+
+
 def check_card(record: Record, device: Device) -> None:
     """Raise InputError when the profile is not of the record's card.
 
@@ -505,7 +514,8 @@ def check_card(record: Record, device: Device) -> None:
     taken as it is.
     """
     named = device.description
-    if "calibrated on " in named and record.card.name not in named:
+    _, calibrated, on = named.rpartition(CALIBRATED_ON)
+    if calibrated and not _names(on, record.card.name):
         raise InputError(
             f"device {device.name!r} is another card's profile ({named}); the record is of {record.card.name}:"
             " use the profile in the record or calibrate that card"
