@@ -171,6 +171,7 @@ def test_no_schedule_is_silently_dropped() -> None:
         an_entry(a_case(**TWO), (), status="skipped: too large"),
         an_entry(a_case("serial", chunks=2), (4.0,), digest="another"),
         an_entry(a_case("serial", chunks=1), (0.0,)),
+        an_entry(a_case("serial", chunks=4), (4.0,), wall_s=(0.0,)),
     )
     found = compare(a_record(*entries, profile=a_device()))
     assert [row.key for row in found.rows] == [entries[0].key]
@@ -178,9 +179,46 @@ def test_no_schedule_is_silently_dropped() -> None:
     assert "has no cost for it" in reasons[entries[1].key]
     assert "builds another schedule now" in reasons[entries[3].key]
     assert "device time is 0" in reasons[entries[4].key]
+    assert "time on the host's clock is 0" in reasons[entries[5].key]
     assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
     for written in (to_text(found), to_csv(found), json.dumps(to_json(found))):
         assert all(entry.key in written for entry in entries)
+
+
+NOT_MEASURED = an_entry(a_case(**ONE), (), status="skipped: too large")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (msgspec.structs.replace(RECORD, runs=()), ""),
+        (a_record(profile=a_device()), ""),
+        (a_record(an_entry(a_case(**ONE), ()), profile=a_device()), ""),
+        (a_record(NOT_MEASURED, profile=a_device()), f"; '{NOT_MEASURED.key}': skipped: too large"),
+        (a_record(NOT_MEASURED), f"; '{NOT_MEASURED.key}': skipped: too large"),  # no profile either
+    ],
+    ids=["no runs", "no entries", "no samples", "skipped", "not calibrated"],
+)
+def test_a_record_in_which_nothing_was_measured_is_one_clear_line(
+    record: Record, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_record(record, tmp_path / "r.json.gz")
+    assert main(["compare", str(tmp_path / "r.json.gz")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert f"the record of suite 'test' on {CARD.name} has no measured schedule{reason}; measure again" in line
+
+
+def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a schedule lacks is said in its line, whether or not others can be compared."""
+    entry = an_entry(a_case(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
+    write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
+    for form in ("table", "json", "csv"):
+        assert main(["compare", str(tmp_path / "r.json.gz"), "--format", form, "--samples", "2"]) == 0
+        assert entry.key in capsys.readouterr().out
 
 
 # Classes

@@ -198,9 +198,10 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
 
     With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as
     they were probed with each group of schedules; or with ``device``, as it is, for all of them. Either way with
-    the run's number of connections. Raises InputError when the record has no profile and none is given, and when
-    the profile is another card's, or can predict none of the schedules.
+    the run's number of connections. Raises InputError when nothing was measured, when the record has no profile and
+    none is given, and when the profile is another card's, or can predict none of the schedules.
     """
+    _check_measured(record)
     profiles = {id(run): profiles_of(run, device) for run in record.runs}
     for found in profiles.values():
         check_card(record, found.whole)
@@ -227,13 +228,27 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
     )
 
 
+def _check_measured(record: Record) -> None:
+    """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
+    if next(record.measured(), None) is not None:
+        return
+    first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
+    what = f"the record of suite {record.suite!r} on {record.card.name}"
+    raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
+
+
 def row_of(entry: Entry, run: Run, device: Device) -> Row:
-    """Predict one entry. Raises InputError when the profile lacks the cost of one of its kernels."""
+    """Predict one entry.
+
+    Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
+    """
     schedule = entry.build()
     measured_s, spread_s = median_and_spread(entry.device_s)
     if not measured_s > 0:
         raise InputError("its measured device time is 0: there is nothing to compare with")
     wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
+    if not wall_s > 0:
+        raise InputError("its measured time on the host's clock is 0: there is nothing to compare with")
     case = entry.case
     return Row(
         key=entry.key,
