@@ -143,8 +143,9 @@ def test_a_given_profile_is_taken_as_it_is() -> None:
         a_group(2, SLOWER, FEWEST_REPEATS - 1),
         msgspec.structs.replace(GROUPS[1], probes=tuple(row for row in GROUPS[1].probes if row[0] != "record")),
         msgspec.structs.replace(GROUPS[1], number=3),
+        msgspec.structs.replace(GROUPS[1], probes=tuple((*row[:3], ((0.0,) * 3,) * 3) for row in GROUPS[1].probes)),
     ],
-    ids=["nothing probed", "interrupted", "a probe failed", "another group's"],
+    ids=["nothing probed", "interrupted", "a probe failed", "another group's", "times of 0"],
 )
 def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(group: Group) -> None:
     run = a_run(ENTRIES, (GROUPS[0], group))

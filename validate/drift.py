@@ -19,6 +19,7 @@ from streamsim.errors import InputError
 from streamsim_validate.fits import HostCalls, fit_host_calls, timings_of
 
 if TYPE_CHECKING:
+    from streamsim_validate.fits import Timing
     from streamsim_validate.record import Entry, Group, Run
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
@@ -87,12 +88,17 @@ def calls_by_group(run: Run) -> dict[int, HostCalls]:
 
 
 def _calls_of(group: Group) -> HostCalls | None:
-    """None when the group was interrupted too early, or one of its probes failed."""
-    timings = {chain: runs for chain, runs in timings_of(group.probes).items() if len(runs) >= FEWEST_REPEATS}
+    """None when the group was interrupted too early, or one of its probes failed or shows a time of 0."""
+    timings = {chain: runs for chain, runs in timings_of(group.probes).items() if _tells(runs)}
     try:
         return fit_host_calls(timings)
     except InputError:
         return None
+
+
+def _tells(runs: list[Timing]) -> bool:
+    """Whether a probe's runs are enough, and each took the host time: the fits divide by it."""
+    return len(runs) >= FEWEST_REPEATS and all(run.wall_s > 0 and run.issue_s > 0 for run in runs)
 
 
 def _with_calls(device: Device, calls: HostCalls) -> Device:
