@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -76,6 +79,54 @@ def test_a_temporary_folder_that_is_not_there_is_one_line(monkeypatch: pytest.Mo
     refusal = r"cannot make the lock file \(No such file or directory\); set TMPDIR"
     with pytest.raises(InputError, match=refusal), device_lock("x"):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no umask")
+@pytest.mark.parametrize("left_over", [False, True])
+def test_every_user_can_open_the_lock_file_whatever_the_umask(tmp_path: Path, left_over: bool) -> None:
+    path = tmp_path / "streamsim-validate-x.lock"
+    if left_over:
+        path.touch(0o600)
+    before = os.umask(0o077)
+    try:
+        with device_lock("x"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o666
+    finally:
+        os.umask(before)
+
+
+def refused(*_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_another_users_lock_file_is_locked_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fchmod", refused, raising=False)
+    with device_lock("x"), pytest.raises(InputError, match="another streamsim-validate"), device_lock("x"):
+        pass
+
+
+def test_a_lock_file_that_is_kept_from_us_is_not_evaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In another folder there would be another lock, and two would measure at once."""
+    path = tmp_path / "streamsim-validate-x.lock"
+    path.touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr("builtins.open", refused)
+    with pytest.raises(InputError) as caught, device_lock("x"):
+        pass
+    monkeypatch.undo()
+    assert f"cannot make the lock file (Permission denied); let its owner run `chmod a+rw {path}`" in str(caught.value)
+    assert "TMPDIR" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="follows links")
+def test_a_link_in_place_of_the_lock_file_opens_nothing_to_others(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    (tmp_path / "streamsim-validate-x.lock").symlink_to(secret)
+    with pytest.raises(InputError, match=r"cannot make the lock file .*remove it"), device_lock("x"):
+        pass
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
 def test_no_cupy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

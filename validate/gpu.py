@@ -284,15 +284,30 @@ def device_lock(device_id: str) -> Iterator[None]:
 
 
 def _open_shared(path: str) -> IO[bytes]:
-    """Open a lock file that another user may own: reading is enough to lock it."""
+    """Open a lock file that another user may own: reading is enough to lock it.
+
+    Raises InputError when it can neither be made nor read.
+    """
     try:
         try:
-            return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+            # No link is followed: in a folder that all may write somebody else may have put it there.
+            number = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         except PermissionError:
             return open(path, "rb")
+        _open_to_all(number)
+        return os.fdopen(number, "r+b")
     except OSError as error:
         remedy = "set TMPDIR to a folder that can be written"
+        if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here
+            remedy = f"let its owner run `chmod a+rw {path}`, or remove it while nobody measures"
         raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
+
+
+def _open_to_all(number: int) -> None:
+    """Let every user lock the open file: the umask of who made it may have kept the others out."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # another user's, or in a file system without modes
+            os.fchmod(number, 0o666)
 
 
 def try_lock(file: IO[bytes]) -> bool:
