@@ -257,7 +257,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     try:
         return _builtins(fits.fit(fits.Samples.from_plain(msgspec.convert(plain, fits.PlainSamples))))
-    except InputError as error:
+    except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
         print(f"no profile: {error}", file=sys.stderr)
         return None
 
