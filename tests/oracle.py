@@ -166,16 +166,19 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
     return base + (in_ticks(device.hand_over.event_s) if a.stream != b.stream else 0)
 
 
-ROOT = {"h2d": 1, "d2h": 2, "kernel": 3}  # the powers of x, x**4 = x + 1, by whose parts of it each kind goes on
+GOES_ON = {"h2d": (5**0.5 - 1) / 2, "d2h": 2**0.5, "kernel": 3**0.5}  # intervals, of which the parts count
 
 
 def later_than_the_mean(schedule: Schedule, device: Device, i: int) -> int:
-    """How late op i hears of other engines: where it is in the interval of looks, the first of its kind midway."""
+    """How late op i hears of other engines: where it is in the interval of looks, the first of its kind midway.
+
+    Of every two that follow, the second is where the first one would be seen in a mirror midway.
+    """
     look, kind = in_ticks(device.hand_over.look_s), kind_of(schedule.ops[i])
     before = sum(is_work(op) and kind_of(op) == kind for op in schedule.ops[:i])
-    x = 1.2207440846057596
-    place = (HALF + before * Fraction(int(2**16 / x ** ROOT[kind]), 2**16)) % 1
-    return int(look * place) - look // 2
+    place = (HALF + (before + 1) // 2 * Fraction(int(2**16 * GOES_ON[kind]), 2**16)) % 1
+    late = int(look * place) - look // 2
+    return late if before % 2 else -late
 
 
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:

@@ -498,20 +498,21 @@ def test_a_call_that_comes_sooner_overtakes_an_op_that_waits_for_its_hand_over()
 
 
 def test_hand_overs_are_spread_over_the_looks_around_their_mean() -> None:
-    # An interval of 8 around 5. The first op of a kind is in its middle: 5. Kernels go on by 36025/65536 of it: at
-    # 1/2 + 0.5497 - 1 = 0.0497, 4 early but for a half: 5 + 0 - 4 = 1; at 0.5994, 5 + 4 - 4 = 5; at 0.1491, 5 + 1 - 4.
+    # An interval of 8 around 5. The first op of a kind is in its middle: 5. Kernels go on by 47975/65536 of it: at
+    # 1/2 + 0.732 - 1 = 0.232, 4 early but for one: 5 + 1 - 4 = 2; then as much later: 8; at 0.964, 5 + 7 - 4 = 8.
     device = make_device(h2d_to_kernel=5, look=8)
     ops = [op for s in (1, 2, 3, 4) for op in (h2d(s, 100), kernel(s, 1))]
-    kernels = [(105, 106), (201, 202), (305, 306), (402, 403)]
+    kernels = [(105, 106), (202, 203), (308, 309), (408, 409)]
     assert spans(device, *ops)[1::2] == kernels
-    # Of a mean of 2 nothing is earlier than the signal, and nothing later than twice that: 2, 0, 2, 0.
+    # Of a mean of 2 nothing is earlier than the signal, and nothing later than twice that: 2, 0, 4, 4.
     device = make_device(h2d_to_kernel=2, look=8)
-    assert [start - 100 * (i + 1) for i, (start, _) in enumerate(spans(device, *ops)[1::2])] == [2, 0, 2, 0]
-    # Copies back go on by 43977/65536. The third, of stream 2, is at 1/2 + 2 * 0.671 - 1 = 0.842: 20 + 5 + 6 - 4 = 27;
-    # the first in the middle: 30 + 5, when the engine is busy until 37. From kernel to kernel there is no look.
+    assert [start - 100 * (i + 1) for i, (start, _) in enumerate(spans(device, *ops)[1::2])] == [2, 0, 4, 4]
+    # Copies back go on by 27145/65536. The second would be at 1/2 + 0.414 = 0.914, 7 - 4 late; the third, of stream 2,
+    # is as much early: 20 + 5 - 3 = 22. The first is in the middle: 30 + 5. From kernel to kernel and from copy to copy
+    # there is no look.
     device = make_device(kernel_to_d2h=5, kernel_to_kernel=5, look=8)
     ops = [kernel(1, 10), kernel(1, 10), d2h(1, 10), d2h(1, 10), kernel(2, 10), d2h(2, 10)]
-    assert spans(device, *ops) == [(0, 10), (20, 30), (37, 47), (47, 57), (10, 20), (27, 37)]
+    assert spans(device, *ops) == [(0, 10), (20, 30), (35, 45), (45, 55), (10, 20), (22, 32)]
 
 
 def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:

@@ -35,7 +35,7 @@ QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
 NO_TURN = QUEUES - 1
 ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
-INTERVAL_BITS, STEPS = 16, (53685, 43977, 36025)  # of hand-overs: see the model's looks.py
+INTERVAL_BITS, STEPS = 16, (40503, 27145, 47975)  # of hand-overs: see the model's looks.py
 JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
 CHUNK_SHIFT = 15  # of the parts of its ops' numbers
 
@@ -238,8 +238,9 @@ def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alon
 @_inlined
 def _late(look, kind, number):
     """How much later than in the mean the op ``number`` of a kind hears of another engine."""
-    turn = ((1 << INTERVAL_BITS - 1) + number * STEPS[uintp(kind)]) & ((1 << INTERVAL_BITS) - 1)
-    return (look * turn >> INTERVAL_BITS) - (look >> 1)
+    turn = ((1 << INTERVAL_BITS - 1) + (number + 1 >> 1) * STEPS[uintp(kind)]) & ((1 << INTERVAL_BITS) - 1)
+    late = (look * turn >> INTERVAL_BITS) - (look >> 1)
+    return late if number & 1 else -late
 
 
 @_inlined

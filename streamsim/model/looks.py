@@ -5,10 +5,10 @@ mean, over the interval. That matters where ops of several streams wait for each
 gains nothing by a short wait, and loses by a long one.
 
 Which wait an op has is not known ahead. The model gives the ops of each kind the points of an even sequence in turn,
-the multiples of an irrational number: what is late and what is early evens out sooner than if drawn at random, and the
-first of each kind is the mean. The numbers are powers of the root of x**4 = x + 1, with which the points of the three
-kinds are spread evenly together too, or an op that waits long would always hand over to one that waits long. (The
-R-sequence, http://extremelearning.com.au/unreasonable-effectiveness-of-quasirandom-sequences/.)
+the multiples of an irrational number, and behind each point its mirror image: the first op of a kind has the mean, and
+of every two behind it one is as late as the other is early, so that programs of a few ops are on time in the mean, too.
+The numbers are square roots and the golden ratio: the multiples of such are spread the most evenly, and those of these
+three evenly together, or an op that waits long would always hand over to one that waits long.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from array import array
 from itertools import count
 
 INTERVAL = 1 << 16  # the points are this fine
-STEPS = (53685, 43977, 36025)  # of copies there and back and of kernels: 1 / root, 1 / root**2 and 1 / root**3 of it
+STEPS = (40503, 27145, 47975)  # of copies there and back and of kernels: the golden ratio, the roots of 2 and 3
 
 
 def late_ticks(look: int, kind: int, number: int) -> int:
     """How much later than in the mean, ``look`` ticks lying between two looks, the op ``number`` of a kind hears."""
-    return look * ((INTERVAL // 2 + number * STEPS[kind]) % INTERVAL) // INTERVAL - look // 2
+    pair = (number + 1) // 2
+    late = look * ((INTERVAL // 2 + pair * STEPS[kind]) % INTERVAL) // INTERVAL - look // 2
+    return late if number % 2 else -late
 
 
 def late_of_each(look: int, kinds: bytearray) -> array[int]:

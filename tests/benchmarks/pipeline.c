@@ -174,9 +174,9 @@ static i64 follows[LANES], first_lane;
 
 static inline i64 crossing(i64 mean, int from, i64 to, i64 look, i64 number)
 {
-    static const i64 steps[LANES] = {53685, 43977, 36025};
-    i64 late = (look * (((1 << 15) + number * steps[to]) & 0xffff) >> 16) - (look >> 1);
-    return from == to ? mean : mean + most(-mean, least(mean, late));
+    static const i64 steps[LANES] = {40503, 27145, 47975};
+    i64 late = (look * (((1 << 15) + ((number + 1) >> 1) * steps[to]) & 0xffff) >> 16) - (look >> 1);
+    return from == to ? mean : mean + most(-mean, least(mean, number & 1 ? late : -late));
 }
 
 static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 look, i64 breadth, i64 chunks,
