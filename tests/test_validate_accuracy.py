@@ -36,7 +36,7 @@ BOUNDS = {
     "blocking": Bounds(0.014, 0.072, None),  # by its issue time it would count as host-bound
     "pageable": Bounds(0.2, 0.225, None),
 }
-STEADY = Bounds(0.037, 0.089, None)  # of the host-bound schedules whose runs scatter by less than
+STEADY = Bounds(0.037, 0.09, None)  # of the host-bound schedules whose runs scatter by less than
 LITTLE = 0.05
 OF_SOME_CONNECTIONS = BOUNDS | {  # fewer schedules, and one calibration each
     "device-bound": Bounds(0.0105, 0.048, None),

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 PATHS = sorted(FOLDER.glob("standard-h200-*.json.gz"))
-LEAST, MOST = 0.85, 0.95  # of the device-bound medians
+LEAST, MOST = (
+    0.85,
+    0.97,
+)  # of the device-bound medians; what the model misses of its probes counts twice: docs/design.md
 SAMPLES, EVERY = 100, 3  # draws, and one schedule in so many
 
 SIGMA = 0.1
