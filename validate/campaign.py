@@ -1,8 +1,8 @@
 """A run of a suite or of schedules: a process for each number of connections, a journal, a record.
 
 ``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
-is measured by a process of its own. They run one after another and append to one journal. What was calibrated is
-fitted when all is measured: that takes longer than the measuring, and can be done side by side.
+is measured by a process of its own. They run one after another and append to one journal. Profiles are fitted to what
+was calibrated when all is measured, side by side.
 """
 
 import os

@@ -210,13 +210,12 @@ class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
 
 
 class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
-    """A process begins to measure; the entries that follow are its own."""
+    """A process begins to measure; the entries that follow are its own. ``samples``: what it calibrated first."""
 
     connections: int
     started: str
     seed: int
     repeats: int
-    before: dict[str, Any] | None = None
     samples: dict[str, Any] | None = None
 
 
@@ -228,10 +227,9 @@ class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
 
 
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
-    """It has measured everything; ``samples``: what ``after`` was fitted to."""
+    """It has measured everything. ``samples``: what it calibrated last."""
 
     finished: str
-    after: dict[str, Any] | None = None
     samples: dict[str, Any] | None = None
 
 
@@ -371,7 +369,7 @@ def read_journal(path: Path) -> list[Line]:
 
 
 def fold(lines: list[Line]) -> Record:
-    """The record that a journal's lines make.
+    """The record that a journal's lines make, without the profiles that its calibrations show.
 
     Of a schedule measured in several sessions of a resumed run, only the entry with the most samples stays.
     """
@@ -381,16 +379,14 @@ def fold(lines: list[Line]) -> Record:
     timelines = _timelines(lines)
     for line in lines[1:]:
         if isinstance(line, RunBegins):
-            begun = Run(line.connections, line.started, line.seed, line.repeats, before=line.before)
-            runs.append(msgspec.structs.replace(begun, samples=line.samples))
+            runs.append(Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples))
         elif isinstance(line, Entry) and runs:
             entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
             runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
         elif isinstance(line, Group) and runs:
             runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
         elif isinstance(line, RunEnds) and runs:
-            ended = {"finished": line.finished, "after": line.after, "samples_after": line.samples}
-            runs[-1] = msgspec.structs.replace(runs[-1], **ended)
+            runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
     return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
 
 
