@@ -16,13 +16,12 @@ import streamsim_validate
 from streamsim.check import check_schedule, repaired
 from streamsim.errors import InputError
 from streamsim.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim_validate.gpu import Gpu, open_gpu
 from streamsim_validate.measure import Job, Measured, measure
 from streamsim_validate.record import read_record
 from streamsim_validate.replay import Bench, Replayer, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from streamsim_validate.gpu import Gpu
 
 LATE = Kernel(1, duration_s=0.05, fill=0.01)  # stream 1 is late; a launch takes microseconds
 N = 1 << 16
@@ -59,15 +58,6 @@ def both(kind: str, gpu: Gpu) -> list[Measured]:
     schedule = racy(kind)
     fixed = repaired(schedule, check_schedule(schedule))
     return measure([Job("racy", schedule), Job("fixed", fixed)], gpu, 2, allow_races=True)
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[Gpu]:
-    try:
-        with open_gpu() as found:
-            yield found
-    except InputError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.gpu

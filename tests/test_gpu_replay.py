@@ -8,37 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from streamsim.errors import InputError
 from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
 from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim_validate import kernels, profiler
-from streamsim_validate.gpu import Gpu, open_gpu
 from streamsim_validate.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.measure import Job, measure
 from streamsim_validate.replay import Bench, Replayer, measure_clock_hz, prepare
 from streamsim_validate.suites import MI, PATTERNS, Case, sincos
 
-
-def _why_not() -> str:
-    """Why there is nothing to test on, or "" ."""
-    try:
-        with open_gpu():
-            return ""
-    except InputError as error:
-        return str(error)
-
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from streamsim_validate.gpu import Gpu
 
-WHY_NOT = _why_not()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[Gpu]:
-    with open_gpu() as found:
-        yield found
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)

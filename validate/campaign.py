@@ -246,6 +246,8 @@ def with_profiles(record: Record) -> Record:
     One that cannot be fitted is said on the terminal and is missing.
     """
     samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
+    if not any(samples):
+        return record
     with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
         profiles = pool.map(_fitted, samples)
         runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
