@@ -57,9 +57,9 @@ class LinkDirection(_Part, frozen=True):
     ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
     more; with two or three of them by a third or two thirds of the way. What a latency is above
     ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
-    proportion. So crowded a card moves no more than ``crowded_bandwidth_bytes_per_s`` with the link to itself: a copy
-    starts later by what that costs, and by as much beside the other direction. Pageable memory goes through a staging
-    buffer: its own latency and bandwidth.
+    proportion. So crowded a card moves the first ``crowded_bytes`` of a copy at no more than
+    ``crowded_bandwidth_bytes_per_s`` with the link to itself: a copy starts later by what that costs, and by as much
+    beside the other direction. Pageable memory goes through a staging buffer: its own latency and bandwidth.
     """
 
     latency_s: float
@@ -72,6 +72,7 @@ class LinkDirection(_Part, frozen=True):
     crowded_bandwidth_bytes_per_s: float
     pageable_latency_s: float
     pageable_bandwidth_bytes_per_s: float
+    crowded_bytes: int = LARGEST_BYTES
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
@@ -82,6 +83,7 @@ class LinkDirection(_Part, frozen=True):
                     f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
                 )
         check_whole("in_flight_bytes", self.in_flight_bytes, 1, LARGEST_BYTES)
+        check_whole("crowded_bytes", self.crowded_bytes, 1, LARGEST_BYTES)
         for more, less in LATENCIES:
             longer, shorter = getattr(self, more), getattr(self, less)
             if longer < shorter:
@@ -121,7 +123,9 @@ class HandOver(_Part, frozen=True):
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
     through an event to another stream. An engine looks for another one's signal every ``look_s``: the others are the
-    means of hand-overs that are spread evenly over so much, but to no less than nothing; 0: all alike.
+    means of hand-overs that are spread evenly over so much, but to no less than nothing; 0: all alike. As kernels wait
+    for copies in four hardware queues or more, a kernel hears ``crowded_s`` later of what it waits for, a kernel or
+    another engine; with two or three of them by a third or two thirds of that.
     """
 
     h2d_to_kernel_s: float
@@ -133,6 +137,7 @@ class HandOver(_Part, frozen=True):
     kernel_to_kernel_s: float
     event_s: float
     look_s: float = 0.0
+    crowded_s: float = 0.0
 
 
 class CopyEngines(_Part, frozen=True):
@@ -214,6 +219,7 @@ class Compute(_Part, frozen=True):
     counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
     a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
+    ``switch_s``: a kernel of another hardware queue than the last one's starts no sooner than so long after it.
     ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
     kernels issued back to back with it has ended (Fermi).
     """
@@ -224,6 +230,7 @@ class Compute(_Part, frozen=True):
     arbitration: Arbitration
     kernel_signal: KernelSignal
     kernels: tuple[KernelCost, ...] = ()
+    switch_s: float = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)

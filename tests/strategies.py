@@ -21,6 +21,7 @@ from streamsim.device import (
     LinkDirection,
 )
 from streamsim.schedule import (
+    LARGEST_BYTES,
     Buffer,
     Copy,
     Kernel,
@@ -52,6 +53,7 @@ def link(
     crowded_duplex_latency: int | None = None,
     in_flight: int = 1,
     crowded_rate: float | None = None,
+    crowded_bytes: int = LARGEST_BYTES,
 ) -> LinkDirection:
     """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
     duplex = latency if duplex_latency is None else duplex_latency
@@ -68,6 +70,7 @@ def link(
         crowded_bandwidth_bytes_per_s=(rate if crowded_rate is None else crowded_rate) * BYTE_PER_TICK,
         pageable_latency_s=pageable_latency * NS,
         pageable_bandwidth_bytes_per_s=pageable_rate * BYTE_PER_TICK,
+        crowded_bytes=crowded_bytes,
     )
 
 
@@ -83,6 +86,7 @@ def make_device(
     concurrent_kernels: int = 1,
     resident_threads: int = 0,
     floor: int = 0,
+    switch: int = 0,
     kernel_signal: str = "each",
     kernels: tuple[KernelCost, ...] = (),
     immediate_bytes: int = 0,
@@ -109,6 +113,7 @@ def make_device(
             arbitration=kernel_rule,  # type: ignore[arg-type]
             kernel_signal=kernel_signal,  # type: ignore[arg-type]
             kernels=kernels,
+            switch_s=switch * NS,
         ),
         hand_over=HandOver(**{name: costs.get(name, 0.0) for name in HAND_OVERS}),
         host=Host(**{name: costs.get(name, 0.0) for name in HOST_TICKS}, pageable_immediate_bytes=immediate_bytes),
@@ -185,6 +190,7 @@ def links(draw: st.DrawFn) -> LinkDirection:
         max(duplex, crowded, both),
         draw(st.sampled_from((1, 1, 12, 64))),
         draw(st.sampled_from((None, None, shared, 0.25))),
+        draw(st.sampled_from((LARGEST_BYTES, 12))),
     )
 
 
@@ -202,6 +208,7 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
         "resident_threads": st.sampled_from((16, 16, 0)),
         "floor": st.sampled_from((0, 0, 4, 8)),  # so that no drain is half a tick
+        "switch": st.sampled_from((0, 0, 1, 5)),
         "kernels": st.sampled_from([(cost,) for cost in COSTS]),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
         "immediate_bytes": st.sampled_from((0, 8, 64)),

@@ -44,8 +44,14 @@ def _record(fields: str) -> np.dtype[Any]:
     return np.dtype([(name, "i8") for name in fields.split()], align=True)
 
 
-CARD = _record(
-    "submit wake event look linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule"
+CARD = np.dtype(
+    [
+        *((name, "i8") for name in ["submit", "wake", "event", "look", "linked", "crowds", "concurrent"]),
+        *((name, "i8") for name in ["copy_connections", "kernel_connections", "copy_rule", "kernel_rule"]),
+        ("switch", "i8"),  # ticks from the start of a kernel until one of another hardware queue may start
+        ("crowded", "i8", CROWD),  # by which a kernel hears later, for each level of crowding
+    ],
+    align=True,
 )
 SHAPE = np.dtype(
     [
@@ -88,7 +94,8 @@ ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into 
 # mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
 # see _set_out.
 LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
-HEAD = _record("tick op")  # of a queue: when its head may start (FOREVER: not known, or there is none), and which it is
+# Of a queue: when its head may start (FOREVER: not known, or there is none), which it is, and if it has been deferred.
+HEAD = _record("tick op told")
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
@@ -138,6 +145,7 @@ def _arrive(lane, heads, place, queue, op, tick):
     """All that the head of a queue waits for has come, or will at a known tick."""
     heads[uintp(place)].tick = tick
     heads[uintp(place)].op = op
+    heads[uintp(place)].told = 0
     lane.mask |= 1 << queue
     if tick < lane.next:
         lane.next = tick
@@ -260,6 +268,21 @@ def _level(waiting, most):
 
 
 # Kernels side by side: see the model's compute_engine.
+
+
+@_inlined
+def _deferred(card, head, queue, level, last, since, now):
+    """Until when the head of a queue, chosen at ``now``, has to wait; ``now`` if not at all: see the model's deferring.
+
+    ``last``: the queue of the last kernel, which has started at ``since``.
+    """
+    later = now
+    if not head.told:
+        head.told = 1
+        later = max(later, head.tick + card.crowded[level])
+    if queue != last:
+        later = max(later, since + card.switch)
+    return later
 
 
 @_inlined
@@ -438,6 +461,8 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
     lanes, heads, running, draining = state
     trace = times.shape[1] > 0
     linked, crowds, most = card.linked, card.crowds, card.concurrent
+    defers = card.switch > 0 or card.crowded[CROWD - 1] > 0
+    last, since = NONE, -FOREVER  # the queue of the last kernel, and when that started
     _reset(card, lanes, heads)
     op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
     end_a = end_b = copies_end = FOREVER
@@ -526,6 +551,15 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             queue = _choose(lanes[COMPUTE], heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
+            if defers:
+                if crowds:
+                    waiting, coming = _come(ops, waiting, coming, first, now)
+                head = heads[uintp(COMPUTE * QUEUES + queue)]
+                later = _deferred(card, head, queue, _level(waiting, most_queues), last, since, now)
+                if later > now:
+                    head.tick = later
+                    continue
+                last, since = queue, now
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
             room, compute_end = _start_kernel(running, n_running, op, ops[uintp(op)].shape, now, shapes)
             n_running += 1
@@ -842,6 +876,7 @@ def _next_head(lane, heads, first, seen, chunks, queue):
         if follower < chunks:
             tick = seen[uintp(lane.first + follower * lane.jobs)]
     head.tick = tick
+    head.told = 0
     if tick == FOREVER:
         lane.mask &= ~(1 << queue)
     elif tick < lane.next:
@@ -885,6 +920,8 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
     linked, most, look = card.linked, card.concurrent, card.look
+    defers = card.switch > 0 or card.crowded[CROWD - 1] > 0
+    last, since = NONE, -FOREVER
     _reset(card, lanes, heads)
     begins = _set_out(config, card, jobs, shapes, lanes, seen)
     for place in range(LANES):
@@ -954,6 +991,15 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
             queue = _choose(lane_k, heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
+            if defers:
+                while comes <= now:
+                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
+                head = heads[uintp(COMPUTE * QUEUES + queue)]
+                later = _deferred(card, head, queue, _level(waiting, most_queues), last, since, now)
+                if later > now:
+                    head.tick = later
+                    continue
+                last, since = queue, now
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
             chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, chunks, queue)
             row = (row_a if chunk < larger else row_b) + job

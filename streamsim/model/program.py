@@ -141,6 +141,8 @@ class Program(NamedTuple):
     wake: int
     event: int
     launch: int  # ticks before the first op is issued (a graph launch)
+    switch: int  # ticks from the start of a kernel until one of another hardware queue may start
+    crowded: tuple[int, ...]  # ticks by which a kernel hears later, for each level of crowding
 
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
@@ -218,7 +220,8 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
     """How a copy of ``n_bytes`` of pinned memory uses the link."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
-    slower = ticks(n_bytes / link.crowded_bandwidth_bytes_per_s - n_bytes / link.bandwidth_bytes_per_s)
+    slowed = min(n_bytes, link.crowded_bytes)
+    slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
         return least + (2 * behind * (ticks(most_s) - least) + whole) // (2 * whole)
@@ -229,6 +232,11 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
         _by_crowd(least, latency(link.crowded_latency_s) + slower),
         _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower),
     )
+
+
+def crowded_ticks(hand_over: HandOver) -> tuple[int, ...]:
+    """Ticks by which a kernel hears later of what it waits for, for each level of crowding."""
+    return _by_crowd(0, ticks(hand_over.crowded_s))
 
 
 def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
@@ -280,6 +288,8 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),
         launch=_launch_ticks(schedule, device),
+        switch=ticks(device.compute.switch_s),
+        crowded=crowded_ticks(device.hand_over),
     )
     _fill_order(program)
     return program
