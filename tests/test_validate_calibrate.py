@@ -43,7 +43,7 @@ CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1"
 def link(direction: LinkDirection, crowded_bytes_per_s: float, *latencies_s: float) -> LinkDirection:
     names = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
     numbers = dict(zip(names, latencies_s, strict=True)) | {"crowded_bandwidth_bytes_per_s": crowded_bytes_per_s}
-    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000)
+    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000, crowded_bytes=2_000_000)
 
 
 @cache
@@ -65,8 +65,10 @@ def truth() -> Device:
         h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
         d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
         copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
-        compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
-        hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, look_s=0.0),
+        compute=msgspec.structs.replace(
+            device.compute, floor_s=3e-6, switch_s=1.2e-6, kernels=costs, arbitration="ready-order"
+        ),
+        hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, look_s=0.0, crowded_s=2.5e-6),
         host=msgspec.structs.replace(device.host, copy_s=1.6e-6, kernel_s=3.5e-6, record_s=0.4e-6, wait_s=0.2e-6),
         sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
     )
@@ -107,7 +109,11 @@ def found() -> Device:
         ("d2h.crowded_duplex_latency_s", 0.05),
         ("h2d.crowded_bandwidth_bytes_per_s", 0.01),
         ("d2h.crowded_bandwidth_bytes_per_s", 0.01),
+        ("h2d.crowded_bytes", 0.05),
+        ("d2h.crowded_bytes", 0.05),
         ("compute.floor_s", 0.01),
+        ("compute.switch_s", 0.01),
+        ("hand_over.crowded_s", 0.01),
         ("host.copy_s", 0.01),
         ("host.kernel_s", 0.01),
         ("host.streams_s", 0.02),

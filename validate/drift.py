@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamsim_validate.fits import Timing
     from streamsim_validate.record import Entry, Group, Run
 
+MEASURED_BYTES = ("in_flight_bytes", "crowded_bytes")  # whole numbers of a direction that are no counts
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 Value = TypeVar("Value")
@@ -72,8 +73,8 @@ def mean_of(one: Value, other: Value) -> Value:
             one, **{name: mean_of(getattr(one, name), getattr(other, name)) for name in names}
         )
         if isinstance(one, LinkDirection) and isinstance(other, LinkDirection):
-            in_flight = round((one.in_flight_bytes + other.in_flight_bytes) / 2)
-            found = msgspec.structs.replace(found, in_flight_bytes=in_flight)
+            middle = {name: round((getattr(one, name) + getattr(other, name)) / 2) for name in MEASURED_BYTES}
+            found = msgspec.structs.replace(found, **middle)
     elif isinstance(one, float) and isinstance(other, float):
         found = (one + other) / 2
     elif isinstance(one, tuple) and isinstance(other, tuple):

@@ -31,6 +31,7 @@ from streamsim.device import (
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.model.program import FEW_STREAMS
+from streamsim.schedule import LARGEST_BYTES
 from streamsim_validate import probes as p
 from streamsim_validate.gpu import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
 from streamsim_validate.probes import DIRECTIONS, KI, Chain
@@ -222,7 +223,7 @@ def _fit(samples: Samples) -> Device:
         host=host,
         sources=SOURCES,
     )
-    for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
+    for adjust in (_fit_rules, _fit_queues_of_kernels, _fit_duplex, _fit_crowded):
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
     return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
@@ -282,7 +283,7 @@ def _per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], 
     return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
 
 
-MOST_STEPS, STEP, ENOUGH = 12, 0.1, 1e-3
+MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: of the squares
 
 
 def _solve(
@@ -310,8 +311,9 @@ def _solve(
             step = np.linalg.solve(square + damping * np.diag(np.diag(square) + 1e-12), -slopes @ now).clip(-1, 1)
             tried = errors(at + step)
             if tried @ tried < now @ now:
+                gain = 1 - (tried @ tried) / (now @ now)
                 at, now, damping = at + step, tried, damping / 5
-                if abs(step).max() < ENOUGH:
+                if gain < ENOUGH:
                     break
             else:
                 damping *= 10
@@ -323,6 +325,19 @@ def _solve(
 
 # Seconds, shares and bytes: most of what the other direction costs on either side.
 DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.0 * KI)]
+
+
+def _fit_queues_of_kernels(samples: Samples, device: Device) -> Device:
+    """What it costs a kernel that there are others in other queues: that run, and that wait for copies."""
+    if device.connections == 1:
+        return device
+    lightest = p.side_kind(*p.SIDE_KERNELS[0])
+    alone_s, crowded_s = (samples.per_link(p.IN_CROWD, streams, "issue_s") for streams in (0, p.CROWD_STREAMS))
+    return _replace(
+        device,
+        compute=_replace(device.compute, switch_s=max(0.0, samples.per_link(lightest, p.SIDE_ELEMENTS[0]))),
+        hand_over=_replace(device.hand_over, crowded_s=max(0.0, crowded_s - alone_s)),
+    )
 
 
 def _fit_duplex(samples: Samples, device: Device) -> Device:
@@ -351,10 +366,11 @@ def _fit_crowded(samples: Samples, device: Device) -> Device:
         return device
 
     def made(numbers: Sequence[float]) -> Device:
-        there_s, back_s, both_s, there_slower, back_slower = numbers
+        there_s, back_s, both_s, there_slower, back_slower, slowed = numbers
         h2d, d2h = (
             _replace(
                 link,
+                crowded_bytes=min(LARGEST_BYTES, max(1, round(slowed))),
                 crowded_latency_s=link.latency_s + more_s,
                 crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + both_s),
                 crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
@@ -363,7 +379,7 @@ def _fit_crowded(samples: Samples, device: Device) -> Device:
         )
         return _replace(device, h2d=h2d, d2h=d2h)
 
-    return made(_solve(samples, list(p.crowded()), made, [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05)]))
+    return made(_solve(samples, list(p.crowded()), made, [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05, 2.0 * p.MI)]))
 
 
 def _replace(value: Part, **fields: object) -> Part:
@@ -575,7 +591,7 @@ def _spread(samples: Samples, device: Device) -> dict[str, float]:
     )
 
 
-FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 5}  # probes: how many numbers were fitted to them
+FITTED = {p.copies: 4, p.duplex: 5, p.crowded: 6}  # probes: how many numbers were fitted to them
 
 
 class Misfit(NamedTuple):
@@ -639,7 +655,10 @@ def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
     """Of all the kernels' times together."""
     misfits = _misfits(samples, list(p.kernels(samples.card.resident_threads)), device)
     scatter = rms(samples.scatter(p.kernel_kind(*kernel)) for kernel in p.KERNELS)
-    return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
+    found = {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
+    if device.compute.switch_s:
+        found["compute.switch_s"] = samples.scatter(p.side_kind(*p.SIDE_KERNELS[0]))
+    return found
 
 
 def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
@@ -657,7 +676,7 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
 
 
 EVENT, PING_PONG = "event_s", "ping-pong"
-NO_STEPS = (EVENT, "kernel_to_kernel_s", "look_s")  # of the numbers of hand-overs
+NO_STEPS = (EVENT, "kernel_to_kernel_s", "look_s", "crowded_s")  # of the numbers of hand-overs
 EVENLY = math.sqrt(12)  # an interval in standard deviations of what is spread evenly over it
 
 
@@ -667,12 +686,22 @@ def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
     mean_s = sum(steps.values()) / len(steps)
     scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
     found = {f"hand_over.{f}": scatter_s / mean_s for f, seconds in steps.items() if seconds}
+    crowded_s = device.hand_over.crowded_s
+    if crowded_s:  # a difference of two chains: of one near 0 there is no more to say
+        found["hand_over.crowded_s"] = min(1.0, math.sqrt(2) * _longest_scatter_s(samples, p.IN_CROWD) / crowded_s)
     event_s = device.hand_over.event_s
     if event_s:
         ping_pong = [m for m in _misfits(samples, list(p.hand_overs()), device) if m.kind == PING_PONG]
         misfit = rms(m.missed_s / event_s for m in ping_pong)
         found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
     return found
+
+
+def _longest_scatter_s(samples: Samples, kind: str) -> float:
+    """Standard deviation of a link in the longest chain of a kind, by the host's clock; outliers count for little."""
+    longest = max(samples.of(kind), key=lambda chain: (chain.length, chain.size))
+    _, half = median_and_spread(tuple(timing.issue_s for timing in samples.timings[longest]))
+    return NORMAL * half / longest.length
 
 
 def _single_s(samples: Samples) -> float:
