@@ -189,9 +189,10 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, samples=before))
         if left:
             _measure(plan, left, gpu, journal, COMPANIONS if take_samples else ())
+        is_open = journal.unended == connections
+        after = _plain(take_samples, gpu) if is_open else None  # the profiler leaves traces of its own
         _trace(untraced, gpu, journal, plan.allow_races)
-        if journal.unended == connections:
-            after = _plain(take_samples, gpu)
+        if is_open:
             journal.append(RunEnds(now(), samples=after))
 
 
