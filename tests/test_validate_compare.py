@@ -22,6 +22,7 @@ from streamsim.device import KernelCost
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import write_device
+from streamsim.grid import Config
 from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
 from streamsim.schedule import Copy, Kernel, Schedule, Synchronize
 from streamsim_validate.cli import main
@@ -271,8 +272,10 @@ def predicted_s(row: Row) -> float:
     return row.predicted_s
 
 
-def a_row(measured_s: float, predicted_s: float, key: str = "") -> Row:
-    return Row(key, 8, "device-bound", "p", "e", "w", measured_s, 0.01, predicted_s, 1.0, 1.0, 0.1, {"f": 2.0})
+def a_row(measured_s: float, predicted_s: float, key: str = "", simplicity: tuple[int, ...] = ()) -> Row:
+    formulas_s = {"f": 2.0}
+    times = (measured_s, 0.01, predicted_s, 1.0, 1.0, 0.1)
+    return Row(key, 8, "device-bound", "p", "e", "w", *times, formulas_s, simplicity)
 
 
 TIMES = st.integers(1, 1000).map(float)
@@ -287,10 +290,31 @@ def test_a_choice_never_beats_the_best_and_costs_nothing_when_predictions_rank_a
     assert choose(ranked, predicted_s).regret == 0
 
 
-def test_a_choice_among_equal_predictions_counts_as_the_slowest_of_them() -> None:
-    found = choose([a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")], predicted_s)
+def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_ones_counts_as_the_slowest() -> None:
+    rows = [a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")]
+    found = choose(rows, predicted_s)
     assert found == Choice("w", 8, "b", "c", 12.0, 9.0, 0.01)
     assert found.regret == pytest.approx(12 / 9 - 1)
+    simple = [a_row(12.0, 3.0, "b", (8, 4)), a_row(10.0, 3.0, "a", (4, 4)), a_row(9.0, 4.0, "c", (1, 1))]
+    assert choose(simple, predicted_s).picked == "a"
+
+
+@given(st.data())
+def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: st.DataObject) -> None:
+    """Two configurations of the patterns that both know, in the suites' words and in the search's."""
+    cases, configs = [], []
+    for _ in range(2):
+        chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
+        order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring")))
+        launch = data.draw(st.sampled_from(("live", "graph")))
+        buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
+        more = {} if buffers is None else {"buffers": buffers}
+        cases.append(a_case(order, chunks=chunks, streams=streams, launch=launch, **more))
+        own = "depth-first" if order == "ring" else order
+        configs.append(Config(own, chunks, streams, buffers, launch=launch))
+    first, second = cases
+    one, other = configs
+    assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
 
 
 def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:

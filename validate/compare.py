@@ -45,6 +45,7 @@ class Row(msgspec.Struct, frozen=True):
     ``noise``: half the distance between the quartiles of ``measured_s``, over its median. ``wall_s`` and
     ``issue_s``: the plain program's time on the host's clock and the part of it in which it was issued.
     ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
+    ``simplicity``: the smaller, the simpler.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Row(msgspec.Struct, frozen=True):
     wall_predicted_s: float
     issue_s: float
     formulas_s: dict[str, float]
+    simplicity: tuple[int, ...] = ()
 
     @property
     def error(self) -> float:
@@ -105,7 +107,7 @@ class Choice(msgspec.Struct, frozen=True):
     """What following the model costs for one workload: its pick among the measured configurations.
 
     ``regret``: the measured time of the pick over the best measured, less one. Of configurations predicted
-    equal, the slowest counts as picked. ``noise``: of the pick's time.
+    equal, the simplest is picked, as ``streamsim best`` does. ``noise``: of the pick's time.
     """
 
     workload: str
@@ -264,6 +266,7 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
         wall_predicted_s=simulate(closed(schedule), device).host_s,
         issue_s=issue_s,
         formulas_s=formulas(schedule, device, None if case is None else case.workload),
+        simplicity=() if case is None else case.simplicity,
     )
 
 
@@ -391,8 +394,11 @@ def _summaries(
 
 
 def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
-    """What is picked by ``time_s`` among configurations of one workload, of equals the slowest, and what was best."""
-    picked = min(rows, key=lambda row: (time_s(row), -row.measured_s))
+    """What is picked by ``time_s`` among configurations of one workload, and what was best.
+
+    Of equals the simplest, as :mod:`streamsim.best` has it; of equally simple ones the slowest.
+    """
+    picked = min(rows, key=lambda row: (time_s(row), row.simplicity, -row.measured_s))
     best = min(rows, key=lambda row: row.measured_s)
     return Choice(
         picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise

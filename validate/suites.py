@@ -12,6 +12,7 @@ from itertools import product
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.grid import ORDERS
 from streamsim.patterns import (
     Workload,
     WorkloadKernel,
@@ -21,7 +22,7 @@ from streamsim.patterns import (
     ring,
     serial,
 )
-from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.schedule import LAUNCHES, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 KI, MI = 1 << 10, 1 << 20
 CONNECTIONS = (8, 1, 32)
@@ -30,6 +31,7 @@ QUEUE_PROBES = (1, 32)  # the connections other than the default, measured on a 
 # (on an H200 over PCIe gen 5; elsewhere the shares differ and the suite is as good).
 LIGHT, SMALL, EVEN, HEAVY = 2, 10, 40, 176
 SLEEP_CYCLES = 100_000
+NUMBERS = ("chunks", "streams", "lanes", "buffers")  # arguments of patterns
 
 Value = int | str
 
@@ -133,6 +135,15 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
             return PATTERNS[self.pattern](self.workload, **self.arguments)
         except TypeError as error:
             raise InputError(f"arguments = {self.arguments!r}: {error}") from error
+
+    @property
+    def simplicity(self) -> tuple[int, ...]:
+        """The smaller, the simpler, as of :attr:`streamsim.grid.Config.simplicity`; other patterns come last."""
+        chunks, streams, lanes, buffers = (int(self.arguments.get(name, 0)) for name in NUMBERS)
+        order = "depth-first" if self.pattern == "ring" else self.pattern
+        launch = self.arguments.get("launch", LAUNCHES[0])
+        rank = ORDERS.index(order) if order in ORDERS else len(ORDERS)
+        return (chunks, streams or lanes, buffers, rank, int(launch != LAUNCHES[0]))
 
     @property
     def key(self) -> str:
