@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import BLUE, FONT_PT, INK, LIGHT, SMALL_PT, Runs, main, tidy, title
 
+from streamsim.schedule import LARGEST_BYTES
 from streamsim_validate.compare import PAGEABLE, percentile95, row_of
 from streamsim_validate.drift import profiles_of
 
@@ -83,7 +84,12 @@ def _lone(name: str) -> str | None:
 
 
 def _quiet(name: str) -> str | None:
-    return name.replace("crowded_", "") if "crowded_" in name else None
+    return name.replace("crowded_", "") if "crowded_" in name and name != "crowded_bytes" else None
+
+
+def _slow_to_the_end(device: Device) -> Device:
+    sides = {side: replace(getattr(device, side), crowded_bytes=LARGEST_BYTES) for side in ("h2d", "d2h")}
+    return replace(device, **sides)
 
 
 def _no_latency(name: str) -> str | None:
@@ -102,6 +108,10 @@ EFFECTS: dict[str, Callable[[Device], Device]] = {
     "the model": lambda device: device,
     "no contention of directions": lambda device: _with_link(device, _lone),
     "no crowding by kernels that wait": lambda device: _with_link(device, _quiet),
+    "crowds slow all bytes of a copy": _slow_to_the_end,
+    "kernels hear as soon in a crowd": lambda device: replace(
+        device, hand_over=replace(device.hand_over, crowded_s=0.0)
+    ),
     "no latency of copies": lambda device: _with_link(device, _no_latency),
     "no hand-over between engines": lambda device: _zeros(device, "hand_over"),
     "hand-overs all alike": lambda device: replace(device, hand_over=replace(device.hand_over, look_s=0.0)),

@@ -38,8 +38,7 @@ CLASS_STYLE = {  # class: colour and marker, so that they are told apart without
     BLOCKING: (PURPLE, "D"),
     PAGEABLE: (DARK, "^"),
 }
-TIMES = "standard-"  # records of the standard suite
-TIMELINES = "timelines-"  # records with this prefix hold time lines, measured for their structure
+RECORDS = "standard-*.json.gz"  # of the standard suite
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 
 
@@ -55,20 +54,16 @@ class Runs:
         return [row for record in self.records for row in compare(record, self.device).rows]
 
 
-def main(script: str, draw: Callable[[Runs], Figure], timelines: bool = False) -> None:
-    """Draw as the command line says; a failure is one line and exit code 2.
-
-    The committed time lines were measured without a calibration: the shipped profile of their card stands in.
-    """
+def main(script: str, draw: Callable[[Runs], Figure]) -> None:
+    """Draw as the command line says; a failure is one line and exit code 2."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("records", nargs="*", type=Path, help="default: the committed ones")
     parser.add_argument("--device", help="a device profile in place of the records' own calibration")
     parser.add_argument("--output", type=Path, default=Path(script).with_suffix(".png"))
     arguments = parser.parse_args()
     try:
-        paths = arguments.records or committed(timelines)
-        name = arguments.device or ("h200" if timelines and not arguments.records else None)
-        device = None if name is None else load_device(name)
+        paths = arguments.records or committed()
+        device = None if arguments.device is None else load_device(arguments.device)
         figure = draw(Runs([read_record(path) for path in paths], device))
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=DPI)
@@ -78,12 +73,11 @@ def main(script: str, draw: Callable[[Runs], Figure], timelines: bool = False) -
         sys.exit(2)
 
 
-def committed(timelines: bool = False) -> list[Path]:
-    """The committed records, of times or of time lines. Raises InputError when there are none."""
-    paths = sorted(FOLDER.glob(f"{TIMELINES if timelines else TIMES}*.json.gz"))
+def committed() -> list[Path]:
+    """The committed records. Raises InputError when there are none."""
+    paths = sorted(FOLDER.glob(RECORDS))
     if not paths:
-        what = "time lines" if timelines else "runs"
-        raise InputError(f"{FOLDER}: has no record of {what}; measure one, or name a record")
+        raise InputError(f"{FOLDER}: has no record of runs; measure one, or name a record")
     return paths
 
 

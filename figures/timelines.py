@@ -1,7 +1,7 @@
 """Predicted and measured time lines of a schedule that was predicted well and of one that was not.
 
-Needs a record made with ``streamsim-validate run --timelines``; it takes the best and the worst predicted of its
-schedules.
+Needs a record made with ``streamsim-validate run --timelines``. Of its schedules that can be seen as a whole, neither
+of few ops nor of many, it takes the best and the worst predicted device-bound one.
 """
 
 from __future__ import annotations
@@ -13,37 +13,43 @@ from shared import Runs, main
 
 from streamsim.errors import InputError
 from streamsim.plot import plot_gantt
-from streamsim_validate.compare import compare, time_lines
+from streamsim_validate.compare import DEVICE_BOUND, compare, time_lines
 
 if TYPE_CHECKING:
     from streamsim.timeline import Timeline
     from streamsim_validate.compare import Row
+    from streamsim_validate.record import Record
 
 SIZE_IN = (9.0, 13.0)
-Drawn = tuple["Row", "Timeline", "Timeline"]
+SPANS = range(24, 65)  # copies and kernels of a schedule that can be seen as a whole
 
 
 def draw(runs: Runs) -> Figure:
     """Draw four time lines: the good schedule's two, then the bad one's."""
-    found = sorted(_traced(runs), key=lambda drawn: abs(drawn[0].error))
+    found = sorted(_traced(runs), key=lambda traced: abs(traced[1].error))
     if len(found) < 2:
-        raise InputError("the record has fewer than two time lines: measure one with run --timelines")
+        raise InputError("the record has fewer than two time lines to draw: measure one with run --timelines")
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     panels = figure.subplots(4)
-    for pair, (row, predicted, measured) in zip((panels[:2], panels[2:]), (found[0], found[-1]), strict=True):
+    for pair, (record, row) in zip((panels[:2], panels[2:]), (found[0], found[-1]), strict=True):
+        predicted, measured = time_lines(record, row, runs.device)
+        assert measured is not None
         until_s = max(predicted.host_s, measured.makespan_s)
         _panel(pair[0], predicted, f"{row.key}: predicted, {row.error:+.1%}", until_s)
         _panel(pair[1], measured, "measured by the profiler", until_s)
     return figure
 
 
-def _traced(runs: Runs) -> list[Drawn]:
-    found: list[Drawn] = []
+def _traced(runs: Runs) -> list[tuple[Record, Row]]:
+    found = []
     for record in runs.records:
-        for row in compare(record, runs.device).rows:
-            predicted, measured = time_lines(record, row, runs.device)
-            if measured is not None:
-                found.append((row, predicted, measured))
+        seen = {
+            (run.connections, entry.key)
+            for run, entry in record.measured()
+            if entry.timeline is not None and len(entry.timeline.start_ns) in SPANS
+        }
+        rows = compare(record, runs.device).rows
+        found += [(record, row) for row in rows if row.klass == DEVICE_BOUND and (row.connections, row.key) in seen]
     return found
 
 
@@ -53,4 +59,4 @@ def _panel(axes: Any, timeline: Timeline, words: str, until_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main(__file__, draw, timelines=True)
+    main(__file__, draw)

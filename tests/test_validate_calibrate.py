@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,10 @@ from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
 from streamsim_validate.probes import (
+    SIDE_ELEMENTS,
+    SIDE_KERNELS,
+    side_by_side,
+    side_kind,
     KERNELS,
     NOTHING_ON_CARD,
     PAGEABLE_BYTES,
@@ -201,6 +206,18 @@ def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
     for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host"):
         assert getattr(found, part) == getattr(shipped, part)
     assert found.spread == shipped.spread
+
+
+def test_kernels_side_by_side_took_what_their_costs_alone_say() -> None:
+    """Only the lightest chain was fitted, by how soon the card turns to another queue."""
+    recorded = read_samples(RECORDED)
+    shown = fits._per_link(side_by_side(), load_device("h200"))
+    errors = {key: seconds / recorded.per_link(*key) - 1 for key, seconds in shown.items()}
+    fitted = side_kind(*SIDE_KERNELS[0]), SIDE_ELEMENTS[0]
+    assert errors.pop(fitted) == pytest.approx(0, abs=0.005)
+    assert len(errors) == len(SIDE_KERNELS) * len(SIDE_ELEMENTS) - 1
+    assert max(map(abs, errors.values())) < 0.2
+    assert median(map(abs, errors.values())) < 0.035
 
 
 # Spread
