@@ -23,19 +23,19 @@ from streamsim_validate.fits import Link, Samples, Timing
 from streamsim_validate.gpu import Card
 from streamsim_validate.memory import buffers_of, union
 from streamsim_validate.probes import (
-    SIDE_ELEMENTS,
-    SIDE_KERNELS,
-    side_by_side,
-    side_kind,
     KERNELS,
     NOTHING_ON_CARD,
     PAGEABLE_BYTES,
     RULES,
+    SIDE_ELEMENTS,
+    SIDE_KERNELS,
     Chain,
     elements_of,
     host_calls,
     probes,
     rules,
+    side_by_side,
+    side_kind,
 )
 from streamsim_validate.replay import closed
 
