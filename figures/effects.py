@@ -107,7 +107,7 @@ def _copies_in_issue_order(device: Device) -> Device:
 EFFECTS: dict[str, Callable[[Device], Device]] = {
     "the model": lambda device: device,
     "no contention of directions": lambda device: _with_link(device, _lone),
-    "no crowding by kernels that wait": lambda device: _with_link(device, _quiet),
+    "copies feel no crowd": lambda device: _with_link(device, _quiet),
     "crowds slow all bytes of a copy": _slow_to_the_end,
     "kernels hear as soon in a crowd": lambda device: replace(
         device, hand_over=replace(device.hand_over, crowded_s=0.0)

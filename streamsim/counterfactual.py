@@ -139,16 +139,21 @@ def without_latencies(case: Case) -> Case:
     """Copies take their bytes' time and kernels their elements', with nothing added for each op or hand-over."""
     schedule, device = case
     ops = [_bare(op, device) if isinstance(op, Kernel) and op.duration_s is None else op for op in schedule.ops]
-    compute = replace(device.compute, floor_s=0.0, resident_threads=0)
     bare = replace(
         device,
-        h2d=_no_time(device.h2d),
-        d2h=_no_time(device.d2h),
-        copy_engines=_no_time(device.copy_engines),
-        compute=compute,
+        h2d=_bytes_alone(device.h2d),
+        d2h=_bytes_alone(device.d2h),
+        compute=replace(_no_time(device.compute), resident_threads=0),
         hand_over=_no_time(device.hand_over),
     )
     return Case(replace(schedule, ops=tuple(ops)), bare)
+
+
+def _bytes_alone(link: LinkDirection) -> LinkDirection:
+    """No latency; nor what a crowd costs the first bytes, which a copy pays before any of them flows."""
+    even = replace(link, crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s)
+    found: LinkDirection = _no_time(even)
+    return found
 
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
@@ -485,5 +490,5 @@ def without_width(case: Case) -> Case:
     """Kernels fill so little of the card that all run side by side, each for the time that it takes alone."""
     schedule, device = case
     ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
-    compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE)
+    compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE, switch_s=0.0)
     return Case(replace(schedule, ops=tuple(ops)), replace(device, compute=compute))

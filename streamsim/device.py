@@ -124,8 +124,9 @@ class HandOver(_Part, frozen=True):
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
     through an event to another stream. An engine looks for another one's signal every ``look_s``: the others are the
     means of hand-overs that are spread evenly over so much, but to no less than nothing; 0: all alike. As kernels wait
-    for copies in four hardware queues or more, a kernel hears ``crowded_s`` later of what it waits for, a kernel or
-    another engine; with two or three of them by a third or two thirds of that.
+    for copies in four hardware queues or more, a kernel hears ``crowded_s`` later of all that it waits for, its call
+    included; with two or three of them by a third or two thirds of that. What counts is how crowded the card is when
+    there is room for the kernel.
     """
 
     h2d_to_kernel_s: float

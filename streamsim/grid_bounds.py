@@ -22,9 +22,9 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
          between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
          the same with K for S.
 
-Duplex latencies, dearer calls over many streams, arbitration, waits of the host and the delayed signals of old
-cards only make ops start or end later. Everything is whole ticks, rounded as the model rounds it. All but the last
-line does not depend on the number of streams and is worked out once for each cut.
+Duplex latencies, crowds, turns from queue to queue, dearer calls over many streams, arbitration, waits of the host
+and the delayed signals of old cards only make ops start or end later. Everything is whole ticks, rounded as the model
+rounds it. All but the last line does not depend on the number of streams and is worked out once for each cut.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ class _CriticalPath:
             previous = self._last_that_left(op)
             if previous is not None and self._leaves(previous) == self.t.start[op]:
                 return previous, "engine"
-            turned = self._started.get((self.t.engine[op], self.t.start[op] - self.program.switch))
-            if turned is not None and self.program.queue[turned] != self.program.queue[op]:
+            turned = self._turned_from(op)
+            if turned is not None:
                 return turned, "engine"
             # A kernel of a crowded card: it heard later of what it waited for.
         before = max(self._before.get(op, ()), key=lambda i: self._release(i, op), default=None)
@@ -210,6 +210,12 @@ class _CriticalPath:
         queue, engine = self.program.queue, self.t.engine
         same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
         return next(same, None)
+
+    def _turned_from(self, op: int) -> int | None:
+        """The kernel of another queue from which the card could turn no sooner, if any."""
+        switch, queue = self.program.switch, self.program.queue
+        before = self._started.get((self.t.engine[op], self.t.start[op] - switch)) if switch else None
+        return before if before is not None and queue[before] != queue[op] else None
 
     def _leaves(self, op: int) -> int:
         """The tick from which the op's engine is free for others."""

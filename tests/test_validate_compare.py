@@ -8,7 +8,7 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -305,16 +305,26 @@ def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: s
     cases, configs = [], []
     for _ in range(2):
         chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
-        order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring")))
-        launch = data.draw(st.sampled_from(("live", "graph")))
-        buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
-        more = {} if buffers is None else {"buffers": buffers}
-        cases.append(a_case(order, chunks=chunks, streams=streams, launch=launch, **more))
-        own = "depth-first" if order == "ring" else order
-        configs.append(Config(own, chunks, streams, buffers, launch=launch))
+        order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
+        arguments: dict[str, Any] = {"chunks": chunks}
+        if order == "serial":
+            config = Config("serial", chunks)
+        else:
+            launch = data.draw(st.sampled_from(("live", "graph")))
+            buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
+            if buffers is not None:
+                arguments["buffers"] = buffers
+                streams = data.draw(st.sampled_from((streams, buffers)))  # a ring's own number, if none is given
+            if buffers != streams or data.draw(st.booleans()):
+                arguments["streams"] = streams
+            arguments["launch"] = launch
+            config = Config("depth-first" if order == "ring" else order, chunks, streams, buffers, launch=launch)
+        cases.append(a_case(order, **arguments))
+        configs.append(config)
     first, second = cases
     one, other = configs
     assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
+    assert first.simplicity < a_case("stages", chunks=1, lanes=1).simplicity
 
 
 def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from fake_cuda import fake_gpu
 
+import streamsim_validate
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, depth_first
 from streamsim_validate import profiler
+from streamsim_validate.calibrate import read_samples
 from streamsim_validate.campaign import Plan, measure_plan, run
 from streamsim_validate.profiler import profile_all, spans_of, timeline_of
 from streamsim_validate.record import Entry, Spans, Traced, finish, journal_path, read_journal, read_record
 from streamsim_validate.suites import sincos
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamsim.timeline import Timeline
+    from streamsim_validate.fits import Samples
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.replay import Replayer
 
+RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))
 
 
@@ -107,3 +110,45 @@ def test_records_without_time_lines_stay_as_small(tmp_path: Path) -> None:
     plan = msgspec.structs.replace(a_plan(tmp_path), timelines=False)
     measure_plan(plan, 8, fake_gpu()[0], None)
     assert b"timeline" not in journal_path(plan.output).read_bytes()
+
+
+def test_an_interrupted_trace_loses_no_calibration_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+
+    def take(_gpu: Gpu) -> Samples:
+        taken.append(len(taken))
+        return read_samples(RECORDED)
+
+    def interrupted(_replayer: Replayer, _gpu: Gpu) -> Timeline:
+        raise KeyboardInterrupt
+
+    plan = a_plan(tmp_path)
+    monkeypatch.setattr(profiler, "profile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, fake_gpu()[0], take)
+    assert taken == [0, 1]
+    monkeypatch.setattr(profiler, "profile", Profiler())
+    measure_plan(plan, 8, fake_gpu()[0], take)
+    assert taken == [0, 1]
+    (run_,) = finish(journal_path(plan.output), plan.output).runs
+    assert run_.samples is not None
+    assert run_.samples_after is not None
+    assert [entry.timeline is not None for entry in run_.entries] == [True, True]
+
+
+def test_a_time_line_belongs_to_the_connections_that_it_was_traced_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first process fails to trace; the second, of other connections, has begun when that is tried again."""
+    plan = a_plan(tmp_path)
+    monkeypatch.setattr(profiler, "profile", Profiler(refuses=0))
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    monkeypatch.setattr(profiler, "profile", Profiler())
+    measure_plan(plan, 1, fake_gpu()[0], None)
+    again = Profiler()
+    monkeypatch.setattr(profiler, "profile", again)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    assert len(again.seen) == 1
+    runs = finish(journal_path(plan.output), plan.output).runs
+    assert [run_.connections for run_ in runs] == [8, 1]
+    assert all(entry.timeline is not None for run_ in runs for entry in run_.entries)

@@ -184,16 +184,14 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
     """
     with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
         left, untraced = _left(plan, connections, journal)
-        if left or untraced:
+        if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, samples=before))
-        if left:
             _measure(plan, left, gpu, journal, COMPANIONS if take_samples else ())
-        is_open = journal.unended == connections
-        after = _plain(take_samples, gpu) if is_open else None  # the profiler leaves traces of its own
-        _trace(untraced, gpu, journal, plan.allow_races)
-        if is_open:
+        if journal.unended == connections:
+            after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
+        _trace(untraced, connections, gpu, journal, plan.allow_races)  # last: the profiler slows the host
 
 
 def _measure(plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job]) -> None:
@@ -221,7 +219,7 @@ def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Pla
     return left, [item.job for item in items if plan.timelines and item.key not in traced]
 
 
-def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -> None:
+def _trace(jobs: Sequence[Job], connections: int, gpu: Gpu, journal: Journal, allow_races: bool) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
     if not jobs:
         return
@@ -229,7 +227,7 @@ def _trace(jobs: Sequence[Job], gpu: Gpu, journal: Journal, allow_races: bool) -
         if isinstance(found, InputError):
             print(f"{key}: {found}", flush=True)
         else:
-            journal.append(Traced(key, found))
+            journal.append(Traced(key, found, connections))
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:

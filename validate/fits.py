@@ -226,6 +226,8 @@ def _fit(samples: Samples) -> Device:
     for adjust in (_fit_rules, _fit_queues_of_kernels, _fit_duplex, _fit_crowded):
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
+    if device.connections <= p.SIDE_STREAMS:
+        sources |= dict.fromkeys(("compute.switch_s", "hand_over.crowded_s"), "assumed: 0; its probe needs more queues")
     return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
 
 
@@ -283,7 +285,7 @@ def _per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], 
     return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
 
 
-MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: of the squares
+MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one
 
 
 def _solve(
@@ -328,8 +330,11 @@ DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.
 
 
 def _fit_queues_of_kernels(samples: Samples, device: Device) -> Device:
-    """What it costs a kernel that there are others in other queues: that run, and that wait for copies."""
-    if device.connections == 1:
+    """What it costs a kernel that there are others in other queues: that run, and that wait for copies.
+
+    The probes have a queue for each stream; with fewer queues than streams they say nothing.
+    """
+    if device.connections <= p.SIDE_STREAMS:
         return device
     lightest = p.side_kind(*p.SIDE_KERNELS[0])
     alone_s, crowded_s = (samples.per_link(p.IN_CROWD, streams, "issue_s") for streams in (0, p.CROWD_STREAMS))

@@ -298,7 +298,7 @@ def _of_stream(name: str, parameter: int, elements: int, number: int) -> Kernel:
 def in_a_crowd() -> Iterator[Probe]:
     """Kernels of one stream while those of so many others wait for copies: the host waits for that stream.
 
-    The copies stand behind long ones in the other direction's engine, which the kernels have no part in.
+    The copies stand behind long ones, all of them on the way back to the host: the kernels have no part in them.
     """
     for streams in (0, CROWD_STREAMS):
         holder = streams + 2

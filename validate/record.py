@@ -196,7 +196,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# Journal: Header, then for each process RunBegins, entries and their groups, time lines, RunEnds.
+# Journal: Header, then for each process RunBegins, entries and their groups, RunEnds, time lines.
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
@@ -220,10 +220,11 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
 
 
 class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
-    """The time line of the entry with that key."""
+    """The time line of the entry with that key, traced in a process with so many ``connections``."""
 
     key: str
     timeline: Spans
+    connections: int
 
 
 class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
@@ -392,14 +393,7 @@ def fold(lines: list[Line]) -> Record:
 
 def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
     """By number of connections and key of the entry."""
-    found: dict[tuple[int, str], Spans] = {}
-    connections = 0
-    for line in lines:
-        if isinstance(line, RunBegins):
-            connections = line.connections
-        elif isinstance(line, Traced):
-            found[connections, line.key] = line.timeline
-    return found
+    return {(line.connections, line.key): line.timeline for line in lines if isinstance(line, Traced)}
 
 
 def _without_superseded(runs: list[Run]) -> Iterator[Run]:

@@ -31,7 +31,6 @@ QUEUE_PROBES = (1, 32)  # the connections other than the default, measured on a 
 # (on an H200 over PCIe gen 5; elsewhere the shares differ and the suite is as good).
 LIGHT, SMALL, EVEN, HEAVY = 2, 10, 40, 176
 SLEEP_CYCLES = 100_000
-NUMBERS = ("chunks", "streams", "lanes", "buffers")  # arguments of patterns
 
 Value = int | str
 
@@ -138,12 +137,13 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The smaller, the simpler, as of :attr:`streamsim.grid.Config.simplicity`; other patterns come last."""
-        chunks, streams, lanes, buffers = (int(self.arguments.get(name, 0)) for name in NUMBERS)
+        """The smaller, the simpler: patterns that ``streamsim best`` knows, by ``Config.simplicity``, before others."""
         order = "depth-first" if self.pattern == "ring" else self.pattern
-        launch = self.arguments.get("launch", LAUNCHES[0])
         rank = ORDERS.index(order) if order in ORDERS else len(ORDERS)
-        return (chunks, streams or lanes, buffers, rank, int(launch != LAUNCHES[0]))
+        buffers = int(self.arguments.get("buffers", 0))
+        streams = int(self.arguments.get("streams", self.arguments.get("lanes", buffers or 1)))
+        is_graph = self.arguments.get("launch", LAUNCHES[0]) != LAUNCHES[0]
+        return (rank // len(ORDERS), int(self.arguments.get("chunks", 1)), streams, buffers, rank, int(is_graph))
 
     @property
     def key(self) -> str:
