@@ -126,6 +126,21 @@ def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[
     measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
 
 
+def test_a_journal_of_kernels_that_have_been_edited_since_is_not_resumed(tmp_path: Path) -> None:
+    """What was measured would stand beside what is measured now under one name."""
+    mine = tmp_path / "mine.cu"
+    mine.write_text("extern ...;  // the first draft")
+    plan = msgspec.structs.replace(a_plan(tmp_path), kernels=(str(mine),))
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    mine.write_text("extern ...;  // the second draft")
+    for now in (plan, a_plan(tmp_path)):
+        with pytest.raises(InputError, match="the files of --kernels are not what they were"):
+            measure_plan(now, 8, fake_gpu()[0], None)
+    assert journal_path(plan.output).read_bytes() == before
+
+
 def test_a_journal_that_another_validator_writes_is_refused(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     gpu = fake_gpu()[0]

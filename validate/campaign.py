@@ -5,6 +5,7 @@ is measured by a process of its own. They run one after another and append to on
 was calibrated when all is measured, side by side.
 """
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -182,7 +183,7 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
 
     ``take_samples``: calibrates, before the run's first measurement and after its last.
     """
-    with Journal(journal_path(plan.output), header(gpu.card, plan.title)) as journal:
+    with Journal(journal_path(plan.output), header(gpu.card, plan.title, _fingerprint(plan.kernels))) as journal:
         left, untraced = _left(plan, connections, journal)
         if left:
             before = _plain(take_samples, gpu)
@@ -192,6 +193,16 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
         _trace(untraced, connections, gpu, journal, plan.allow_races)  # last: the profiler slows the host
+
+
+def _fingerprint(paths: Sequence[str]) -> str:
+    """Of what is in files, in their order; "" for none."""
+    if not paths:
+        return ""
+    found = hashlib.sha256()
+    for path in paths:
+        found.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return found.hexdigest()[:16]
 
 
 def _measure(plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job]) -> None:

@@ -200,12 +200,13 @@ def now() -> str:
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
-    """First line of a journal."""
+    """First line of a journal. ``kernels``: a fingerprint of the files of kernels of one's own, "" for none."""
 
     card: Card
     machine: Machine
     suite: str
     streamsim: str
+    kernels: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -237,7 +238,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
 Line = Header | RunBegins | Entry | Group | Traced | RunEnds
 
 
-def header(card: Card, suite: str) -> Header:
+def header(card: Card, suite: str, kernels: str = "") -> Header:
     """The header of a record measured now, here."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -245,7 +246,7 @@ def header(card: Card, suite: str) -> Header:
         found = version("streamsim")
     except PackageNotFoundError:  # run from a source tree
         found = "unknown"
-    return Header(card, this_machine(), suite, found)
+    return Header(card, this_machine(), suite, found, kernels)
 
 
 def journal_path(record: str | os.PathLike[str]) -> Path:
@@ -287,6 +288,11 @@ class Journal:
                 raise InputError(
                     f"{self.path}: cannot resume: its {what} is {was!r} and this one {now_!r}; choose another output"
                 )
+        if found.kernels != first.kernels:
+            raise InputError(
+                f"{self.path}: cannot resume: the files of --kernels are not what they were when it was begun; choose"
+                " another output"
+            )
 
     def append(self, line: Line) -> None:
         """Write one line."""
