@@ -272,7 +272,7 @@ def _level(waiting, most):
 
 @_inlined
 def _deferred(card, head, queue, level, last, since, now):
-    """Until when the head of a queue, chosen at ``now``, has to wait; ``now`` if not at all: see the model's deferring.
+    """Whether the head of a queue, chosen at ``now``, has to wait; if so, notes until when: see the model's deferring.
 
     ``last``: the queue of the last kernel, which has started at ``since``.
     """
@@ -282,7 +282,9 @@ def _deferred(card, head, queue, level, last, since, now):
         later = max(later, head.tick + card.crowded[level])
     if queue != last:
         later = max(later, since + card.switch)
-    return later
+    if later > now:
+        head.tick = later
+    return later > now
 
 
 @_inlined
@@ -555,9 +557,7 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
                 if crowds:
                     waiting, coming = _come(ops, waiting, coming, first, now)
                 head = heads[uintp(COMPUTE * QUEUES + queue)]
-                later = _deferred(card, head, queue, _level(waiting, most_queues), last, since, now)
-                if later > now:
-                    head.tick = later
+                if _deferred(card, head, queue, _level(waiting, most_queues), last, since, now):
                     continue
                 last, since = queue, now
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
@@ -995,9 +995,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
                 while comes <= now:
                     waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
                 head = heads[uintp(COMPUTE * QUEUES + queue)]
-                later = _deferred(card, head, queue, _level(waiting, most_queues), last, since, now)
-                if later > now:
-                    head.tick = later
+                if _deferred(card, head, queue, _level(waiting, most_queues), last, since, now):
                     continue
                 last, since = queue, now
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
