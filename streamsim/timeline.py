@@ -172,7 +172,8 @@ class _CriticalPath:
             sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
             for k in range(len(timeline.engine_names))
         ]
-        self._started = {place: op for op, place in enumerate(zip(timeline.engine, timeline.start, strict=True))}
+        places = enumerate(zip(timeline.engine, timeline.start, strict=True)) if self.program.switch else ()
+        self._started = {place: op for op, place in places}
 
     def steps(self) -> list[Step]:
         on_engine = (i for i, engine in enumerate(self.t.engine) if engine >= 0)
@@ -213,8 +214,8 @@ class _CriticalPath:
 
     def _turned_from(self, op: int) -> int | None:
         """The kernel of another queue from which the card could turn no sooner, if any."""
-        switch, queue = self.program.switch, self.program.queue
-        before = self._started.get((self.t.engine[op], self.t.start[op] - switch)) if switch else None
+        queue = self.program.queue
+        before = self._started.get((self.t.engine[op], self.t.start[op] - self.program.switch))
         return before if before is not None and queue[before] != queue[op] else None
 
     def _leaves(self, op: int) -> int:

@@ -657,7 +657,7 @@ def _link_spread(samples: Samples, d: Direction, link: LinkDirection, misfits: S
 
 
 def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of all the kernels' times together."""
+    """Of all the kernels' times together, and of the turn from queue to queue."""
     misfits = _misfits(samples, list(p.kernels(samples.card.resident_threads)), device)
     scatter = rms(samples.scatter(p.kernel_kind(*kernel)) for kernel in p.KERNELS)
     found = {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}

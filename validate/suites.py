@@ -8,11 +8,12 @@ schedule. Kernels are named and carry no duration: a prediction takes their time
 import hashlib
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.grid import ORDERS
+from streamsim.grid import ORDERS, Config
 from streamsim.patterns import (
     Workload,
     WorkloadKernel,
@@ -22,7 +23,7 @@ from streamsim.patterns import (
     ring,
     serial,
 )
-from streamsim.schedule import LAUNCHES, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 KI, MI = 1 << 10, 1 << 20
 CONNECTIONS = (8, 1, 32)
@@ -137,13 +138,16 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The smaller, the simpler: patterns that ``streamsim best`` knows, by ``Config.simplicity``, before others."""
-        order = "depth-first" if self.pattern == "ring" else self.pattern
-        rank = ORDERS.index(order) if order in ORDERS else len(ORDERS)
-        buffers = int(self.arguments.get("buffers", 0))
-        streams = int(self.arguments.get("streams", self.arguments.get("lanes", buffers or 1)))
-        is_graph = self.arguments.get("launch", LAUNCHES[0]) != LAUNCHES[0]
-        return (rank // len(ORDERS), int(self.arguments.get("chunks", 1)), streams, buffers, rank, int(is_graph))
+        """The smaller, the simpler, by :class:`streamsim.grid.Config`; patterns that it does not know come behind."""
+        arguments: dict[str, Any] = self.arguments
+        order: Any = self.pattern
+        if order == "ring":  # depth-first, in as many streams as it has buffers
+            order, arguments = "depth-first", {"streams": arguments["buffers"], **arguments}
+        if order in ORDERS:
+            return (0, *Config(order, **arguments).simplicity)
+        buffers = arguments.get("buffers", 0)
+        streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
+        return (1, arguments.get("chunks", 1), streams, buffers, arguments.get("launch") == "graph")
 
     @property
     def key(self) -> str:

@@ -46,8 +46,9 @@ def _record(fields: str) -> np.dtype[Any]:
 
 CARD = np.dtype(
     [
-        *((name, "i8") for name in ["submit", "wake", "event", "look", "linked", "crowds", "concurrent"]),
-        *((name, "i8") for name in ["copy_connections", "kernel_connections", "copy_rule", "kernel_rule"]),
+        *_record(
+            "submit wake event look linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule"
+        ).descr,
         ("switch", "i8"),  # ticks from the start of a kernel until one of another hardware queue may start
         ("crowded", "i8", CROWD),  # by which a kernel hears later, for each level of crowding
     ],

@@ -144,6 +144,11 @@ class Program(NamedTuple):
     switch: int  # ticks from the start of a kernel until one of another hardware queue may start
     crowded: tuple[int, ...]  # ticks by which a kernel hears later, for each level of crowding
 
+    @property
+    def defers(self) -> bool:
+        """Whether a kernel that could start may have to wait: to hear of what it waited for, or for a turn."""
+        return self.switch > 0 or self.crowded[-1] > 0
+
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
         return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))

@@ -185,7 +185,7 @@ def _build_engines(simulation: Simulation) -> list[Lane]:
 def _compute_engine(simulation: Simulation, engine: int) -> list[Lane]:
     compute = simulation.program.device.compute
     most, shapes = compute.concurrent_kernels, simulation.program.shapes
-    defers = simulation.program.switch > 0 or simulation.program.crowded[-1] > 0
+    defers = simulation.program.defers
     # Even one at a time, the next kernel may start before one whose work is done has ended.
     if defers or any(shape.drain or (most > 1 and shape.width < FULL_CARD) for shape in shapes):
         queues = _queues(simulation, _Ops(simulation.program, engine), compute.arbitration)
