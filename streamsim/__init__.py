@@ -69,8 +69,8 @@ _HOME = {
     "Buffer": "schedule",  # a named piece of host or device memory
     "Region": "schedule",  # a byte range of a buffer
     # Patterns: a workload cut into chunks
-    "Workload": "patterns",  # elements, bytes per element in and out, kernels
-    "WorkloadKernel": "patterns",  # a kernel over all elements
+    "Workload": "workload",  # elements, bytes per element in and out, kernels
+    "WorkloadKernel": "workload",  # a kernel over all elements
     "serial": "patterns",  # blocking copies, one chunk after another
     "one_stream": "patterns",  # asynchronous, in one stream
     "depth_first": "patterns",  # chunk by chunk over several streams

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamsim.device import Device, KernelCost
-    from streamsim.patterns import Workload, WorkloadKernel
+    from streamsim.workload import Workload, WorkloadKernel
 
     Progress = Callable[[int, int], None]  # configurations settled, of all
 
@@ -254,7 +254,7 @@ def _with_chunks(config: Config, chunks: int) -> Config:
 
 
 def _usual(workload: Workload, grid: Grid) -> Config:
-    chunks = min(DEFAULT_CHUNKS, workload.elements)
+    chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
     return Config(chunks=chunks, streams=min(DEFAULT_STREAMS, chunks), memory=grid.memory)
 
 
@@ -282,9 +282,7 @@ def _times(part: Part, fields: Sequence[str], factor: float) -> Part:
 
 
 def _faster_kernel(kernel: WorkloadKernel) -> WorkloadKernel:
-    if kernel.duration_s is None:
-        return kernel
-    return msgspec.structs.replace(kernel, duration_s=max(SHORTEST_S, kernel.duration_s / FASTER))
+    return kernel.scaled(1 / FASTER) if kernel.is_timed else kernel
 
 
 def _faster_cost(cost: KernelCost) -> KernelCost:

@@ -158,7 +158,7 @@ def _bytes_alone(link: LinkDirection) -> LinkDirection:
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
     alone_s, share = device.kernel_time(kernel)
-    return replace(kernel, duration_s=alone_s * share, fill=1.0, of_elements=0)
+    return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0)
 
 
 def _no_time(part: Any) -> Any:
@@ -453,8 +453,8 @@ def _piece(op: Op, piece: int, pieces: int, streams: int, events: int) -> Op:
     elif isinstance(op, Kernel):
         duration_s = None if op.duration_s is None else op.duration_s / pieces
         elements = op.elements * (piece + 1) // pieces - op.elements * piece // pieces
-        of = op.of_elements or (0 if duration_s is None else op.elements)
-        more |= {"duration_s": duration_s, "elements": elements, "of_elements": of, "reads": (), "writes": ()}
+        more |= {"duration_s": duration_s, "elements": elements, "threads": op.threads // pieces}
+        more |= {"share": op.share if duration_s is None else op.share / pieces, "reads": (), "writes": ()}
     elif op.event is not None:
         more["event"] = op.event + piece * events
     return replace(op, **more)
@@ -477,7 +477,7 @@ def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Sch
 
 def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
     """The kernel with this time, however many elements it has."""
-    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, of_elements=0)
+    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, share=1.0, threads=0)
 
 
 def _resized(copy: Copy, factor: float) -> Copy:

@@ -278,34 +278,33 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """(seconds alone on the card, share of the card it keeps busy meanwhile, on average) of ``kernel``.
 
         Their product is its work: the seconds that it takes of the whole card. It does it in the time before its
-        :meth:`kernel_drain_s`, in which it keeps that much more of the card busy.
-        Raises InputError when the kernel gives no duration and the profile has no cost for it.
+        :meth:`kernel_drain_s`, in which it keeps that much more of the card busy. Of a part of a launch see
+        :func:`part_s`. Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
         if kernel.duration_s is None:
             cost, alone_s = self._cost(kernel), self._alone_s(kernel)
             works_s = alone_s - self.kernel_drain_s(kernel)  # on all of the card at most
             return alone_s, _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
-        alone_s, work_s = max(kernel.duration_s, self.compute.floor_s), kernel.duration_s * kernel.fill
-        elements, threads = kernel.elements, self.compute.resident_threads
-        if 0 < elements < threads:  # a wave takes its time however few of its threads there are
-            launched = min(threads, kernel.of_elements or elements)
-            alone_s = max(alone_s, kernel.duration_s * (launched / elements))
-            work_s *= launched / threads
+        alone_s = part_s(kernel.duration_s / kernel.share, kernel.share, self._waves(kernel), self.compute.floor_s)
+        work_s = max(0.0, kernel.duration_s - kernel.share * self._launch_s) * self._fill(kernel)
         return alone_s, _share(work_s, alone_s)
 
     def kernel_drain_s(self, kernel: Kernel) -> float:
         """Seconds at the end of ``kernel`` in which the card is free for others, alone or not: part of its time.
 
-        Whole nanoseconds, and at least one is left for its work. Zero for a kernel with a duration, where the card's
-        threads are not known, and where copies and kernels exclude each other.
+        Whole nanoseconds, and at least one is left for its work. Of a kernel with a duration its launch, the kernel
+        floor. Zero where the card's threads are not known, and where copies and kernels exclude each other.
         Raises InputError as :meth:`kernel_time`.
         """
-        full = self.compute.resident_threads
-        if kernel.duration_s is not None or not full or not self.copy_engines.count:
+        if not self._launch_s:
             return 0.0
-        drain_s = self._cost(kernel).drain_s(kernel.elements, full, self.compute.floor_s)
+        if kernel.duration_s is not None:
+            drain_s, alone_s = self._launch_s, self.kernel_time(kernel)[0]
+        else:
+            full = self.compute.resident_threads
+            drain_s, alone_s = self._cost(kernel).drain_s(kernel.elements, full, self._launch_s), self._alone_s(kernel)
         # On the model's clock, or the work that is left would not be that of its rounded time.
-        return max(0, min(_whole_ns(drain_s), _whole_ns(self._alone_s(kernel)) - 1)) * 1e-9
+        return max(0, min(_whole_ns(drain_s), _whole_ns(alone_s) - 1)) * 1e-9
 
     def kernel_threads(self, kernel: Kernel) -> float:
         """Share of the card's threads that ``kernel`` holds; of one with a duration, the share that it keeps busy."""
@@ -325,6 +324,20 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return tuple(step / steps for step in range(steps + 1))
         return (0.0, *_paces(self._cost(kernel), full, self.compute.floor_s, steps))
 
+    @property
+    def _launch_s(self) -> float:
+        """What of every kernel's time leaves the card to others: its launch, where kernels can be side by side."""
+        return self.compute.floor_s if self.compute.resident_threads and self.copy_engines.count else 0.0
+
+    def _waves(self, kernel: Kernel) -> float:
+        """How often the threads of the whole launch of ``kernel`` fill the card; 0: not known."""
+        full = self.compute.resident_threads
+        return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
+
+    def _fill(self, kernel: Kernel) -> float:
+        """Share of the card that the whole launch of a kernel with a duration keeps busy."""
+        return kernel.fill or min(1.0, self._waves(kernel) or 1.0)
+
     def _alone_s(self, kernel: Kernel) -> float:
         """Of a kernel without a duration."""
         return max(self._cost(kernel).at(kernel.elements), self.compute.floor_s)
@@ -338,6 +351,27 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
             f" (it knows: {known}); give the kernel a duration_s"
         )
+
+
+# Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
+# Between there and the whole launch it falls in proportion. See docs/design.md for the kernels it was judged on.
+LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
+
+
+def part_s(whole_s: float, share: float, waves: float, floor_s: float) -> float:
+    """Seconds that ``share`` of a launch takes of which only the time of the whole is known, ``whole_s``.
+
+    ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
+    launch takes. The rest falls with the share down to what a thread takes by itself.
+    """
+    rest_s = max(0.0, whole_s - floor_s)
+    if share == 1 or not rest_s:
+        return max(whole_s, floor_s)
+    least_s, least_share = (rest_s * LEAST_TIME / waves, LEAST_THREADS / waves) if waves else (0.0, 0.0)
+    if least_s >= rest_s or least_share >= 1:
+        return whole_s
+    above = max(0.0, share - least_share) / (1 - least_share)
+    return floor_s + least_s + (rest_s - least_s) * above
 
 
 @lru_cache(maxsize=64)

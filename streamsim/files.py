@@ -25,7 +25,6 @@ import msgspec
 
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.patterns import Workload
 from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
 from streamsim.schedule import Schedule
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.patterns import HostMemory, Order, Workload, build, chunk_counts
+from streamsim.patterns import HostMemory, Order, build
 from streamsim.schedule import LARGEST_BYTES, LARGEST_COUNT, LAUNCHES, Launch, Schedule, check_choice, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamsim.device import Device
+    from streamsim.workload import Workload
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
@@ -72,11 +73,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def device_bytes(self, workload: Workload) -> int:
         """Bytes of all device buffers of the program."""
-        per_element = sum(workload.inputs) + sum(workload.outputs)
+        once = sum(workload.h2d_once) + sum(workload.d2h_once)
         if self.buffers is None:
-            return workload.elements * per_element
-        larger, a, b = chunk_counts(workload.elements, self.chunks)
-        return min(self.buffers, self.chunks) * (a if larger else b) * per_element
+            return sum(workload.input_bytes) + sum(workload.output_bytes) + once
+        largest = zip(*(part.inputs + part.outputs for part in workload.cut(self.chunks)), strict=True)
+        return min(self.buffers, self.chunks) * sum(map(max, largest)) + once
 
 
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +110,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         distinct = list(dict.fromkeys(self._distinct(workload)))
         if not distinct:
             least = min(self.chunks)
-            raise InputError(f"chunks = {least}: an empty grid: more chunks than elements ({workload.elements})")
+            raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
         limit = self.memory_limit_bytes
         if limit is None:
             return distinct
@@ -125,7 +126,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _distinct(self, workload: Workload) -> Iterator[Config]:
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs()
-        for chunks in sorted(n for n in self.chunks if n <= workload.elements):
+        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
             allowed = {min(streams, chunks) for streams in self.streams}
             for streams in sorted(allowed | {1}):
                 for order, buffers, launch in programs:

@@ -49,7 +49,7 @@ from streamsim.model.program import (
     rate_of,
     ticks,
 )
-from streamsim.patterns import Workload, chunk_counts, chunk_kernel
+from streamsim.workload import Part, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

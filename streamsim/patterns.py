@@ -2,20 +2,19 @@
 
 Chunk i of N runs in stream i mod S. Copies name their buffers, so a schedule can be checked for races and
 replayed with its output verified. Host and device arrays hold the whole workload, except for ``ring``,
-whose device buffers hold one chunk each and are used again.
+whose device buffers hold one chunk each and are used again. Arrays that are copied once go before the first chunk, in
+stream 1, for which the others wait, and back after the last one, when stream 1 has waited for the others.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, cycle, repeat
-from typing import Literal, NamedTuple, TypeVar, get_args
+from itertools import accumulate, chain, cycle
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.schedule import (
-    LARGEST_BYTES,
     LARGEST_COUNT,
-    LONGEST_S,
     Buffer,
     Copy,
     Direction,
@@ -28,9 +27,9 @@ from streamsim.schedule import (
     StreamKind,
     Synchronize,
     WaitEvent,
-    check_number,
     check_whole,
 )
+from streamsim.workload import Workload, WorkloadKernel  # noqa: F401 - both are looked for here
 
 Order = Literal["depth-first", "breadth-first", "serial"]
 HostMemory = Literal["pinned", "pageable"]
@@ -38,105 +37,46 @@ T = TypeVar("T")
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
 
-class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A kernel over all elements: ``duration_s`` alone on the card, or by the profile's cost of ``name``."""
-
-    name: str = "kernel"
-    duration_s: float | None = None
-    parameter: int = 0
-    fill: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.duration_s is not None:
-            check_number("duration_s", self.duration_s, 1e-9, LONGEST_S)
-        check_number("fill", self.fill, 1e-6, 1.0)
-        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-
-
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``elements``, each of ``inputs`` bytes in every input array and ``outputs`` bytes in every output array.
-
-    ``kernels`` run one after another on each chunk. Raises InputError naming the field.
-    """
-
-    elements: int
-    inputs: tuple[int, ...] = (4,)
-    outputs: tuple[int, ...] = (4,)
-    kernels: tuple[WorkloadKernel, ...] = (WorkloadKernel(duration_s=1e-3),)
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        check_whole("elements", self.elements, 1, LARGEST_BYTES)
-        for field in ("inputs", "outputs"):
-            for k, n_bytes in enumerate(getattr(self, field)):
-                check_whole(f"{field}[{k}]", n_bytes, 1, LARGEST_COUNT)
-                check_whole(f"{field}[{k}] * elements", n_bytes * self.elements, 1, LARGEST_BYTES)
-        if not (self.inputs or self.outputs or self.kernels):
-            raise InputError("inputs, outputs, kernels: a workload needs at least one of them")
-
-    @property
-    def h2d_bytes(self) -> int:
-        """Bytes copied to the card in all."""
-        return sum(self.inputs) * self.elements
-
-    @property
-    def d2h_bytes(self) -> int:
-        """Bytes copied back in all."""
-        return sum(self.outputs) * self.elements
-
-
-def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:
-    """(m, a, b): the first m chunks have a elements each, the others b; equal, or the last one smaller.
-
-    Where that would leave the last chunk nothing, they differ by one. Raises InputError when there are more
-    chunks than elements.
-    """
-    check_whole("chunks", chunks, 1, LARGEST_COUNT)
-    if chunks > elements:
-        raise InputError(f"chunks = {chunks}: more chunks than elements ({elements}); use at most {elements}")
-    size, over = divmod(elements, chunks)
-    if over and (size + 1) * (chunks - 1) < elements:
-        return chunks - 1, size + 1, elements - (chunks - 1) * (size + 1)
-    return over, size + 1, size
-
-
-def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
-    """First element and count of each chunk: see :func:`chunk_counts`."""
-    larger, a, b = chunk_counts(elements, chunks)
-    return [(i * a, a) for i in range(larger)] + [(larger * a + i * b, b) for i in range(chunks - larger)]
-
-
-def chunk_duration_s(duration_s: float | None, count: int, elements: int) -> float | None:
-    """The share of a kernel's duration over all ``elements`` that a chunk of ``count`` takes."""
-    return None if duration_s is None else duration_s * (count / elements)
-
-
-def chunk_kernel(workload: Workload, kernel: WorkloadKernel, count: int, stream: int) -> Kernel:
-    """The kernel on a chunk of ``count`` elements, less the bytes that it touches."""
-    duration_s = chunk_duration_s(kernel.duration_s, count, workload.elements)
-    of = _launched(duration_s, count, workload.elements)
-    return Kernel(stream, kernel.name, count, kernel.parameter, duration_s, kernel.fill, of_elements=of)
-
-
-def _launched(duration_s: float | None, count: int, elements: int) -> int:
-    """The ``of_elements`` of a kernel on a chunk."""
-    return 0 if duration_s is None or count == elements else elements
+Column = list[Op | None]  # what each chunk has of something; None: this one has nothing of it
+Regions = list[Region | None]
 
 
 class _Array(NamedTuple):
-    """An input or output array: its host buffer, its device buffers used in turn, bytes per element."""
+    """An array: its host buffer, its device buffers used in turn, and the bytes of each chunk's piece of it."""
 
     host: str
     device: tuple[str, ...]
-    n_bytes: int
+    sizes: list[int]
+    in_turn: bool
+
+    def buffers(self, memory: HostMemory) -> list[Buffer]:
+        whole = sum(self.sizes)
+        on_card = max(self.sizes) if self.in_turn else whole
+        return [Buffer(self.host, whole, memory), *(Buffer(name, on_card, "device") for name in self.device)]
+
+    def on_host(self) -> Regions:
+        """The stretch of each piece."""
+        offsets = accumulate(self.sizes, initial=0)
+        return [Region(self.host, at, size) if size else None for at, size in zip(offsets, self.sizes, strict=False)]
+
+    def on_card(self) -> Regions:
+        if not self.in_turn:
+            offsets = accumulate(self.sizes, initial=0)
+            return [Region(self.device[0], at, n) if n else None for at, n in zip(offsets, self.sizes, strict=False)]
+        return [Region(name, 0, n) if n else None for name, n in zip(cycle(self.device), self.sizes, strict=False)]
+
+    def copies(self, direction: Direction, streams: Iterable[int], blocking: bool = False) -> Column:
+        """A copy of each piece."""
+        rows = zip(self.sizes, streams, self.on_host(), self.on_card(), strict=False)
+        return [Copy(direction, n, stream, host, card, blocking) if n else None for n, stream, host, card in rows]
 
 
 class _Stages(NamedTuple):
     """The ops of all chunks in columns: a column for each array copied or kernel run, a row for each chunk."""
 
-    h2d: list[list[Op]]
-    kernels: list[list[Op]]
-    d2h: list[list[Op]]
+    h2d: list[Column]
+    kernels: list[Column]
+    d2h: list[Column]
 
 
 class _Chunked:
@@ -149,64 +89,97 @@ class _Chunked:
     def __init__(self, workload: Workload, chunks: int, memory: HostMemory, slots: int | None = None) -> None:
         self.workload = workload
         self.memory = memory
-        bounds = chunk_bounds(workload.elements, chunks)
+        self.chunks = chunks
+        self.parts = workload.cut(chunks)
         self.slots = None if slots is None else min(slots, chunks)
-        self.first = [first for first, _ in bounds]
-        self.count = [count for _, count in bounds]
-        self.inputs = self._arrays("in", workload.inputs)
-        self.outputs = self._arrays("out", workload.outputs)
+        self.inputs = self._arrays("in", [part.inputs for part in self.parts])
+        self.outputs = self._arrays("out", [part.outputs for part in self.parts])
+        self.once_in = [_Array(f"h_once_in{k}", (f"d_once_in{k}",), [n], False) for k, n in enumerate(workload.h2d_once)]
+        pieces = self._spread([part.d2h_once for part in self.parts])
+        self.once_out = [
+            _Array(f"h_once_out{k}", (f"d_once_out{k}",), list(sizes), False)
+            for k, sizes in enumerate(zip(*pieces, strict=True))
+        ]
 
-    def _arrays(self, prefix: str, sizes: tuple[int, ...]) -> list[_Array]:
+    def _arrays(self, prefix: str, sizes: list[tuple[int, ...]]) -> list[_Array]:
         def device(name: str) -> tuple[str, ...]:
             return (name,) if self.slots is None else tuple(f"{name}_{slot}" for slot in range(self.slots))
 
-        return [_Array(f"h_{prefix}{k}", device(f"d_{prefix}{k}"), n) for k, n in enumerate(sizes)]
+        columns = zip(*self._spread(sizes), strict=True)
+        return [
+            _Array(f"h_{prefix}{k}", device(f"d_{prefix}{k}"), list(column), self.slots is not None)
+            for k, column in enumerate(columns)
+        ]
+
+    def _spread(self, values: Sequence[T]) -> list[T]:
+        """For each chunk what its part has."""
+        return [value for value, part in zip(values, self.parts, strict=True) for _ in range(part.many)]
 
     def buffers(self) -> tuple[Buffer, ...]:
-        found: list[Buffer] = []
-        on_device = self.workload.elements if self.slots is None else max(self.count)
-        for array in self.inputs + self.outputs:
-            found.append(Buffer(array.host, array.n_bytes * self.workload.elements, self.memory))
-            found += [Buffer(name, array.n_bytes * on_device, "device") for name in array.device]
-        return tuple(found)
+        arrays = (*self.inputs, *self.outputs, *self.once_in, *self.once_out)
+        return tuple(buffer for array in arrays for buffer in array.buffers(self.memory))
 
     def stages(self, streams: Sequence[list[int]], blocking: bool = False) -> _Stages:
         """The ops of all chunks; ``streams``: for each of the three stages the streams of its chunks."""
-        h2d, reads = self._copies("h2d", self.inputs, streams[0], blocking)
-        d2h, writes = self._copies("d2h", self.outputs, streams[2], blocking)
-        return _Stages(h2d, self._kernels(reads, writes, streams[1]), d2h)
+        return _Stages(
+            [array.copies("h2d", streams[0], blocking) for array in self.inputs],
+            self._kernels(streams[1]),
+            [array.copies("d2h", streams[2], blocking) for array in self.outputs],
+        )
 
-    def _copies(
-        self, direction: Direction, arrays: list[_Array], streams: list[int], blocking: bool
-    ) -> tuple[list[list[Op]], list[list[Region]]]:
-        """For each array its copies, and the device regions that they read or write."""
-        columns, regions = [], []
-        for host, device, n in arrays:
-            sizes = list(map({count: n * count for count in self.count}.__getitem__, self.count))  # shared numbers
-            offsets = [n * first for first in self.first]
-            on_host = map(Region, repeat(host), offsets, sizes)
-            on_device = list(map(Region, cycle(device), offsets if self.slots is None else repeat(0), sizes))
-            columns.append(list[Op](map(Copy, repeat(direction), sizes, streams, on_host, on_device, repeat(blocking))))
-            regions.append(on_device)
-        return columns, regions
-
-    def _kernels(self, reads: list[list[Region]], writes: list[list[Region]], streams: list[int]) -> list[list[Op]]:
+    def _kernels(self, streams: list[int]) -> list[Column]:
         """The launches of each kernel; with no output array the last input is worked on in place."""
-        elements = self.workload.elements
-        sources, targets = self.rows(reads), self.rows(writes or reads[-1:])
-        columns: list[list[Op]] = []
-        for name, duration_s, parameter, fill in map(msgspec.structs.astuple, self.workload.kernels):
-            cost = {n: chunk_duration_s(duration_s, n, elements) for n in self.count}
-            of = {n: _launched(duration_s, n, elements) for n in self.count}
-            ops = zip(streams, self.count, sources, targets, strict=True)
-            columns.append(
-                [Kernel(s, name, n, parameter, cost[n], fill, reads, writes, of[n]) for s, n, reads, writes in ops]
-            )
+        inputs = [array.on_card() for array in self.inputs]
+        outputs = [array.on_card() for array in (*self.outputs, *self.once_out)]
+        whole = tuple(region for array in self.once_in for region in array.on_card() if region)
+        sources = [regions + whole for regions in self._present(inputs)]
+        targets = self._present(outputs or inputs[-1:])
+        launches = self._spread([self.workload.launches(part) for part in self.parts])
+        columns: list[Column] = []
+        for column in zip(*launches, strict=True):
+            rows = zip(map(_costs, column), streams, sources, targets, strict=True)
+            columns.append([Kernel(stream, *what, reads, writes, *more) for (what, more), stream, reads, writes in rows])
         return columns
 
-    def rows(self, columns: list[list[T]]) -> list[tuple[T, ...]]:
+    def _present(self, columns: list[Regions]) -> list[tuple[Region, ...]]:
+        """The regions that each chunk has in the columns."""
+        if not columns:
+            return [()] * self.chunks
+        return [tuple(region for region in row if region) for row in zip(*columns, strict=True)]
+
+    def rows(self, columns: list[Column]) -> list[tuple[Op, ...]]:
         """What each chunk has in the columns."""
-        return list(zip(*columns, strict=True)) if columns else [()] * len(self.count)
+        if not columns:
+            return [()] * self.chunks
+        return [tuple(op for op in row if op) for row in zip(*columns, strict=True)]
+
+    def before(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
+        """The arrays that are copied once to the card, and every other stream's wait for them."""
+        if not self.once_in:
+            return []
+        first, *others = streams
+        ops = [op for array in self.once_in for op in array.copies("h2d", [first], blocking) if op]
+        if blocking or not others:
+            return ops
+        return [*ops, RecordEvent(event, first), *(WaitEvent(event, stream) for stream in others)]
+
+    def after(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
+        """The first stream's wait for all others, and the arrays that are copied back once."""
+        if not self.once_out:
+            return []
+        first, *others = streams
+        whole = (array._replace(sizes=[sum(array.sizes)]) for array in self.once_out)
+        ops = [op for array in whole for op in array.copies("d2h", [first], blocking) if op]
+        joins = [(RecordEvent(event + k, s), WaitEvent(event + k, first)) for k, s in enumerate(others)]
+        return [*(op for join in joins if not blocking for op in join), *ops]
+
+
+def _costs(kernel: Kernel) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The fields of a launch before and behind the memory that it touches."""
+    return (
+        (kernel.name, kernel.elements, kernel.parameter, kernel.duration_s, kernel.fill),
+        (kernel.share, kernel.threads),
+    )
 
 
 def _in_turn(chunks: int, streams: int) -> list[int]:
@@ -232,7 +205,8 @@ def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -
     """The program people start from: blocking copies, one chunk after another, nothing overlaps."""
     chunked = _Chunked(workload, chunks, memory)
     stages = chunked.stages([_in_turn(chunks, 1)] * 3, blocking=True)
-    return _schedule(chunked, _by_chunk(stages), 1, "live", f"serial N={chunks}")
+    ops = [*chunked.before([1], 0, blocking=True), *_by_chunk(stages), *chunked.after([1], 0, blocking=True)]
+    return _schedule(chunked, ops, 1, "live", f"serial N={chunks}")
 
 
 def depth_first(
@@ -241,11 +215,11 @@ def depth_first(
     """For each chunk in turn: its H2D copies, its kernels, its D2H copies."""
     chunked = _Chunked(workload, chunks, memory)
     stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    return _schedule(chunked, _by_chunk(stages), streams, launch, f"depth-first N={chunks} S={streams}")
+    return _over_streams(chunked, _by_chunk(stages), streams, launch, f"depth-first N={chunks} S={streams}")
 
 
 def _by_chunk(stages: _Stages) -> Iterable[Op]:
-    return chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True))
+    return filter(None, chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True)))
 
 
 def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
@@ -259,8 +233,18 @@ def breadth_first(
     """Stage by stage: the H2D copies of all chunks, then all kernels, then all D2H copies."""
     chunked = _Chunked(workload, chunks, memory)
     stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    ops = chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True))
-    return _schedule(chunked, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
+    ops = filter(None, chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True)))
+    return _over_streams(chunked, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
+
+
+def _over_streams(
+    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0
+) -> Schedule:
+    """A program whose chunks take turns over the streams, between what is copied once."""
+    used = range(1, 1 + min(streams, chunked.chunks))
+    before, after = chunked.before(used, events), chunked.after(used, events + 1)
+    more = max((1 + op.event for op in (*before, *after) if isinstance(op, RecordEvent)), default=events)
+    return _schedule(chunked, (*before, *ops, *after), streams, launch, name, more)
 
 
 def ring(
@@ -284,14 +268,14 @@ def ring(
     ops: list[Op] = []
     across = buffers % streams != 0  # chunks i and i - buffers run in different streams
     h2d, kernels, d2h = chunked.stages([stream] * 3)
-    for i, row in enumerate(zip(*h2d, *kernels, *d2h, strict=True)):
+    for i, row in enumerate(chunked.rows([*h2d, *kernels, *d2h])):
         if across and i >= buffers:
             ops.append(WaitEvent(i - buffers, stream[i]))
         ops += row
         if across and i + buffers < chunks:
             ops.append(RecordEvent(i, stream[i]))
     events = max(0, chunks - buffers) if across else 0
-    return _schedule(chunked, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
+    return _over_streams(chunked, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
 
 
 def prefetch(
@@ -300,7 +284,8 @@ def prefetch(
     """Copy batch i + 1 beside the kernels of batch i, as a training or inference loop does.
 
     Stream 1 copies in, stream 2 runs the kernels, stream 3 copies out; ``buffers`` batches fit on the card.
-    Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back.
+    Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back. What is
+    copied once goes before the first batch, and behind the last batch's kernels.
     """
     check_whole("buffers", buffers, 1, LARGEST_COUNT)
     chunked = _Chunked(workload, chunks, memory, buffers)
@@ -308,19 +293,23 @@ def prefetch(
     copy_in, compute, copy_out = 1, 2, 3
     stages = chunked.stages([[stream] * chunks for stream in (copy_in, compute, copy_out)])
     inputs = [_prefetch_input(copies, i, slots, copy_in) for i, copies in enumerate(chunked.rows(stages.h2d))]
-    ops: list[Op] = list(inputs[0])
+    ops: list[Op] = [*chunked.before([copy_in], 0), *inputs[0]]
+    returned: set[int] = set()  # batches with something to copy back
     for i, (kernels, outputs) in enumerate(zip(chunked.rows(stages.kernels), chunked.rows(stages.d2h), strict=True)):
         if i + 1 < chunks and slots > 1:
             ops += inputs[i + 1]
         ops.append(WaitEvent(3 * i, compute))
-        if i >= slots and outputs:
+        if i - slots in returned:
             ops.append(WaitEvent(3 * (i - slots) + 2, compute))
         ops += (*kernels, RecordEvent(3 * i + 1, compute))
         if outputs:
             ops += (WaitEvent(3 * i + 1, copy_out), *outputs, RecordEvent(3 * i + 2, copy_out))
+            returned.add(i)
         if i + 1 < chunks and slots == 1:
             ops += inputs[i + 1]
-    return _schedule(chunked, ops, 3, launch, f"prefetch N={chunks} K={slots}", 3 * chunks)
+    after = chunked.after([copy_out, compute], 3 * chunks)
+    events = 3 * chunks + bool(after)
+    return _schedule(chunked, (*ops, *after), 3, launch, f"prefetch N={chunks} K={slots}", events)
 
 
 def _prefetch_input(copies: Iterable[Op], batch: int, slots: int, stream: int) -> list[Op]:

@@ -5,6 +5,7 @@ are refused, as nobody can tell what they mean. Prefixes are those of SI (k = 10
 IEC (Ki = 1024, Mi = 1024 ** 2); b, the bit, is not B, the byte.
 """
 
+import math
 import re
 import reprlib
 
@@ -16,10 +17,11 @@ _PREFIX = "(?P<prefix>[kKMGT]|[KMGT]i)?"
 _COUNT = re.compile(rf"{_NUMBER}{_PREFIX}\s*", re.ASCII)
 _BYTES = re.compile(rf"{_NUMBER}(?:{_PREFIX}B)?\s*", re.ASCII)
 _SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
+_SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:{_PREFIX}B/s)?\s*", re.ASCII)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9}  # dividing rounds once
+_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
 LONGEST_TEXT = 100
 
 _SHOWN = reprlib.Repr()
@@ -42,6 +44,14 @@ def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: floa
     """``"0.57ms"`` -> 0.00057. Raises InputError that names ``field`` unless in ``least..most`` seconds."""
     hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
     return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
+
+
+def parse_share(text: str, field: str = "share") -> float:
+    """``"0.25"``, ``"1/4"`` or ``"25%"`` -> 0.25. Raises InputError that names ``field`` unless above 0 and up to 1."""
+    hint = "a share such as 0.25, 1/4 or 25%"
+    above, slash, below = text.partition("/")
+    value = _parse(_SHARE, above, field, hint) / (_parse(_SHARE, below, field, hint) or math.inf if slash else 1)
+    return _within(text, field, value, 1e-12, 1.0, hint)
 
 
 def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:

@@ -107,12 +107,12 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     """A kernel launch in a stream.
 
     ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
-    ``name`` and ``parameter`` gives the time for ``elements``. ``fill``: the share of the card (0..1] that
-    it keeps busy while it runs alone; kernels run side by side while there is room. ``elements``: the
-    elements it works on, one thread each (0: enough to fill the card). ``parameter``: what the named
-    kernel takes (iterations, cycles). ``reads`` and ``writes``: the device bytes it touches.
-    ``of_elements``: it is a chunk of a launch over so many elements, and ``duration_s`` its share of that
-    launch's time; on a card that it does not fill it takes longer (0: it is the whole launch).
+    ``name`` and ``parameter`` gives the time for ``elements``. ``share``: it is this part (0..1] of a launch that
+    takes ``duration_s / share``; what the part takes on a card is for :meth:`streamsim.Device.kernel_time` to say.
+    ``elements``: what it works on, in ``threads`` threads (0: one each; without elements, enough to fill the card).
+    ``fill``: the share of the card (0..1] that the whole launch keeps busy while it runs alone (None: as its threads
+    fill it); kernels run side by side while there is room. ``parameter``: what the named kernel takes (iterations,
+    cycles). ``reads`` and ``writes``: the device bytes it touches.
     """
 
     stream: int
@@ -120,18 +120,20 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     elements: int = 0
     parameter: int = 0
     duration_s: float | None = None
-    fill: float = 1.0
+    fill: float | None = None
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
-    of_elements: int = 0
+    share: float = 1.0
+    threads: int = 0
 
     def __post_init__(self) -> None:
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
-        if self.of_elements:
-            check_whole("of_elements", self.of_elements, max(1, self.elements), LARGEST_BYTES)
+        check_whole("threads", self.threads, 0, LARGEST_BYTES)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-        check_number("fill", self.fill, 1e-6, 1.0)
+        check_number("share", self.share, 1e-12, 1.0)
+        if self.fill is not None:
+            check_number("fill", self.fill, 1e-6, 1.0)
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
         elif not self.elements:

@@ -1,47 +1,120 @@
-"""A workload from the sizes of its arrays and the times of its kernels, as people give them."""
+"""A workload as people give it: sizes and times as numbers, or as text such as "64MiB" and "0.57ms@16Mi,9us@64Ki"."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
-from streamsim.patterns import Workload, WorkloadKernel
+from streamsim.quantities import parse_bytes, parse_count, parse_seconds, parse_share, shown
+from streamsim.workload import SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-BYTES_PER_ELEMENT = 4
-ELEMENTS_WITHOUT_ARRAYS = 1 << 20
+    Size = int | str
+    Kernel = float | str | WorkloadKernel
+
+OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "threads": ("threads", parse_count),
+    "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
+    "fill": ("fill", parse_share),
+    "name": ("name", lambda text, _: text),
+    "launches": ("launches", parse_count),
+}
+FORM = "TIME[@PART][,TIME@PART...][/LAUNCHES][,threads=N][,latency=TIME][,fill=SHARE][,name=NAME]"
 
 
 def workload_of_sizes(
-    h2d: Sequence[int], kernels: Sequence[float], d2h: Sequence[int], elements: int | None = None
+    h2d: Sequence[Size] = (),
+    kernels: Sequence[Kernel] = (),
+    d2h: Sequence[Size] = (),
+    elements: int | None = None,
+    h2d_once: Sequence[Size] = (),
+    d2h_once: Sequence[Size] = (),
 ) -> Workload:
-    """The workload with input arrays ``h2d`` and output arrays ``d2h`` (bytes) and ``kernels`` (seconds each).
+    """The workload with input arrays ``h2d`` and output arrays ``d2h`` (bytes in all) and ``kernels``.
 
-    ``elements`` defaults to the greatest common divisor of the sizes, as elements of 4 bytes where it divides
-    by 4; 1 Mi without arrays. Raises InputError when it does not divide a size.
+    A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`. With ``elements``
+    chunks are whole elements; it must divide every size. ``h2d_once`` and ``d2h_once``: arrays that are copied once.
+    Raises InputError naming what cannot be read or does not go together.
     """
-    count = elements or _elements((*h2d, *d2h))
-    names = ["kernel"] if len(kernels) == 1 else [f"kernel {i}" for i in range(1, len(kernels) + 1)]
+    inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
+    if elements is not None:
+        inputs = [per_element("h2d", size, elements) for size in inputs]
+        outputs = [per_element("d2h", size, elements) for size in outputs]
     return Workload(
-        elements=count,
-        inputs=tuple(per_element("h2d", size, count) for size in h2d),
-        outputs=tuple(per_element("d2h", size, count) for size in d2h),
-        kernels=tuple(WorkloadKernel(name, time) for name, time in zip(names, kernels, strict=True)),
+        elements=elements,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        kernels=_named([_kernel(kernel) for kernel in kernels]),
+        h2d_once=tuple(_sizes("h2d_once", h2d_once)),
+        d2h_once=tuple(_sizes("d2h_once", d2h_once)),
     )
 
 
-def _elements(sizes: Sequence[int]) -> int:
-    if not sizes:
-        return ELEMENTS_WITHOUT_ARRAYS
-    divisor = math.gcd(*sizes)
-    return divisor // BYTES_PER_ELEMENT if divisor % BYTES_PER_ELEMENT == 0 else divisor
+def _sizes(field: str, sizes: Sequence[Size]) -> list[int]:
+    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+
+
+def _kernel(kernel: Kernel) -> WorkloadKernel:
+    if isinstance(kernel, WorkloadKernel):
+        return kernel
+    return parse_kernel(kernel) if isinstance(kernel, str) else WorkloadKernel(duration_s=kernel)
+
+
+def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
+    """``kernels``, told apart by their numbers where several have the name of all."""
+    import msgspec
+
+    usual = WorkloadKernel().name
+    if sum(kernel.name == usual for kernel in kernels) < 2:
+        return tuple(kernels)
+    return tuple(
+        msgspec.structs.replace(kernel, name=f"{usual} {i}") if kernel.name == usual else kernel
+        for i, kernel in enumerate(kernels, 1)
+    )
 
 
 def per_element(name: str, size: int, elements: int) -> int:
     """Bytes per element of an array. Raises InputError naming it when ``elements`` does not divide its ``size``."""
     if size % elements:
-        raise InputError(f"elements = {elements}: does not divide {name} = {size} bytes; give one that does")
+        raise InputError(
+            f"elements = {elements}: does not divide {name} = {size} bytes; give one that does, or none: then arrays"
+            " are cut by share"
+        )
     return size // elements
+
+
+def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
+    """A kernel as text: ``0.57ms``, ``0.57ms@16Mi,9us@64Ki``, ``25ms/600``, ``4ms,threads=64Ki,latency=3us``.
+
+    The first time is that of the whole, unless it says ``@`` how much it is of; the others are of a part: so many
+    elements (more than 1), or a share of the whole (up to 1, as ``0.004`` or ``1/256``). ``/600``: so many equal
+    launches that take these times together. Raises InputError naming ``field``.
+    """
+    times: list[tuple[float, float | None]] = []
+    fields: dict[str, Any] = {}
+    for item in map(str.strip, text.split(",")):
+        name, equals, value = map(str.strip, item.partition("="))
+        if equals and name not in OPTIONS:
+            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
+        if equals:
+            key, parse = OPTIONS[name]
+            fields[key] = parse(value, f"{field} {name}")
+            continue
+        time, at_sign, part = map(str.strip, item.partition("@"))
+        if not at_sign:
+            time, slash, count = map(str.strip, time.partition("/"))
+            fields |= {"launches": parse_count(count, f"{field} launches")} if slash else {}
+        seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
+        times.append((seconds, _part(part, f"{field} part") if at_sign else None))
+    whole = [seconds for seconds, part in times if part is None]
+    if len(whole) > 1:
+        raise InputError(f"{field} = {shown(text)}: two times of the whole; say of which part one is, as in 9us@64Ki")
+    points = tuple(Point(part, seconds) for seconds, part in times if part is not None)
+    return WorkloadKernel(duration_s=whole[0] if whole else None, points=points, **fields)
+
+
+def _part(text: str, field: str) -> float:
+    """A share of the whole, up to 1, or a number of elements."""
+    return parse_share(text, field) if any(c in text for c in "./%") or text == "1" else parse_count(text, field)

@@ -19,11 +19,11 @@ from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import Config, evaluate, is_fast
-from streamsim.patterns import Workload, WorkloadKernel, chunk_kernel
 from streamsim.quantities import shown
 from streamsim.schedule import check_number
 from streamsim.sizes import per_element, workload_of_sizes
 from streamsim.timeline import S_PER_TICK
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,14 +60,16 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every combination of the ``axes``, the last one counting fastest. Raises InputError naming the axis.
 
-    ``workload``: what the axes change (None: arrays and kernels are axes, ``elements`` as in
-    :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
+    ``workload``: what the axes change (None: arrays and kernels are axes, ``elements``, ``h2d_once`` and ``d2h_once``
+    as in :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
     """
 
     axes: tuple[Axis, ...]
     devices: tuple[Device, ...]
     workload: Workload | None = None
     elements: int | None = None
+    h2d_once: tuple[int, ...] = ()
+    d2h_once: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         names = [axis.name for axis in self.axes]
@@ -133,7 +135,8 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The workload of a combination. Raises InputError when its sizes do not go together."""
         arrays = self._arrays(point)
         if self.workload is None:
-            workload = workload_of_sizes(arrays["h2d_bytes"], arrays["kernel_s"], arrays["d2h_bytes"], self.elements)
+            sizes = (arrays["h2d_bytes"], arrays["kernel_s"], arrays["d2h_bytes"])
+            workload = workload_of_sizes(*sizes, self.elements, self.h2d_once, self.d2h_once)
         else:
             workload = _with_arrays(self.workload, arrays)
         return scaled(workload, point["scale"]) if "scale" in point else workload
@@ -210,9 +213,9 @@ class _Block:
     def _head(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> tuple[Any, ...]:
         """The columns that do not depend on the config."""
         numbers = (point[name] for name in self._device.names if "." in name)
-        sizes = [[n * workload.elements for n in arrays] for arrays in (workload.inputs, workload.outputs)]
-        times = [kernel.duration_s for kernel in workload.kernels]
-        return (device.name, device.connections, *numbers, workload.elements, *sizes[0], *times, *sizes[1])
+        times = [_whole_s(kernel, workload) for kernel in workload.kernels]
+        sizes = (workload.input_bytes, times, workload.output_bytes)
+        return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))
 
     def predict(self, fast: bool, threads: int | None) -> Rows:
         found: list[tuple[int, tuple[Any, ...]]] = []
@@ -249,13 +252,18 @@ def _config(point: Mapping[str, Any]) -> Config:
 
 
 def _check_chunks(config: Config, workload: Workload) -> None:
-    if config.chunks > workload.elements:
-        raise InputError(f"chunks = {config.chunks}: more chunks than elements ({workload.elements})")
+    if config.chunks > workload.most_chunks:
+        workload.cut(config.chunks)  # says why
 
 
 def _check_costs(workload: Workload, device: Device) -> None:
-    for kernel in workload.kernels:
-        device.kernel_time(chunk_kernel(workload, kernel, workload.elements, stream=1))
+    for kernel in workload.launches(workload.cut(1)[0]):
+        device.kernel_time(kernel)
+
+
+def _whole_s(kernel: WorkloadKernel, workload: Workload) -> float | None:
+    """Seconds of all launches of a kernel, if it says so itself."""
+    return kernel.launches * kernel.launch_s(workload.work) if kernel.is_timed else None
 
 
 def _numbered(name: str, count: int) -> list[str]:
@@ -272,22 +280,26 @@ def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workloa
         if given and field == "kernels":
             new[field] = tuple(map(_with_duration, old, given))
         elif given:
-            new[field] = tuple(per_element(name, size, workload.elements) for size in given)
+            new[field] = tuple(per_element(name, size, workload.elements or 1) for size in given)
     return msgspec.structs.replace(workload, **new)
 
 
 def _with_duration(kernel: WorkloadKernel, duration_s: float) -> WorkloadKernel:
-    return msgspec.structs.replace(kernel, duration_s=duration_s)
+    return msgspec.structs.replace(kernel, duration_s=duration_s, points=())
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
-    """``workload`` of so many times the elements, its kernels taking so many times as long."""
+    """``workload`` of so many times the elements or bytes that are cut, its kernels taking so many times as long."""
     check_number("scale", factor, 1e-9, 1e9)
-    kernels = tuple(
-        kernel if kernel.duration_s is None else _with_duration(kernel, kernel.duration_s * factor)
-        for kernel in workload.kernels
-    )
-    return msgspec.structs.replace(workload, elements=max(1, round(workload.elements * factor)), kernels=kernels)
+    new: dict[str, Any] = {
+        "kernels": tuple(kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels)
+    }
+    if workload.elements:
+        new["elements"] = max(1, round(workload.elements * factor))
+    else:
+        for field in ("inputs", "outputs"):
+            new[field] = tuple(max(1, round(n * factor)) for n in getattr(workload, field))
+    return msgspec.structs.replace(workload, **new)
 
 
 def changed(device: Device, numbers: Mapping[str, Any]) -> Device:

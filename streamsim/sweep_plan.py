@@ -22,7 +22,9 @@ from streamsim.grid import HOST_MEMORIES, ORDERS
 from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
 from streamsim.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
 from streamsim.schedule import LAUNCHES
+from streamsim.sizes import parse_kernel
 from streamsim.sweep import Axis, Sweep, current
+from streamsim.workload import SHORTEST_KERNEL_S
 
 if TYPE_CHECKING:
     import os
@@ -30,11 +32,10 @@ if TYPE_CHECKING:
 
     from streamsim.device import Device
 
-SHORTEST_KERNEL_S = 1e-9
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
-ARRAYS = ("h2d", "kernel", "d2h")
-NAMES = ("workload", "device", "connections", *ARRAYS, "elements", "scale", *CHOICES, "buffers", *COUNTS, "set")
+ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
+NAMES = ("workload", "device", "connections", *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS, "set")
 
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
@@ -49,7 +50,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Asked:
             asked[name] = [f"{key}={','.join(_texts(path, f'set.{key}', item))}" for key, item in value.items()]
         else:
             texts = _texts(path, name, value)
-            asked[name] = texts if name in ARRAYS else [",".join(texts)]
+            asked[name] = texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
     if "workload" in asked:  # beside the file that names it
         asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
     return asked
@@ -74,7 +75,10 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     if workload is None and not any(name in texts for name in ARRAYS):
         raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
-    sweep = Sweep(tuple(_axes(texts, devices)), devices, workload, elements)
+    once = {name: tuple(parse_bytes(text, name) for text in texts.get(name, ())) for name in ONCE}
+    if workload is not None and any(once.values()):
+        raise InputError("h2d_once, d2h_once: the workload file says what is copied once")
+    sweep = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
     refusal = sweep.first_refusal()
     if refusal is not None:
         raise InputError(one_line(f"an empty grid: none of its {len(sweep)} combinations can be issued: {refusal}"))
@@ -104,12 +108,17 @@ def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis
 
 def _array_axes(name: str, texts: list[str]) -> list[Axis]:
     column = "kernel_s" if name == "kernel" else f"{name}_bytes"
-    parse: Parse = partial(parse_seconds, least=SHORTEST_KERNEL_S) if name == "kernel" else parse_bytes
     numbers = [""] if len(texts) == 1 else [f"_{k}" for k in range(1, len(texts) + 1)]
-    return [
-        Axis(f"{column}{number}", expand(text, name, parse, whole=name != "kernel", step_by_one=False))
-        for number, text in zip(numbers, texts, strict=True)
-    ]
+    return [Axis(f"{column}{number}", _values(name, text)) for number, text in zip(numbers, texts, strict=True)]
+
+
+def _values(name: str, text: str) -> tuple[Any, ...]:
+    """Of an array or a kernel: numbers, or a kernel of which more is said than its time."""
+    if name != "kernel":
+        return expand(text, name, parse_bytes, step_by_one=False)
+    if any(sign in text for sign in "@/="):
+        return (parse_kernel(text),)
+    return expand(text, name, partial(parse_seconds, least=SHORTEST_KERNEL_S), whole=False, step_by_one=False)
 
 
 def _device_axis(text: str, device: Device) -> Axis:

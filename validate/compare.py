@@ -329,9 +329,8 @@ def _without_overlap(stages: Stages) -> Stages:
 
 
 def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
-    n = workload.elements
-    launches = (Kernel(1, k.name, n, k.parameter, k.duration_s, k.fill) for k in workload.kernels)
-    return sum(device.kernel_time(launch)[0] for launch in launches)
+    (whole,) = workload.cut(1)
+    return sum(device.kernel_time(launch)[0] for launch in workload.launches(whole))
 
 
 def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:

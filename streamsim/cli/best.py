@@ -9,8 +9,8 @@ from streamsim.cli.options import (
     CHUNKS,
     COUNT,
     FILE,
+    KERNEL,
     SIZE,
-    TIME,
     Pipeline,
     chosen_device,
     device_options,
@@ -33,9 +33,11 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is limited
 @click.command("best")
 @click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False)
 @click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable.")
-@click.option("--kernel", type=TIME, multiple=True, help="Time of a kernel over all elements. Repeatable.")
+@click.option("--kernel", type=KERNEL, multiple=True, help="Time of a kernel over all the work, as for predict.")
 @click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable.")
-@click.option("--elements", type=COUNT, help="Number of elements, as for predict.")
+@click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk.")
+@click.option("--d2h-once", type=SIZE, multiple=True, help="Size of an array copied back once, after the last.")
+@click.option("--elements", type=COUNT, help="Chunks are whole elements of so many, as for predict.")
 @device_options
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Search 1 to this many streams.")

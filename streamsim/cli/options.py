@@ -12,15 +12,15 @@ from streamsim.device import Device
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import read_workload
-from streamsim.patterns import HostMemory, Order, Workload, build
+from streamsim.patterns import HostMemory, Order, build
 from streamsim.quantities import parse_bytes, parse_count, parse_seconds
 from streamsim.schedule import Launch, Schedule
-from streamsim.sizes import workload_of_sizes
+from streamsim.sizes import parse_kernel, workload_of_sizes
+from streamsim.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-SHORTEST_KERNEL_S = 1e-9
 MOST_CHUNKS = 1_000_000  # a schedule of a million chunks takes some 2 GB; more is a slip of the keyboard
 FORMATS = ("table", "json", "csv")
 
@@ -48,6 +48,7 @@ class File(click.Path):
 FILE = File()
 SIZE = Quantity("size", parse_bytes)
 TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
+KERNEL = Quantity("kernel", parse_kernel)
 COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_count, most=MOST_CHUNKS))
 
@@ -74,14 +75,19 @@ pipeline_options = all_of(
     click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False),
     click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
     click.option(
-        "--kernel", type=TIME, multiple=True, help="Time of a kernel over all elements, such as 0.57ms. Repeatable."
+        "--kernel",
+        type=KERNEL,
+        multiple=True,
+        help="Time of a kernel over all the work, such as 0.57ms; with the time of a part, 0.57ms,9us@64Ki (elements) or"
+        " 0.57ms,9us@1/256; of 600 launches together, 25ms/600. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
+    click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
+    click.option("--d2h-once", type=SIZE, multiple=True, help="Size of an array copied back once, after the last."),
     click.option(
         "--elements",
         type=COUNT,
-        help="Number of elements, such as 16Mi. Default: the greatest common divisor of the sizes, as elements of"
-        " 4 bytes where it divides by 4; 1Mi without arrays.",
+        help="Chunks are whole elements of so many, such as 256 images. Default: arrays are cut at any 16 bytes.",
     ),
     click.option("--chunks", type=CHUNKS, default=1, show_default=True, help="Cut the workload into this many chunks."),
     click.option("--streams", type=CHUNKS, default=1, show_default=True, help="Chunk i runs in stream i mod this."),
@@ -128,8 +134,10 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     workload: Path | None
     h2d: tuple[int, ...]
-    kernel: tuple[float, ...]
+    kernel: tuple[WorkloadKernel, ...]
     d2h: tuple[int, ...]
+    h2d_once: tuple[int, ...]
+    d2h_once: tuple[int, ...]
     elements: int | None
     chunks: int
     streams: int
@@ -140,11 +148,12 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     def load(self) -> Workload:
         """The workload, from its file or from sizes and times."""
+        given = (self.h2d, self.kernel, self.d2h, self.h2d_once, self.d2h_once)
         if self.workload is None:
-            if not (self.h2d or self.kernel or self.d2h):
+            if not any(given):
                 raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
-            return workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements)
-        if self.h2d or self.kernel or self.d2h or self.elements:
+            return workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements, self.h2d_once, self.d2h_once)
+        if any(given) or self.elements:
             raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
         return read_workload(self.workload)
 

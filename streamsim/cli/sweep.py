@@ -31,6 +31,8 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 @click.option("--file", "asked", type=FILE, help="A TOML file with these options' names; those given here win.")
 @click.option("--h2d", multiple=True, help="Sizes of an input array: 64MiB, 1MiB..1GiB*2. Repeatable: another array.")
 @click.option("--kernel", multiple=True, help="Times of a kernel: 0.57ms, 0.1ms..1ms+0.1ms. Repeatable.")
+@click.option("--h2d-once", multiple=True, help="Size of an array copied once, before the first chunk.")
+@click.option("--d2h-once", multiple=True, help="Size of an array copied back once, after the last.")
 @click.option("--d2h", multiple=True, help="Sizes of an output array. Repeatable.")
 @click.option("--elements", help="Number of elements, as for predict.")
 @click.option("--scale", help="The whole workload, elements and kernel times, so many times: 0.25..4*2.")
