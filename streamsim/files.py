@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Any, BinaryIO, TypeVar, get_args, get_origin
 import msgspec
 
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, Notice
 from streamsim.patterns import Workload
 from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
 from streamsim.schedule import Schedule
@@ -33,6 +34,8 @@ LARGEST_JSON_BYTES = 1 << 30
 LARGEST_TOML_BYTES = 1 << 20
 LONGEST_LINE = 500
 KINDS: dict[str, type[msgspec.Struct]] = {"schedule": Schedule, "workload": Workload, "device": Device}
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -48,7 +51,10 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:
-    """The device profile in a TOML file. Raises InputError naming the file, the field and the value."""
+    """The device profile in a TOML file. Raises InputError naming the file, the field and the value.
+
+    Warns with a :class:`streamsim.errors.Notice` of numbers that profiles no longer have; without them it is the same.
+    """
     return _parse_toml(_read(path, LARGEST_TOML_BYTES), Device, one_line(str(path)))
 
 
@@ -161,8 +167,9 @@ def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: 
 def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
     try:
         plain = tomllib.loads(data.decode())
+        plain, retired = without_retired(plain) if kind is Device else (plain, [])
         numbers = _numbers(plain, kind, "")
-        return msgspec.convert(numbers, kind)
+        value = msgspec.convert(numbers, kind)
     except InputError as error:
         raise InputError(one_line(f"{where}: {error}")) from None
     except msgspec.ValidationError as error:
@@ -170,6 +177,22 @@ def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
     except (ValueError, RecursionError) as error:
         is_json = "; this looks like JSON: a schedule, for `streamsim simulate`" if data.lstrip()[:1] == b"{" else ""
         raise InputError(one_line(f"{where}: {_malformed(error)}{is_json}")) from None
+    if retired:
+        text = f"{where}: {', '.join(retired)}: no longer part of a profile, left out"
+        warnings.warn(text, Notice, stacklevel=3)
+    return value
+
+
+def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A profile as plain data without what profiles no longer have, its sources and its spread; the names of that."""
+    plain, dropped = dict(profile), []
+    for name in RETIRED:
+        part, _, field = name.partition(".")
+        for table, key in ((part, field), ("sources", name), ("spread", name)):
+            if isinstance(plain.get(table), dict) and key in plain[table]:
+                plain[table] = {own: value for own, value in plain[table].items() if own != key}
+                dropped.append(name)
+    return plain, list(dict.fromkeys(dropped))
 
 
 def _numbers(value: Any, kind: Any, path: str) -> Any:
