@@ -109,12 +109,8 @@ EFFECTS: dict[str, Callable[[Device], Device]] = {
     "no contention of directions": lambda device: _with_link(device, _lone),
     "copies feel no crowd": lambda device: _with_link(device, _quiet),
     "crowds slow all bytes of a copy": _slow_to_the_end,
-    "kernels hear as soon in a crowd": lambda device: replace(
-        device, hand_over=replace(device.hand_over, crowded_s=0.0)
-    ),
     "no latency of copies": lambda device: _with_link(device, _no_latency),
     "no hand-over between engines": lambda device: _zeros(device, "hand_over"),
-    "hand-overs all alike": lambda device: replace(device, hand_over=replace(device.hand_over, look_s=0.0)),
     "calls cost the same over many streams": lambda device: replace(device, host=replace(device.host, streams_s=0.0)),
     "host calls cost nothing": lambda device: _zeros(device, "host"),
     "copies in issue order": _copies_in_issue_order,

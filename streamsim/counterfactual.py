@@ -490,5 +490,5 @@ def without_width(case: Case) -> Case:
     """Kernels fill so little of the card that all run side by side, each for the time that it takes alone."""
     schedule, device = case
     ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
-    compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE, switch_s=0.0)
+    compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE)
     return Case(replace(schedule, ops=tuple(ops)), replace(device, compute=compute))

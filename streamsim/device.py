@@ -122,11 +122,7 @@ class HandOver(_Part, frozen=True):
     """From the end of an op until one that depends on it can start on another engine.
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
-    through an event to another stream. An engine looks for another one's signal every ``look_s``: the others are the
-    means of hand-overs that are spread evenly over so much, but to no less than nothing; 0: all alike. As kernels wait
-    for copies in four hardware queues or more, a kernel hears ``crowded_s`` later of all that it waits for, its call
-    included; with two or three of them by a third or two thirds of that. What counts is how crowded the card is when
-    there is room for the kernel.
+    through an event to another stream. Each is a mean: single hand-overs scatter by microseconds.
     """
 
     h2d_to_kernel_s: float
@@ -137,8 +133,6 @@ class HandOver(_Part, frozen=True):
     d2h_to_kernel_s: float
     kernel_to_kernel_s: float
     event_s: float
-    look_s: float = 0.0
-    crowded_s: float = 0.0
 
 
 class CopyEngines(_Part, frozen=True):
@@ -220,7 +214,6 @@ class Compute(_Part, frozen=True):
     counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
     a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
-    ``switch_s``: a kernel of another hardware queue than the last one's starts no sooner than so long after it.
     ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
     kernels issued back to back with it has ended (Fermi).
     """
@@ -231,7 +224,6 @@ class Compute(_Part, frozen=True):
     arbitration: Arbitration
     kernel_signal: KernelSignal
     kernels: tuple[KernelCost, ...] = ()
-    switch_s: float = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)

@@ -1,8 +1,8 @@
 """The files: schedules (JSON), workloads and devices (TOML).
 
 ``streamsim schema schedule|workload|device`` prints the exact form of each as a JSON Schema. In TOML a
-number with a unit may also be a string with one: ``latency_s = "2.7us"``, ``inputs = ["4B"]``,
-``bandwidth_bytes_per_s = "55.3GB/s"``.
+number with a unit may also be a string with one: ``latency_s = "2.7us"``, ``inputs = ["64MiB"]``,
+``bandwidth_bytes_per_s = "55.3GB/s"``; and a kernel may be what ``--kernel`` takes: ``"0.57ms,9us@64Ki"``.
 
 Files are data. Nothing in one is executed, its size is checked before it is read, and a fault in it is an
 InputError of one line: the file, the field, its value and what was expected. A file is written beside its
@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,14 +25,19 @@ from typing import Any, BinaryIO, TypeVar, get_args, get_origin
 import msgspec
 
 from streamsim.device import Device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, Notice
 from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
 from streamsim.schedule import Schedule
+from streamsim.sizes import parse_kernel, parse_part
+from streamsim.workload import Workload, WorkloadKernel
 
 LARGEST_JSON_BYTES = 1 << 30
 LARGEST_TOML_BYTES = 1 << 20
 LONGEST_LINE = 500
+ARRAYS = ("inputs", "outputs", "h2d_once", "d2h_once")  # of a workload: sizes
 KINDS: dict[str, type[msgspec.Struct]] = {"schedule": Schedule, "workload": Workload, "device": Device}
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -47,7 +53,10 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:
-    """The device profile in a TOML file. Raises InputError naming the file, the field and the value."""
+    """The device profile in a TOML file. Raises InputError naming the file, the field and the value.
+
+    Warns with a :class:`streamsim.errors.Notice` of numbers that profiles no longer have; without them it is the same.
+    """
     return _parse_toml(_read(path, LARGEST_TOML_BYTES), Device, one_line(str(path)))
 
 
@@ -160,8 +169,9 @@ def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: 
 def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
     try:
         plain = tomllib.loads(data.decode())
+        plain, retired = without_retired(plain) if kind is Device else (plain, [])
         numbers = _numbers(plain, kind, "")
-        return msgspec.convert(numbers, kind)
+        value = msgspec.convert(numbers, kind)
     except InputError as error:
         raise InputError(one_line(f"{where}: {error}")) from None
     except msgspec.ValidationError as error:
@@ -169,12 +179,30 @@ def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
     except (ValueError, RecursionError) as error:
         is_json = "; this looks like JSON: a schedule, for `streamsim simulate`" if data.lstrip()[:1] == b"{" else ""
         raise InputError(one_line(f"{where}: {_malformed(error)}{is_json}")) from None
+    if retired:
+        text = f"{where}: {', '.join(retired)}: no longer part of a profile, left out"
+        warnings.warn(text, Notice, stacklevel=3)
+    return value
+
+
+def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A profile as plain data without what profiles no longer have, its sources and its spread; the names of that."""
+    plain, dropped = dict(profile), []
+    for name in RETIRED:
+        part, _, field = name.partition(".")
+        for table, key in ((part, field), ("sources", name), ("spread", name)):
+            if isinstance(plain.get(table), dict) and key in plain[table]:
+                plain[table] = {own: value for own, value in plain[table].items() if own != key}
+                dropped.append(name)
+    return plain, list(dict.fromkeys(dropped))
 
 
 def _numbers(value: Any, kind: Any, path: str) -> Any:
     """``value``, meant to become a ``kind``, with numbers in place of quantities such as "2.7us"."""
     if isinstance(value, list) and get_origin(kind) is tuple:
         return [_numbers(item, get_args(kind)[0], f"{path}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, str) and kind is WorkloadKernel:
+        return msgspec.to_builtins(parse_kernel(value, path))
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         return {k: _numbers(v, kinds.get(k), f"{path}.{k}".lstrip(".")) for k, v in value.items()}
@@ -190,7 +218,9 @@ def _quantity(text: str, path: str) -> float:
         return parse_bandwidth(text, path)
     if name.endswith("_s"):
         return parse_seconds(text, path)
-    parser = parse_bytes if name.endswith("bytes") or name in ("inputs", "outputs") else parse_count
+    if name == "at":
+        return parse_part(text, path)
+    parser = parse_bytes if name.endswith("bytes") or name in ARRAYS else parse_count
     return parser(text, path, least=0)
 
 

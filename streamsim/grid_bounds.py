@@ -22,7 +22,7 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
          between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
          the same with K for S.
 
-Duplex latencies, crowds, turns from queue to queue, dearer calls over many streams, arbitration, waits of the host
+Duplex latencies, crowds, dearer calls over many streams, arbitration, waits of the host
 and the delayed signals of old cards only make ops start or end later. Everything is whole ticks, rounded as the model
 rounds it. All but the last line does not depend on the number of streams and is worked out once for each cut.
 """
@@ -44,8 +44,8 @@ from streamsim.model.program import (
     NO_COPY,
     NOT_AN_ENGINE,
     Rate,
+    hand_over_table,
     kernel_shape,
-    least_hand_overs,
     rate_of,
     ticks,
 )
@@ -99,7 +99,7 @@ class LowerBounds:
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self._workload, self._device = workload, device
-        self._hand_over = least_hand_overs(device.hand_over)
+        self._hand_over = hand_over_table(device.hand_over)
         self._event = ticks(device.hand_over.event_s)
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels

@@ -107,7 +107,7 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
             time, slash, count = map(str.strip, time.partition("/"))
             fields |= {"launches": parse_count(count, f"{field} launches")} if slash else {}
         seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
-        times.append((seconds, _part(part, f"{field} part") if at_sign else None))
+        times.append((seconds, parse_part(part, f"{field} part") if at_sign else None))
     whole = [seconds for seconds, part in times if part is None]
     if len(whole) > 1:
         raise InputError(f"{field} = {shown(text)}: two times of the whole; say of which part one is, as in 9us@64Ki")
@@ -115,6 +115,6 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
     return WorkloadKernel(duration_s=whole[0] if whole else None, points=points, **fields)
 
 
-def _part(text: str, field: str) -> float:
-    """A share of the whole, up to 1, or a number of elements."""
+def parse_part(text: str, field: str) -> float:
+    """A share of the whole, up to 1, or a number of elements: ``"1/256"``, ``"64Ki"``. Raises InputError."""
     return parse_share(text, field) if any(c in text for c in "./%") or text == "1" else parse_count(text, field)

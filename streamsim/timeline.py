@@ -150,8 +150,8 @@ def label(op: Op) -> str:
 def critical_path(timeline: Timeline) -> list[Step]:
     """The chain of ops, first to last, that sets the makespan: each waited for the one before it.
 
-    ``because`` says for what: the engine was busy (or its queue blocked, or the one it turned from), the op before it
-    in the stream, an event of another stream, the host's call, or nothing (``start``). Needs a predicted time line.
+    ``because`` says for what: the engine was busy (or its queue blocked), the op before it in the stream,
+    an event of another stream, the host's call, or nothing (``start``). Needs a predicted time line.
     """
     return _CriticalPath(timeline).steps()
 
@@ -172,8 +172,6 @@ class _CriticalPath:
             sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
             for k in range(len(timeline.engine_names))
         ]
-        places = enumerate(zip(timeline.engine, timeline.start, strict=True)) if self.program.switch else ()
-        self._started = {place: op for op, place in places}
 
     def steps(self) -> list[Step]:
         on_engine = (i for i, engine in enumerate(self.t.engine) if engine >= 0)
@@ -191,12 +189,8 @@ class _CriticalPath:
             if ahead is not None and self.t.start[ahead] == self.t.start[op]:
                 return ahead, "engine"  # the head that blocked its queue; they started side by side
             previous = self._last_that_left(op)
-            if previous is not None and self._leaves(previous) == self.t.start[op]:
+            if previous is not None:
                 return previous, "engine"
-            turned = self._turned_from(op)
-            if turned is not None:
-                return turned, "engine"
-            # A kernel of a crowded card: it heard later of what it waited for.
         before = max(self._before.get(op, ()), key=lambda i: self._release(i, op), default=None)
         if before is not None and self._release(before, op) >= self.t.ready[op]:
             ops = self.t.schedule.ops
@@ -211,12 +205,6 @@ class _CriticalPath:
         queue, engine = self.program.queue, self.t.engine
         same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
         return next(same, None)
-
-    def _turned_from(self, op: int) -> int | None:
-        """The kernel of another queue from which the card could turn no sooner, if any."""
-        queue = self.program.queue
-        before = self._started.get((self.t.engine[op], self.t.start[op] - self.program.switch))
-        return before if before is not None and queue[before] != queue[op] else None
 
     def _leaves(self, op: int) -> int:
         """The tick from which the op's engine is free for others."""

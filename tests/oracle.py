@@ -161,24 +161,7 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
     """From the end of ``before`` until ``after``, which depends on it, may start."""
     a, b = schedule.ops[before], schedule.ops[after]
     base = in_ticks(getattr(device.hand_over, f"{kind_of(a)}_to_{kind_of(b)}_s", 0.0))
-    if kind_of(a) != kind_of(b):
-        base = min(max(0, base + later_than_the_mean(schedule, device, after)), 2 * base)
     return base + (in_ticks(device.hand_over.event_s) if a.stream != b.stream else 0)
-
-
-GOES_ON = {"h2d": (5**0.5 - 1) / 2, "d2h": 2**0.5, "kernel": 3**0.5}  # intervals, of which the parts count
-
-
-def later_than_the_mean(schedule: Schedule, device: Device, i: int) -> int:
-    """How late op i hears of other engines: where it is in the interval of looks, the first of its kind midway.
-
-    Of every two that follow, the second is where the first one would be seen in a mirror midway.
-    """
-    look, kind = in_ticks(device.hand_over.look_s), kind_of(schedule.ops[i])
-    before = sum(is_work(op) and kind_of(op) == kind for op in schedule.ops[:i])
-    place = (HALF + (before + 1) // 2 * Fraction(int(2**16 * GOES_ON[kind]), 2**16)) % 1
-    late = int(look * place) - look // 2
-    return late if before % 2 else -late
 
 
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
@@ -428,8 +411,6 @@ class Card:
             self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
-        self.deferred: dict[int, int] = {}  # kernels that have been chosen, and until when each has to wait
-        self.last_kernel: int | None = None
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
 
@@ -512,48 +493,23 @@ class Card:
         if len(running) >= most or sum(self.given(running).values()) >= 1:
             return False
         heads = {q: ops[0] for q, ops in self.queues[engine].items() if ops}
-        can_go = {q: i for q, i in heads.items() if (at := self.may_go_at(i)) is not None and at <= now}
+        can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
         if not can_go:
             return False
         queue = self.turn[engine] = self.pick(engine, can_go)
         i = can_go[queue]
-        if engine == "compute" and self.defer(i, queue, now):
-            return True
         self.queues[engine][queue].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
         self.delay[i] = self.delay_of(engine, i)
         running.append(i)
         return True
 
-    def may_go_at(self, i: int) -> int | None:
-        """As :meth:`ready_at`, and a kernel that has been deferred not before it may."""
-        at = self.ready_at(i)
-        return None if at is None else max(at, self.deferred.get(i, 0))
-
-    def defer(self, i: int, queue: int, now: int) -> bool:
-        """Whether a kernel that is chosen has to wait yet.
-
-        On a crowded card it hears later of what it waited for: so much, as it is first chosen. And one of another
-        queue than the last one's does not start close behind that.
-        """
-        later = now
-        if i not in self.deferred:
-            crowd = crowd_of(self.schedule, self.device, self.order, self.arrived, self.t, now)
-            later = (self.ready_at(i) or 0) + int(crowd * in_ticks(self.device.hand_over.crowded_s) + HALF)
-        last = self.last_kernel
-        if last is not None and queues_of(self.schedule, self.device)[last] != queue:
-            later = max(later, self.t.start[last] + in_ticks(self.device.compute.switch_s))
-        self.deferred[i] = later
-        if later <= now:
-            self.last_kernel = i
-        return later > now
-
     def pick(self, engine: str, can_go: dict[int, int]) -> int:
         part = self.device.compute if engine == "compute" else self.device.copy_engines
         if part.arbitration == "issue-order":
             return min(can_go, key=lambda q: can_go[q])
         if part.arbitration == "ready-order":
-            return min(can_go, key=lambda q: (self.may_go_at(can_go[q]), can_go[q]))
+            return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))
         mine = self.turn[engine]
         if mine in can_go:
             return mine

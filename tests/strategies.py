@@ -86,7 +86,6 @@ def make_device(
     concurrent_kernels: int = 1,
     resident_threads: int = 0,
     floor: int = 0,
-    switch: int = 0,
     kernel_signal: str = "each",
     kernels: tuple[KernelCost, ...] = (),
     immediate_bytes: int = 0,
@@ -113,7 +112,6 @@ def make_device(
             arbitration=kernel_rule,  # type: ignore[arg-type]
             kernel_signal=kernel_signal,  # type: ignore[arg-type]
             kernels=kernels,
-            switch_s=switch * NS,
         ),
         hand_over=HandOver(**{name: costs.get(name, 0.0) for name in HAND_OVERS}),
         host=Host(**{name: costs.get(name, 0.0) for name in HOST_TICKS}, pageable_immediate_bytes=immediate_bytes),
@@ -208,7 +206,6 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
         "resident_threads": st.sampled_from((16, 16, 0)),
         "floor": st.sampled_from((0, 0, 4, 8)),  # so that no drain is half a tick
-        "switch": st.sampled_from((0, 0, 1, 5)),
         "kernels": st.sampled_from([(cost,) for cost in COSTS]),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
         "immediate_bytes": st.sampled_from((0, 8, 64)),

@@ -43,7 +43,6 @@ SECONDS = [
     *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
     *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
     "compute.floor_s",
-    "compute.switch_s",
 ]
 BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 

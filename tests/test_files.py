@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from strategies import devices, make_device, schedules
 
 from streamsim import files
+from streamsim.cli import main
 from streamsim.device import Device
 from streamsim.devices import device_names, load_device
-from streamsim.errors import InputError
+from streamsim.errors import InputError, Notice
 from streamsim.files import (
     dump_device,
     dump_schedule,
@@ -195,6 +196,49 @@ def test_a_fault_in_a_device_names_field_and_value(field: str, text: str, named:
     with pytest.raises(InputError) as caught:
         parse_device(edited(make_device(), field, text), "my.toml")
     assert str(caught.value).startswith(f"my.toml: {named}")
+
+
+OF_AN_EARLIER_VERSION = {
+    "[compute]": "switch_s = 1.1e-6",
+    "[hand_over]": 'look_s = "8.192us"\ncrowded_s = 3e-6',
+    "[sources]": '"compute.switch_s" = "measured: then"\n"hand_over.look_s" = "measured: then"',
+    "[spread]": '"hand_over.crowded_s" = 0.2',
+}
+
+
+def with_retired(text: str) -> str:
+    """The profile as an earlier version might have written it."""
+    for table, lines in OF_AN_EARLIER_VERSION.items():
+        assert text.count(f"{table}\n") == 1
+        text = text.replace(f"{table}\n", f"{table}\n{lines}\n")
+    return text
+
+
+def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_retired(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, device = tmp_path / "old.toml", load_device("h200")
+    path.write_text(with_retired(dump_device(device)))
+    with pytest.warns(Notice, match=r"old\.toml: compute\.switch_s, hand_over\.look_s, hand_over\.crowded_s: ") as told:
+        assert load_device(path) == device
+    assert len(told) == 1
+    outputs = []
+    for name in ("h200", str(path)):
+        assert main(["predict", "--device", name, "--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB", "--json"]) == 0
+        outputs.append(capsys.readouterr())
+    assert outputs[0].out == outputs[1].out.replace(str(path), "h200")
+    assert outputs[0].err == ""
+    assert outputs[1].err.count("\n") == 1
+    assert outputs[1].err.startswith(f"streamsim: {path}: compute.switch_s, ")
+
+
+@pytest.mark.parametrize("name", files.RETIRED)
+def test_a_retired_name_elsewhere_is_unknown(name: str) -> None:
+    text, field = dump_device(load_device("h200")), name.partition(".")[2]
+    with pytest.raises(InputError, match=rf"host\.{field} = 0\.0: unknown field"):
+        parse_device(text.replace("[host]\n", f"[host]\n{field} = 0.0\n"))
+    with pytest.raises(InputError, match=rf"sources\.host\.{field} "):
+        parse_device(text.replace("[sources]\n", f'[sources]\n"host.{field}" = "measured: then"\n'))
 
 
 def test_missing_and_unknown_fields_of_a_device() -> None:

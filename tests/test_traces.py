@@ -431,48 +431,6 @@ def test_a_crowded_card_slows_the_first_bytes_of_a_copy_only() -> None:
             assert durations(make_device(h2d=side), *ops, streams=7)[0] == n_bytes + more
 
 
-def test_kernels_hear_later_as_kernels_wait_in_several_queues() -> None:
-    # Kernels of q streams wait for a copy of 100. One queue adds nothing, two and three a third and two thirds of 6
-    # ticks, four or more all, to what the kernels of stream 1 hear: of their call, of a kernel, of a copy back (for
-    # which only those wait that have it ahead). Copies hear no later: they start as the kernels end.
-    device = make_device(crowded=6, concurrent_kernels=4)
-    for queues, late in ((1, 0), (2, 2), (3, 4), (4, 6), (5, 6)):
-        waiting = [op for s in range(2, queues + 2) for op in (WaitEvent(0, s), kernel(s, 1, fill=0.1))]
-        crowd = (h2d(8, 100), RecordEvent(0, 8), *waiting)
-        found = spans(device, *crowd, kernel(1, 10), kernel(1, 10), d2h(1, 5), streams=8)[-3:]
-        assert found == [(late, late + 10), (2 * late + 10, 2 * late + 20), (2 * late + 20, 2 * late + 25)]
-        found = spans(device, *crowd, d2h(1, 5), kernel(1, 10), d2h(1, 5), streams=8)[-3:]
-        assert found == [(0, 5), (5 + late, 15 + late), (15 + late, 20 + late)]
-    # A card that is no longer crowded: the copy has ended at 5, and four kernels with it.
-    waiting = [op for s in range(2, 6) for op in (WaitEvent(0, s), kernel(s, 1, fill=0.1))]
-    found = spans(device, h2d(8, 5), RecordEvent(0, 8), *waiting, d2h(1, 7), kernel(1, 10), streams=8)
-    assert found[-1] == (7, 17)
-
-
-def test_what_a_kernel_hears_later_passes_while_it_waits_for_room() -> None:
-    # Stream 1's kernel hears at 6 and runs until 16. That of stream 6 was ready at 0, too, and has long heard by then.
-    # Without the first one's, and ready at 3 behind a copy back, it hears at 9.
-    waiting = [op for s in range(2, 6) for op in (WaitEvent(0, s), kernel(s, 1))]
-    crowd = (h2d(8, 100), RecordEvent(0, 8), *waiting)
-    device = make_device(crowded=6)
-    assert spans(device, *crowd, kernel(1, 10), kernel(6, 10), streams=8)[-2:] == [(6, 16), (16, 26)]
-    assert spans(device, *crowd, d2h(6, 3), kernel(6, 10), streams=8)[-1] == (9, 19)
-
-
-def test_the_card_turns_to_another_queue_no_sooner_than_it_can() -> None:
-    # Kernels of 10 on a quarter of the card each, all ready at 0: of other queues they start 3 apart, of one queue (the
-    # third of stream 1 and 2's connection) at once. One that is ready later than that waits for nothing.
-    device = make_device(switch=3, concurrent_kernels=16, connections=2)
-    apart = [kernel(s, 10, fill=0.25) for s in (1, 2)]
-    assert spans(device, *apart) == [(0, 10), (3, 13)]
-    one = make_device(switch=3, concurrent_kernels=16, connections=1)
-    assert spans(one, *apart) == [(0, 10), (0, 10)]
-    three = make_device(switch=3, concurrent_kernels=16, connections=3)
-    assert spans(three, *apart, kernel(3, 10, fill=0.25)) == [(0, 10), (3, 13), (6, 16)]
-    assert spans(three, *apart, h2d(3, 5), kernel(3, 10, fill=0.25))[-1] == (6, 16)
-    assert spans(three, *apart, h2d(3, 7), kernel(3, 10, fill=0.25))[-1] == (7, 17)
-
-
 def test_copy_engines_have_queues_of_their_own_number() -> None:
     # Four connections for kernels, two for copies: stream 3's copy stands behind stream 1's blocked one.
     ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))
@@ -548,24 +506,6 @@ def test_a_call_that_comes_sooner_overtakes_an_op_that_waits_for_its_hand_over()
     device = make_device(h2d_to_kernel=30, concurrent_kernels=2, kernel=1)
     ops = (h2d(1, 10), kernel(1, 6), h2d(2, 3, blocking=True), kernel(3, 10, fill=0.5))
     assert spans(device, *ops) == [(0, 10), (40, 46), (10, 13), (14, 24)]
-
-
-def test_hand_overs_are_spread_over_the_looks_around_their_mean() -> None:
-    # An interval of 8 around 5. The first op of a kind is in its middle: 5. Kernels go on by 47975/65536 of it: at
-    # 1/2 + 0.732 - 1 = 0.232, 4 early but for one: 5 + 1 - 4 = 2; then as much later: 8; at 0.964, 5 + 7 - 4 = 8.
-    device = make_device(h2d_to_kernel=5, look=8)
-    ops = [op for s in (1, 2, 3, 4) for op in (h2d(s, 100), kernel(s, 1))]
-    kernels = [(105, 106), (202, 203), (308, 309), (408, 409)]
-    assert spans(device, *ops)[1::2] == kernels
-    # Of a mean of 2 nothing is earlier than the signal, and nothing later than twice that: 2, 0, 4, 4.
-    device = make_device(h2d_to_kernel=2, look=8)
-    assert [start - 100 * (i + 1) for i, (start, _) in enumerate(spans(device, *ops)[1::2])] == [2, 0, 4, 4]
-    # Copies back go on by 27145/65536. The second would be at 1/2 + 0.414 = 0.914, 7 - 4 late; the third, of stream 2,
-    # is as much early: 20 + 5 - 3 = 22. The first is in the middle: 30 + 5. From kernel to kernel and from copy to copy
-    # there is no look.
-    device = make_device(kernel_to_d2h=5, kernel_to_kernel=5, look=8)
-    ops = [kernel(1, 10), kernel(1, 10), d2h(1, 10), d2h(1, 10), kernel(2, 10), d2h(2, 10)]
-    assert spans(device, *ops) == [(0, 10), (20, 30), (35, 45), (45, 55), (10, 20), (22, 32)]
 
 
 def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -161,6 +162,20 @@ def test_a_pattern_that_changed_since_is_noticed() -> None:
     other = msgspec.structs.replace(measured, case=msgspec.structs.replace(case, arguments={"chunks": 3, "streams": 1}))
     with pytest.raises(InputError, match="builds another schedule now"):
         other.build()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_profile_of_an_earlier_version_is_read_without_what_was_retired() -> None:
+    """And nothing is said: nobody wrote those numbers down to be heeded."""
+    device = load_device("h200")
+    plain = msgspec.to_builtins(device)
+    plain["compute"]["switch_s"] = 1.1e-6
+    plain["hand_over"] |= {"look_s": 8.192e-6, "crowded_s": 3e-6}
+    plain["sources"]["hand_over.look_s"] = "measured: then"
+    plain["spread"]["compute.switch_s"] = 0.1
+    kept = deepcopy(plain)
+    assert Run(8, "then", 0, 1, before=plain).profile() == device
+    assert plain == kept  # the record stays as it is
 
 
 def test_a_profile_of_another_form_is_one_line_and_the_samples_stay() -> None:

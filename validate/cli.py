@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from streamsim.cli.notes import notices_as_notes
 from streamsim.device import MODEL_SPREAD, Device, number_names
 from streamsim.devices import load_device
 from streamsim.errors import InputError
@@ -29,7 +30,8 @@ MOST_CONNECTIONS = 32
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
     try:
-        code = app.main(arguments, prog_name="streamsim-validate", standalone_mode=False)
+        with notices_as_notes():
+            code = app.main(arguments, prog_name="streamsim-validate", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else OK
     except click.ClickException as error:

@@ -86,14 +86,15 @@ class Samples:
     def from_plain(cls, plain: PlainSamples) -> Samples:
         """From what a file holds.
 
-        Raises InputError when it is of another version, or has a chain without runs or times that no clock shows.
+        Without the probes of effects that are no longer in the model. Raises InputError when it is of another version,
+        or has a chain without runs or times that no clock shows.
         """
         if plain.schema_version != SAMPLES_VERSION:
             raise InputError(
                 f"schema_version = {plain.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
                 " use the version that wrote it, or calibrate again"
             )
-        timings = timings_of(plain.timings)
+        timings = timings_of(row for row in plain.timings if row[0] not in p.RETIRED)
         for chain, runs in timings.items():
             _check_runs(chain, runs)
         return cls(plain.card, plain.date, timings)
@@ -223,11 +224,9 @@ def _fit(samples: Samples) -> Device:
         host=host,
         sources=SOURCES,
     )
-    for adjust in (_fit_rules, _fit_queues_of_kernels, _fit_duplex, _fit_crowded):
+    for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    if device.connections <= p.SIDE_STREAMS:
-        sources |= dict.fromkeys(("compute.switch_s", "hand_over.crowded_s"), "assumed: 0; its probe needs more queues")
     return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
 
 
@@ -327,22 +326,6 @@ def _solve(
 
 # Seconds, shares and bytes: most of what the other direction costs on either side.
 DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.0 * KI)]
-
-
-def _fit_queues_of_kernels(samples: Samples, device: Device) -> Device:
-    """What it costs a kernel that there are others in other queues: that run, and that wait for copies.
-
-    The probes have a queue for each stream; with fewer queues than streams they say nothing.
-    """
-    if device.connections <= p.SIDE_STREAMS:
-        return device
-    lightest = p.side_kind(*p.SIDE_KERNELS[0])
-    alone_s, crowded_s = (samples.per_link(p.IN_CROWD, streams, "issue_s") for streams in (0, p.CROWD_STREAMS))
-    return _replace(
-        device,
-        compute=_replace(device.compute, switch_s=max(0.0, samples.per_link(lightest, p.SIDE_ELEMENTS[0]))),
-        hand_over=_replace(device.hand_over, crowded_s=max(0.0, crowded_s - alone_s)),
-    )
 
 
 def _fit_duplex(samples: Samples, device: Device) -> Device:
@@ -489,7 +472,6 @@ def _fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
         d2h_to_h2d_s=found["dh"],
         kernel_to_kernel_s=0.0,  # part of the kernels' own times
         event_s=max(0.0, samples.per_link("ping-pong", 0) - kernel_s),
-        look_s=EVENLY * _single_s(samples),
     )
 
 
@@ -657,13 +639,10 @@ def _link_spread(samples: Samples, d: Direction, link: LinkDirection, misfits: S
 
 
 def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of all the kernels' times together, and of the turn from queue to queue."""
+    """Of all the kernels' times together."""
     misfits = _misfits(samples, list(p.kernels(samples.card.resident_threads)), device)
     scatter = rms(samples.scatter(p.kernel_kind(*kernel)) for kernel in p.KERNELS)
-    found = {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
-    if device.compute.switch_s:
-        found["compute.switch_s"] = samples.scatter(p.side_kind(*p.SIDE_KERNELS[0]))
-    return found
+    return {"compute.kernels": math.hypot(scatter, rms(m.relative for m in misfits))}
 
 
 def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
@@ -681,37 +660,21 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
 
 
 EVENT, PING_PONG = "event_s", "ping-pong"
-NO_STEPS = (EVENT, "kernel_to_kernel_s", "look_s", "crowded_s")  # of the numbers of hand-overs
-EVENLY = math.sqrt(12)  # an interval in standard deviations of what is spread evenly over it
+NO_STEPS = (EVENT, "kernel_to_kernel_s")  # of the numbers of hand-overs
 
 
 def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the mean hand-over of a run: that single ones scatter, by ``look_s``, is in the model."""
+    """Of the mean hand-over of a run: single ones scatter by more, and a program has many."""
     steps = {f: getattr(device.hand_over, f) for f in HandOver.__struct_fields__ if f not in NO_STEPS}
     mean_s = sum(steps.values()) / len(steps)
     scatter_s = rms(math.sqrt(variance) / count for variance, count in _cycle_runs(samples))
     found = {f"hand_over.{f}": scatter_s / mean_s for f, seconds in steps.items() if seconds}
-    crowded_s = device.hand_over.crowded_s
-    if crowded_s:  # a difference of two chains: of one near 0 there is no more to say
-        found["hand_over.crowded_s"] = min(1.0, math.sqrt(2) * _longest_scatter_s(samples, p.IN_CROWD) / crowded_s)
     event_s = device.hand_over.event_s
     if event_s:
         ping_pong = [m for m in _misfits(samples, list(p.hand_overs()), device) if m.kind == PING_PONG]
         misfit = rms(m.missed_s / event_s for m in ping_pong)
         found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
     return found
-
-
-def _longest_scatter_s(samples: Samples, kind: str) -> float:
-    """Standard deviation of a link in the longest chain of a kind, by the host's clock; outliers count for little."""
-    longest = max(samples.of(kind), key=lambda chain: (chain.length, chain.size))
-    _, half = median_and_spread(tuple(timing.issue_s for timing in samples.timings[longest]))
-    return NORMAL * half / longest.length
-
-
-def _single_s(samples: Samples) -> float:
-    """Standard deviation of a single hand-over: the variance of a run is that of one times their number."""
-    return rms(math.sqrt(variance / count) for variance, count in _cycle_runs(samples))
 
 
 def _cycle_runs(samples: Samples) -> Iterator[tuple[float, int]]:

@@ -45,9 +45,8 @@ LINK_BYTES, MIX_BYTES = 256 * KI, 64 * KI
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64
 MANY_STREAMS = 32
-SIDE_STREAMS, SIDE_LENGTHS = 7, (32, 128)  # with the gate's a stream for each of eight queues
-SIDE_KERNELS, SIDE_ELEMENTS = (("sincos", 2), ("sincos", 40)), (KI, 16 * KI, 64 * KI, 256 * KI)
-IN_CROWD, CROWD_STREAMS, CROWD_LENGTHS = "in a crowd", 6, (16, 96)
+# Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
+RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
 NOTHING_ON_CARD = {"synchronise"}  # kinds of chains that do: their time on the card is 0
 COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
@@ -108,8 +107,6 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from crowded()
     yield from _pageable()
     yield from kernels(resident_threads)
-    yield from side_by_side()
-    yield from in_a_crowd()
     yield from hand_overs()
     yield from host_calls()
     yield from _host()
@@ -130,11 +127,6 @@ def mix_chain(letters: str, streams: int) -> Chain:
 def kernel_kind(name: str, parameter: int) -> str:
     """The kind of the chains of a kernel."""
     return f"kernel {name}({parameter})"
-
-
-def side_kind(name: str, parameter: int) -> str:
-    """The kind of the chains of a kernel over several streams."""
-    return f"side by side {name}({parameter})"
 
 
 def elements_of(name: str, resident_threads: int) -> tuple[int, ...]:
@@ -271,43 +263,6 @@ def kernels(resident_threads: int) -> Iterator[Probe]:
             kernel = Kernel(1, name, elements, parameter, reads=reads, writes=writes)
             for n in (8, 40) if elements < MI // 2 else (2, 8) if elements < 8 * MI else (1, 3):
                 yield _chain(kernel_kind(name, parameter), elements, n, [_gate(), *[kernel] * n], buffers=BUFFERS)
-
-
-def side_by_side() -> Iterator[Probe]:
-    """Kernels of few threads over several streams, all queued behind one gate.
-
-    The lightest show how soon the card can turn to another queue, the others how it is shared.
-    """
-    gate = SIDE_STREAMS + 1
-    opening: list[Op] = [msgspec.structs.replace(_gate(), stream=gate), RecordEvent(0, gate)]
-    opening += (WaitEvent(0, stream) for stream in range(1, gate))
-    for name, parameter in SIDE_KERNELS:
-        for elements in SIDE_ELEMENTS:
-            for n in SIDE_LENGTHS:
-                ops = [_of_stream(name, parameter, elements, i % SIDE_STREAMS) for i in range(n)]
-                yield _chain(side_kind(name, parameter), elements, n, [*opening, *ops], gate, buffers=BUFFERS, events=1)
-
-
-def _of_stream(name: str, parameter: int, elements: int, number: int) -> Kernel:
-    """A kernel of the stream ``number``, counted from 0, on memory of that stream's own."""
-    n_bytes = elements * FLOAT_BYTES
-    reads, writes = (Region(buffer, number * n_bytes, n_bytes) for buffer in (DEVICE_IN, DEVICE_OUT))
-    return Kernel(1 + number, name, elements, parameter, reads=(reads,), writes=(writes,))
-
-
-def in_a_crowd() -> Iterator[Probe]:
-    """Kernels of one stream while those of so many others wait for copies: the host waits for that stream.
-
-    The copies stand behind long ones, all of them on the way back to the host: the kernels have no part in them.
-    """
-    for streams in (0, CROWD_STREAMS):
-        holder = streams + 2
-        ahead: list[Op] = [_moved("d2h", HOST_BYTES, holder, i) for i in range(2)]
-        for stream in range(2, holder):
-            ahead += (Copy("d2h", MIX_BYTES, stream), msgspec.structs.replace(TINY, stream=stream))
-        for n in CROWD_LENGTHS:
-            ops = [*ahead, _gate(), *[TINY] * n, Synchronize(stream=1), msgspec.structs.replace(TINY, stream=holder)]
-            yield _chain(IN_CROWD, streams, n, ops, holder, buffers=BUFFERS)
 
 
 def hand_overs() -> Iterator[Probe]:

@@ -20,7 +20,7 @@ import msgspec
 
 from streamsim.device import Device
 from streamsim.errors import InputError
-from streamsim.files import one_line, write_bytes
+from streamsim.files import one_line, without_retired, write_bytes
 from streamsim.schedule import Schedule
 from streamsim_validate.gpu import Card, try_lock
 from streamsim_validate.suites import Case, digest
@@ -134,13 +134,13 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     def profile(self, when: str = "before") -> Device | None:
         """The profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
 
-        Raises InputError when it is of another version of the profile's form.
+        Without numbers that profiles no longer have. Raises InputError when it is of another form for another reason.
         """
         plain = getattr(self, when)
         if plain is None:
             return None
         try:
-            return msgspec.convert(plain, Device)
+            return msgspec.convert(without_retired(plain)[0], Device)
         except (msgspec.ValidationError, InputError) as error:
             raise InputError(one_line(f"the record's profile {when} the run: {error}; calibrate again")) from None
 

@@ -10,6 +10,7 @@ from importlib import import_module
 
 import click
 
+from streamsim.cli.notes import notices_as_notes
 from streamsim.errors import InputError
 from streamsim.files import one_line
 
@@ -31,7 +32,8 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
     try:
-        code = app.main(arguments, prog_name="streamsim", standalone_mode=False)
+        with notices_as_notes():
+            code = app.main(arguments, prog_name="streamsim", standalone_mode=False)
         return _flushed(code if isinstance(code, int) else OK)
     except click.ClickException as error:
         return _complain(_usage(error))

@@ -1,15 +1,36 @@
 """What a long command says on stderr, so that its output stays clean."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from streamsim.errors import Notice
 from streamsim.files import one_line
 
 
 def note(text: str) -> None:
     """One line."""
     print(one_line(f"streamsim: {text}"), file=sys.stderr)
+
+
+@contextmanager
+def notices_as_notes() -> Iterator[None]:
+    """What the library gives notice of meanwhile is a note, each once."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if not issubclass(category, Notice):
+            others(message, category, *rest, **more)
+        elif str(message) not in said:
+            said.add(str(message))
+            note(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Notice)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 @contextmanager

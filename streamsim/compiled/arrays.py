@@ -12,7 +12,6 @@ from streamsim.model.program import (
     Rate,
     Shape,
     copy_rate,
-    crowded_ticks,
     hand_over_table,
     streams_ticks,
     ticks,
@@ -64,22 +63,18 @@ def card_of(device: Device) -> Card:
     finds the same ticks, whether it looks at the rest of the card or not.
     """
     rates, engines = slowest_rates(device), device.copy_engines.count
-    hears_later = crowded_ticks(device.hand_over)
     record = np.zeros(1, CARD)
     record[0] = (
         ticks(device.host.submit_s),
         ticks(device.host.wake_s),
         ticks(device.hand_over.event_s),
-        ticks(device.hand_over.look_s),
         engines == 2 and any(rate.feels_the_other_direction for rate in rates),
-        engines > 0 and (hears_later[-1] > 0 or any(rate.feels_crowds for rate in rates)),
+        engines > 0 and any(rate.feels_crowds for rate in rates),
         device.compute.concurrent_kernels,
         device.copy_engines.connections,
         device.connections,
         RULES[device.copy_engines.arbitration],
         RULES[device.compute.arbitration],
-        ticks(device.compute.switch_s),
-        hears_later,
     )
     hand_over = np.zeros((4, 4), np.int64)
     hand_over[:3, :3] = hand_over_table(device.hand_over)
@@ -90,8 +85,7 @@ def card_of(device: Device) -> Card:
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = 2 * max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)  # twice the mean at most
-    between += ticks(hand_over.crowded_s) + ticks(device.compute.switch_s)
+    between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + streams_ticks(device, LARGEST_COUNT)
 
 
@@ -132,7 +126,6 @@ def flatten(program: Program) -> Arrays | None:
     ops = np.zeros(len(program.kind), OP)
     ops["after"] = program.after
     ops["shape"] = program.shape
-    ops["late"] = program.late
     ops["pending"] = program.pending
     ops["kind"] = np.frombuffer(program.kind, np.uint8)
     ops["queue"] = np.frombuffer(program.queue, np.uint8)

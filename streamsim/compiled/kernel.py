@@ -35,7 +35,6 @@ QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
 NO_TURN = QUEUES - 1
 ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
-INTERVAL_BITS, STEPS = 16, (40503, 27145, 47975)  # of hand-overs: see the model's looks.py
 JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
 CHUNK_SHIFT = 15  # of the parts of its ops' numbers
 
@@ -44,16 +43,7 @@ def _record(fields: str) -> np.dtype[Any]:
     return np.dtype([(name, "i8") for name in fields.split()], align=True)
 
 
-CARD = np.dtype(
-    [
-        *_record(
-            "submit wake event look linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule"
-        ).descr,
-        ("switch", "i8"),  # ticks from the start of a kernel until one of another hardware queue may start
-        ("crowded", "i8", CROWD),  # by which a kernel hears later, for each level of crowding
-    ],
-    align=True,
-)
+CARD = _record("submit wake event linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
 SHAPE = np.dtype(
     [
         ("kind", "i8"),
@@ -75,7 +65,6 @@ OP = np.dtype(
     [
         ("tick", "i8"),  # ready, as far as is known; once ended, the end
         ("comes", "i8"),  # when the card has it
-        ("late", "i8"),  # how much later than in the mean it hears of another engine
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
         ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
@@ -95,8 +84,7 @@ ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into 
 # mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
 # see _set_out.
 LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
-# Of a queue: when its head may start (FOREVER: not known, or there is none), which it is, and if it has been deferred.
-HEAD = _record("tick op told")
+HEAD = _record("tick op")  # of a queue: when its head may start (FOREVER: not known, or there is none), and which it is
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
@@ -146,7 +134,6 @@ def _arrive(lane, heads, place, queue, op, tick):
     """All that the head of a queue waits for has come, or will at a known tick."""
     heads[uintp(place)].tick = tick
     heads[uintp(place)].op = op
-    heads[uintp(place)].told = 0
     lane.mask |= 1 << queue
     if tick < lane.next:
         lane.next = tick
@@ -197,12 +184,6 @@ def _leave(lane, heads, place, queue):
     lane.mask &= ~(1 << queue)
 
 
-@_inlined
-def _seen(now, crossing):
-    """The tick at which an op that waits for it may see an end at ``now``."""
-    return now + crossing
-
-
 # The link and the copy engines: see the model's link.py and engines.py.
 
 
@@ -241,22 +222,10 @@ def _next_end(since, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alon
     return end, left_a, left_b
 
 
-# Hand-overs: see the model's looks.py.
-
-
 @_inlined
-def _late(look, kind, number):
-    """How much later than in the mean the op ``number`` of a kind hears of another engine."""
-    turn = ((1 << INTERVAL_BITS - 1) + (number + 1 >> 1) * STEPS[uintp(kind)]) & ((1 << INTERVAL_BITS) - 1)
-    late = (look * turn >> INTERVAL_BITS) - (look >> 1)
-    return late if number & 1 else -late
-
-
-@_inlined
-def _crossing(hand_over, from_kind, to_kind, late):
-    """Ticks from the end of an op until one that waits for it, and hears of other engines so late, may start."""
-    mean = hand_over[uintp(from_kind * 4 + to_kind)]
-    return mean if from_kind == to_kind else mean + max(-mean, min(mean, late))
+def _crossing(hand_over, from_kind, to_kind):
+    """Ticks from the end of an op until one that waits for it may start."""
+    return hand_over[uintp(from_kind * 4 + to_kind)]
 
 
 # Kernels that wait for copies: see the model's crowd.py.
@@ -269,23 +238,6 @@ def _level(waiting, most):
 
 
 # Kernels side by side: see the model's compute_engine.
-
-
-@_inlined
-def _deferred(card, head, queue, level, last, since, now):
-    """Whether the head of a queue, chosen at ``now``, has to wait; if so, notes until when: see the model's deferring.
-
-    ``last``: the queue of the last kernel, which has started at ``since``.
-    """
-    later = now
-    if not head.told:
-        head.told = 1
-        later = max(later, head.tick + card.crowded[level])
-    if queue != last:
-        later = max(later, since + card.switch)
-    if later > now:
-        head.tick = later
-    return later > now
 
 
 @_inlined
@@ -464,8 +416,6 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
     lanes, heads, running, draining = state
     trace = times.shape[1] > 0
     linked, crowds, most = card.linked, card.crowds, card.concurrent
-    defers = card.switch > 0 or card.crowded[CROWD - 1] > 0
-    last, since = NONE, -FOREVER  # the queue of the last kernel, and when that started
     _reset(card, lanes, heads)
     op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
     end_a = end_b = copies_end = FOREVER
@@ -554,13 +504,6 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             queue = _choose(lanes[COMPUTE], heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
-            if defers:
-                if crowds:
-                    waiting, coming = _come(ops, waiting, coming, first, now)
-                head = heads[uintp(COMPUTE * QUEUES + queue)]
-                if _deferred(card, head, queue, _level(waiting, most_queues), last, since, now):
-                    continue
-                last, since = queue, now
             op = _dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
             room, compute_end = _start_kernel(running, n_running, op, ops[uintp(op)].shape, now, shapes)
             n_running += 1
@@ -620,16 +563,15 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
             if after >= 0:
                 if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
                     waiting -= _copy_ended(ops, after, coming)
-                crossing = _crossing(hand_over, op.kind, ops[uintp(after)].kind, ops[uintp(after)].late)
-                _release(ops, lanes, heads, after, _seen(now, crossing))
+                _release(ops, lanes, heads, after, now + _crossing(hand_over, op.kind, ops[uintp(after)].kind))
             for j in range(op.also_from, op.also_to):
                 other = also[uintp(j)].op
                 if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                     waiting -= _copy_ended(ops, other, coming)
-                crossing = _crossing(hand_over, op.kind, ops[uintp(other)].kind, ops[uintp(other)].late)
+                crossing = _crossing(hand_over, op.kind, ops[uintp(other)].kind)
                 if also[uintp(j)].crosses:
                     crossing += card.event
-                _release(ops, lanes, heads, other, _seen(now, crossing))
+                _release(ops, lanes, heads, other, now + crossing)
             if op.awaited:
                 awaited -= 1
                 returns = max(returns, now + card.wake)
@@ -643,11 +585,10 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
 
 
 @_inlined
-def _put(ops, tails, lane_of_kind, op, shape, kind, queue, late, before, waits):
+def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
     """Write down an op that follows ``before`` in its stream, and waits for so many other things."""
     new = ops[uintp(op)]
     new.tick = 0
-    new.late = late
     new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0
@@ -742,11 +683,8 @@ def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
             before = last[uintp(stream)]
             for shape in range(row + begin, row + end):
                 kind = shapes[uintp(shape)].kind
-                first_job = row if kind == H2D else row + copies_in if kind == KERNEL else row + copies_in + kernels
-                own = copies_in if kind == H2D else kernels if kind == KERNEL else copies_back
-                late = _late(card.look, kind, i * own + shape - first_job)
                 queue = _queue_of(card, np.int64(lane_of_kind[kind]), stream, tails, owners, owned)
-                _put(ops, tails, lane_of_kind, n, shape, kind, queue, late, before, later + waits_for_slot)
+                _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
                 waits_for_slot = False
                 before = n
                 n += 1
@@ -877,7 +815,6 @@ def _next_head(lane, heads, first, seen, chunks, queue):
         if follower < chunks:
             tick = seen[uintp(lane.first + follower * lane.jobs)]
     head.tick = tick
-    head.told = 0
     if tick == FOREVER:
         lane.mask &= ~(1 << queue)
     elif tick < lane.next:
@@ -886,7 +823,7 @@ def _next_head(lane, heads, first, seen, chunks, queue):
 
 
 @_inlined
-def _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, place, op, now):
+def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, place, op, now):
     """The op of a lane has ended: the one after it in its stream may start.
 
     Returns how many kernels, of those of the chunks before ``coming``, wait for a copy no longer.
@@ -908,8 +845,7 @@ def _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins
             op += streams << CHUNK_SHIFT
             to = begins if chunk + streams < chunks else NONE
     if to != NONE:
-        number = (op >> CHUNK_SHIFT) * lanes[uintp(to)].jobs + (op & JOBS)
-        tick = _seen(now, _crossing(hand_over, place, to, _late(look, to, number)))
+        tick = now + _crossing(hand_over, place, to)
         _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, op, tick)
     return np.int64(place != COMPUTE and to == COMPUTE and op >> CHUNK_SHIFT < coming)
 
@@ -920,9 +856,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
     lanes, heads, running, draining = state
     chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
     row_a, row_b = config.row_a, config.row_b
-    linked, most, look = card.linked, card.concurrent, card.look
-    defers = card.switch > 0 or card.crowded[CROWD - 1] > 0
-    last, since = NONE, -FOREVER
+    linked, most = card.linked, card.concurrent
     _reset(card, lanes, heads)
     begins = _set_out(config, card, jobs, shapes, lanes, seen)
     for place in range(LANES):
@@ -992,13 +926,6 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
             queue = _choose(lane_k, heads, COMPUTE * QUEUES, now)
             if queue == NONE:
                 break
-            if defers:
-                while comes <= now:
-                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
-                head = heads[uintp(COMPUTE * QUEUES + queue)]
-                if _deferred(card, head, queue, _level(waiting, most_queues), last, since, now):
-                    continue
-                last, since = queue, now
             op = heads[uintp(COMPUTE * QUEUES + queue)].op
             chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, chunks, queue)
             row = (row_a if chunk < larger else row_b) + job
@@ -1026,14 +953,14 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
                     end_b = now
             if end_a == now:
                 waiting -= _go_on(
-                    lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, H2D, op_a, now
+                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, H2D, op_a, now
                 )
                 op_a = NONE
                 end_a = begins_a = FOREVER
                 lane_a.next = now
             if end_b == now:
                 waiting -= _go_on(
-                    lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, D2H, op_b, now
+                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, D2H, op_b, now
                 )
                 op_b = NONE
                 end_b = begins_b = FOREVER
@@ -1049,7 +976,7 @@ def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
             op = draining[uintp(drained)].op
             drained += 1
             drain_end = _next_drained(draining, drained, drains)
-            _go_on(lanes, heads, seen, hand_over, look, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
+            _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
 
 
 @_compiled

@@ -1,4 +1,4 @@
-"""How crowded a card is: while kernels wait for copies in several hardware queues, copies and kernels begin later."""
+"""How crowded a card is: while kernels wait for copies in several hardware queues, copies begin later."""
 
 from __future__ import annotations
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from streamsim.model.program import Shape
     from streamsim.model.simulation import Simulation
 
-    Deferred = Callable[[int, int], int]  # a function of a kernel and a tick: another tick
-
 
 class Lane:
     """A place for one op at a time (``op``, or NONE), behind its hardware queues."""
@@ -209,32 +207,6 @@ def linked_copy_engines(simulation: Simulation, queues: tuple[Queues, Queues]) -
     return [there, back]
 
 
-def deferring(simulation: Simulation) -> Deferred:
-    """Make ``deferred(kernel, now)``: until when a kernel chosen at the tick ``now`` waits, ``now`` if it does not.
-
-    When it is first chosen it shows how crowded the card is, and by how much later it hears of what it waited for.
-    One of another hardware queue than the last one's starts no sooner than ``program.switch`` after that.
-    """
-    program, ready, level = simulation.program, simulation.ready, simulation.level
-    queue, switch, crowded = program.queue, program.switch, program.crowded
-    told = bytearray(len(queue))  # kernels that have been chosen before
-    last, since = NONE, -FOREVER  # the queue of the last kernel, and when that started
-
-    def deferred(op: int, now: int) -> int:
-        nonlocal last, since
-        later = now
-        if level and not told[op]:
-            told[op] = 1
-            later = max(later, ready[op] + crowded[level(now)])
-        if queue[op] != last:
-            later = max(later, since + switch)
-        if later == now:
-            last, since = queue[op], now
-        return later
-
-    return deferred
-
-
 class Running:
     """A kernel on the card, ``given`` so much of it, at first all it can fill.
 
@@ -259,9 +231,7 @@ class Running:
         self.end = now - -self.left // given
 
 
-def compute_engine(  # noqa: C901
-    simulation: Simulation, queues: Queues, most: int, deferred: Deferred | None = None
-) -> list[Lane]:
+def compute_engine(simulation: Simulation, queues: Queues, most: int) -> list[Lane]:  # noqa: C901
     """Kernels side by side: earlier ones take what they can fill, later ones what is left over.
 
     The card's schedulers in the large: a later kernel's blocks go where an earlier kernel has no more blocks to put
@@ -280,11 +250,11 @@ def compute_engine(  # noqa: C901
     room = FULL_CARD
     due = NONE  # the tick that the alarm is set for
 
-    def dispatch(now: int) -> None:  # noqa: C901 (the inner loop)
+    def dispatch(now: int) -> None:
         nonlocal due, room
         at = now
         idle = not (running or draining or waiting)
-        if deferred is None and idle and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
+        if idle and arriving and now < arriving[0][0] <= now + lookahead[KERNEL]:
             at = arriving[0][0]  # no kernel can become ready before: what it will choose then is known now
         wake = FOREVER
         while room > 0 and len(running) < most:
@@ -293,9 +263,6 @@ def compute_engine(  # noqa: C901
                     wake = arriving[0][0]
                 break
             op = take(at)
-            if deferred is not None and (later := deferred(op, at)) > at:
-                heappush(arriving, (later, op))
-                continue
             started(op, at)
             its, width, works, work = kernels[shape[op]]
             running.append(Running(op, its, width, work, at, at + works))

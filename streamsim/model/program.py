@@ -14,7 +14,6 @@ import math
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.model.looks import crossing_ticks, late_of_each
 from streamsim.model.ownership import QueueOwners
 from streamsim.order import StreamOrder
 from streamsim.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
@@ -135,19 +134,11 @@ class Program(NamedTuple):
     pending: array[int]  # how many ops an op waits for, and its call if that may come later
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
-    hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind, in the mean
-    late: array[int]  # how much later than in the mean, if not earlier, an op hears of another engine
+    hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
     submit: int
     wake: int
     event: int
     launch: int  # ticks before the first op is issued (a graph launch)
-    switch: int  # ticks from the start of a kernel until one of another hardware queue may start
-    crowded: tuple[int, ...]  # ticks by which a kernel hears later, for each level of crowding
-
-    @property
-    def defers(self) -> bool:
-        """Whether a kernel that could start may have to wait: to hear of what it waited for, or for a turn."""
-        return self.switch > 0 or self.crowded[-1] > 0
 
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
@@ -158,18 +149,12 @@ class Program(NamedTuple):
         kind = self.kind + bytes((NOTHING,))  # what follows the op -1
         pairs = set(zip(kind, map(kind.__getitem__, self.after), strict=False))
         pairs |= {(kind[op], kind[other]) for op, others in self.also.items() for other in others}
-        engines, earliest = self.engine_of, min(self.late, default=0)
-        return {
-            (a, b): crossing_ticks(self.hand_over[a][b], earliest)
-            for a, b in pairs
-            if b != NOTHING and engines[a] != engines[b]
-        }
+        engines = self.engine_of
+        return {(a, b): self.hand_over[a][b] for a, b in pairs if b != NOTHING and engines[a] != engines[b]}
 
     def crossing(self, before: int, op: int) -> int:
         """Ticks from the end of ``before`` until ``op``, which waits for it, may start; an event's between streams."""
-        ops, from_, to = self.schedule.ops, self.kind[before], self.kind[op]
-        mean = self.hand_over[from_][to]
-        ticks = mean if from_ == to else crossing_ticks(mean, self.late[op])
+        ops, ticks = self.schedule.ops, self.hand_over[self.kind[before]][self.kind[op]]
         return ticks if ops[before].stream == ops[op].stream else ticks + self.event
 
     def hands_over(self) -> array[int]:
@@ -193,15 +178,6 @@ def hand_over_table(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
     """Ticks from the end of an op of one kind until one of another kind that waits for it may start."""
     names = ("h2d", "d2h", "kernel")
     return tuple(tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for b in names) for a in names)
-
-
-def least_hand_overs(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
-    """:func:`hand_over_table` with what is the least between engines, not the mean."""
-    earliest, table = -(ticks(hand_over.look_s) // 2), hand_over_table(hand_over)
-    return tuple(
-        tuple(mean if a == b else crossing_ticks(mean, earliest) for b, mean in enumerate(row))
-        for a, row in enumerate(table)
-    )
 
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
@@ -237,11 +213,6 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
         _by_crowd(least, latency(link.crowded_latency_s) + slower),
         _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower),
     )
-
-
-def crowded_ticks(hand_over: HandOver) -> tuple[int, ...]:
-    """Ticks by which a kernel hears later of what it waits for, for each level of crowding."""
-    return _by_crowd(0, ticks(hand_over.crowded_s))
 
 
 def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
@@ -288,13 +259,10 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         frontier={},
         segments=[],
         hand_over=hand_over_table(device.hand_over),
-        late=late_of_each(ticks(device.hand_over.look_s), kind),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=ticks(device.hand_over.event_s),
         launch=_launch_ticks(schedule, device),
-        switch=ticks(device.compute.switch_s),
-        crowded=crowded_ticks(device.hand_over),
     )
     _fill_order(program)
     return program

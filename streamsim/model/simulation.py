@@ -9,7 +9,7 @@ import simpy
 
 from streamsim.model.alarm import Alarm
 from streamsim.model.crowd import CopyEnded, Level, crowd
-from streamsim.model.engines import Lane, compute_engine, deferring, in_order_engine, linked_copy_engines, serial_engine
+from streamsim.model.engines import Lane, compute_engine, in_order_engine, linked_copy_engines, serial_engine
 from streamsim.model.host import Host
 from streamsim.model.program import FULL_CARD, KERNEL, NOTHING, Program
 from streamsim.model.queues import FOREVER, NONE, IssueOrder, Queues, ReadyOrder, SameQueueFirst
@@ -37,7 +37,7 @@ class Simulation:
         self.behind: dict[int, int] | array[int] = {}  # the op behind this one in its hardware queue
         self.touched: list[Callable[[int], None]] = []  # what to call for engines that may be able to start something
         self.lookahead = [0] * NOTHING  # for how many ticks an idle engine knows all ops of a kind that become ready
-        self.copy_ended: CopyEnded | None = None  # what counts the kernels that wait, if that matters for any op
+        self.copy_ended: CopyEnded | None = None  # what counts the kernels that wait, if that matters for any copy
         self.level: Level | None = None
         if _feels_crowds(program):
             self.copy_ended, self.level = crowd(program, self.returned)
@@ -77,9 +77,8 @@ class Simulation:
 
 
 def _feels_crowds(program: Program) -> bool:
-    """Whether it matters for any op how many kernels wait for copies; where both take turns, nobody waits."""
-    feels = program.crowded[-1] > 0 or any(shape.rate.feels_crowds for shape in program.shapes)
-    return program.device.copy_engines.count > 0 and feels
+    """Whether it matters for any copy how many kernels wait for copies; where both take turns, nobody waits."""
+    return program.device.copy_engines.count > 0 and any(shape.rate.feels_crowds for shape in program.shapes)
 
 
 def _hand_over(simulation: Simulation) -> tuple[OpAt, OpAt]:  # noqa: C901 (three functions)
@@ -185,11 +184,10 @@ def _build_engines(simulation: Simulation) -> list[Lane]:
 def _compute_engine(simulation: Simulation, engine: int) -> list[Lane]:
     compute = simulation.program.device.compute
     most, shapes = compute.concurrent_kernels, simulation.program.shapes
-    defers = simulation.program.defers
     # Even one at a time, the next kernel may start before one whose work is done has ended.
-    if defers or any(shape.drain or (most > 1 and shape.width < FULL_CARD) for shape in shapes):
+    if any(shape.drain or (most > 1 and shape.width < FULL_CARD) for shape in shapes):
         queues = _queues(simulation, _Ops(simulation.program, engine), compute.arbitration)
-        return compute_engine(simulation, queues, most, deferring(simulation) if defers else None)
+        return compute_engine(simulation, queues, most)
     return _serial_engine(simulation, engine, compute.arbitration)
 
 

@@ -17,8 +17,7 @@ typedef int64_t i64;
 typedef uint64_t u64;
 
 typedef struct {
-    i64 submit, wake, event, look, linked, crowds, concurrent;
-    i64 copy_connections, kernel_connections, copy_rule, kernel_rule, switch_ticks, crowded[CROWD];
+    i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
 } Card;
 typedef struct {
     i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
@@ -32,7 +31,7 @@ enum { ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST };
 
 static i64 tick[LANES * QUEUES], next[LANES], seen[LANES][MOST_OPS], turn[LANES];
 static i64 issue[LANES], stride[LANES], call[LANES];
-static i64 head[LANES * QUEUES], told[LANES * QUEUES], queues[LANES], jobs[LANES];
+static i64 head[LANES * QUEUES], queues[LANES], jobs[LANES];
 static u64 mask[LANES];
 static Running running[1024];
 static Draining draining[MOST_OPS];
@@ -145,7 +144,6 @@ static inline void next_head(int lane, int queue, i64 chunks)
     int place = lane * QUEUES + queue;
     i64 chunk = head[place] >> CHUNK_SHIFT, job = (head[place] & JOBS) + 1;
     tick[place] = FOREVER;
-    told[place] = 0;
     if (job < jobs[lane]) {
         head[place]++;
         tick[place] = seen[lane][chunk * jobs[lane] + job];
@@ -173,15 +171,8 @@ static inline void may_start(int lane, i64 op, i64 at)
 
 static i64 follows[LANES], first_lane;
 
-static inline i64 crossing(i64 mean, int from, i64 to, i64 look, i64 number)
-{
-    static const i64 steps[LANES] = {40503, 27145, 47975};
-    i64 late = (look * (((1 << 15) + ((number + 1) >> 1) * steps[to]) & 0xffff) >> 16) - (look >> 1);
-    return from == to ? mean : mean + most(-mean, least(mean, number & 1 ? late : -late));
-}
-
-static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 look, i64 breadth, i64 chunks,
-                        i64 streams, i64 coming)
+static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 breadth, i64 chunks, i64 streams,
+                        i64 coming)
 {
     i64 to = lane, chunk = op >> CHUNK_SHIFT;
     if ((++op & JOBS) == jobs[lane]) {
@@ -195,10 +186,7 @@ static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 loo
             to = chunk + streams < chunks ? first_lane : NONE;
         }
     }
-    if (to != NONE) {
-        i64 number = (op >> CHUNK_SHIFT) * jobs[to] + (op & JOBS);
-        may_start((int)to, op, now + crossing(hand_over[lane * 4 + to], lane, to, look, number));
-    }
+    if (to != NONE) may_start((int)to, op, now + hand_over[lane * 4 + to]);
     return lane != COMPUTE && to == COMPUTE && (op >> CHUNK_SHIFT) < coming;
 }
 
@@ -233,7 +221,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         for (i64 k = 0; k < chunks * jobs[lane]; k++) seen[lane][k] = FOREVER;
     }
     for (int lane = 0; lane < LANES; lane++) mask[lane] = 0, turn[lane] = QUEUES - 1, next[lane] = FOREVER;
-    for (int k = 0; k < LANES * QUEUES; k++) tick[k] = FOREVER, told[k] = 0;
+    for (int k = 0; k < LANES * QUEUES; k++) tick[k] = FOREVER;
     for (int lane = 0; lane < LANES; lane++) {
         for (i64 queue = 0; queue < queues[lane]; queue++) head[lane * QUEUES + queue] = queue << CHUNK_SHIFT;
     }
@@ -243,8 +231,6 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         if (stages[0]) crowd_ends = breadth ? streams : chunks;
         else if (stages[2] && !breadth) coming = streams, crowd_ends = chunks;
     }
-    const i64 defers = card->switch_ticks > 0 || card->crowded[CROWD - 1] > 0;
-    i64 last = NONE, since = -FOREVER;
     const i64 most_queues = least(least(CROWD, card->kernel_connections), least(streams, crowd_ends - coming));
     i64 comes = coming < crowd_ends ? issue[COMPUTE] + coming * stride[COMPUTE] : FOREVER;
 
@@ -255,12 +241,6 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     i64 drained = 0, drains = 0, drain_end = FOREVER;
     int changed = 0;
     for (;;) {
-#define COME                                                                                                   \
-    while (comes <= now) {                                                                                     \
-        waiting += seen[COMPUTE][coming * jobs[COMPUTE]] == FOREVER;                                           \
-        coming++;                                                                                              \
-        comes = coming < crowd_ends ? issue[COMPUTE] + coming * stride[COMPUTE] : FOREVER;                     \
-    }
 #define START(x, y, lane)                                                                                      \
     if (op_##x == NONE && next[lane] <= now) {                                                                 \
         int queue = choose(lane, card->copy_rule, now);                                                        \
@@ -268,7 +248,11 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             op_##x = head[lane * QUEUES + queue];                                                              \
             const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +   \
                                         shape_of[lane] + (op_##x & JOBS)];                                     \
-            COME                                                                                               \
+            while (comes <= now) {                                                                             \
+                waiting += seen[COMPUTE][coming * jobs[COMPUTE]] == FOREVER;                                   \
+                coming++;                                                                                      \
+                comes = coming < crowd_ends ? issue[COMPUTE] + coming * stride[COMPUTE] : FOREVER;             \
+            }                                                                                                  \
             i64 level = most(0, least(most_queues, waiting) - 1);                                              \
             if (linked) {                                                                                      \
                 left_##y = flowed(settled, now, begins_##y, left_##y, alone_##y, shared_##y, begins_##x);      \
@@ -291,21 +275,6 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         while (next[COMPUTE] <= now && room > 0 && n < side_by_side) {
             int queue = choose(COMPUTE, card->kernel_rule, now);
             if (queue == NONE) break;
-            if (defers) {
-                COME
-                const int place = COMPUTE * QUEUES + queue;
-                i64 later = now;
-                if (!told[place]) {
-                    told[place] = 1;
-                    later = most(later, tick[place] + card->crowded[most(0, least(most_queues, waiting) - 1)]);
-                }
-                if (queue != last) later = most(later, since + card->switch_ticks);
-                if (later > now) {
-                    tick[place] = later;
-                    continue;
-                }
-                last = queue, since = now;
-            }
             Running *kernel = &running[n++];
             kernel->op = head[COMPUTE * QUEUES + queue];
             const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +
@@ -337,13 +306,13 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
                 if (op_b != NONE && left_b <= 0) end_b = now;
             }
             if (end_a == now) {
-                waiting -= go_on(H2D, op_a, now, hand_over, card->look, breadth, chunks, streams, coming);
+                waiting -= go_on(H2D, op_a, now, hand_over, breadth, chunks, streams, coming);
                 op_a = NONE;
                 end_a = begins_a = FOREVER;
                 next[H2D] = now;
             }
             if (end_b == now) {
-                waiting -= go_on(D2H, op_b, now, hand_over, card->look, breadth, chunks, streams, coming);
+                waiting -= go_on(D2H, op_b, now, hand_over, breadth, chunks, streams, coming);
                 op_b = NONE;
                 end_b = begins_b = FOREVER;
                 next[D2H] = now;
@@ -369,7 +338,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         }
         while (drain_end <= now) {
             last_end = now;
-            go_on(COMPUTE, draining[drained++].op, now, hand_over, card->look, breadth, chunks, streams, coming);
+            go_on(COMPUTE, draining[drained++].op, now, hand_over, breadth, chunks, streams, coming);
             drain_end = drained < drains ? draining[drained].tick : FOREVER;
         }
     }
