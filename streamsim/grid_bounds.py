@@ -4,8 +4,8 @@ What makes a search exact is that the bound is never above what the model says. 
 copies in, its kernels, its copies out, in one stream, so in this order, each at least its time alone after
 the one before it and at least a hand-over after it. No op starts before its host call has returned and
 ``submit`` has passed, and the calls are made one after another. Let ``chain`` of some ops of one chunk be
-their times alone and the hand-overs between them. Then, with minima over the chunks (which have at most two
-sizes), for every order in which the engines may choose:
+their times alone and the hand-overs between them. Then, with minima over the chunks (which come in few sizes), for
+every order in which the engines may choose:
 
 engine   Its first op to start is the first op on it of some chunk, so no earlier than ``head``: the first
          such call in issue order, and the chain of that chunk before it. Its last op to work is the last op
@@ -22,6 +22,9 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
          between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
          the same with K for S.
 
+What is copied once is more work for its engine: with it the engine may start at the first call, and end with it.
+Where some chunks have nothing of an array, all that is said is what their engines have to do.
+
 Duplex latencies, crowds, dearer calls over many streams, arbitration, waits of the host
 and the delayed signals of old cards only make ops start or end later. Everything is whole ticks, rounded as the model
 rounds it. All but the last line does not depend on the number of streams and is worked out once for each cut.
@@ -30,7 +33,7 @@ rounds it. All but the last line does not depend on the number of streams and is
 from __future__ import annotations
 
 import math
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.bounds import Flow, duplex_bound
@@ -49,13 +52,13 @@ from streamsim.model.program import (
     rate_of,
     ticks,
 )
-from streamsim.workload import Part, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device import Device
     from streamsim.grid import Config
+    from streamsim.workload import Part, Workload
 
 
 class _Op(NamedTuple):
@@ -84,11 +87,16 @@ class _Size(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A workload in ``chunks`` chunks of at most two ``sizes``, in the order of the chunks; the kinds of their ops."""
+    """A workload in ``chunks`` chunks of few ``sizes``, in the order of the chunks; the kinds of their ops.
+
+    ``once``: what is copied once, by kind. ``has_gaps``: some chunks lack some of the ops.
+    """
 
     chunks: int
     sizes: tuple[_Size, ...]
     kinds: tuple[int, ...]
+    once: dict[int, list[_Op]]
+    has_gaps: bool
 
 
 class LowerBounds:
@@ -103,7 +111,8 @@ class LowerBounds:
         self._event = ticks(device.hand_over.event_s)
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels
-        kinds = (H2D,) * len(workload.inputs) + (KERNEL,) * len(workload.kernels) + (D2H,) * len(workload.outputs)
+        launches = sum(kernel.launches for kernel in workload.kernels)
+        kinds = (H2D,) * len(workload.inputs) + (KERNEL,) * launches + (D2H,) * len(workload.outputs)
         self._kinds = kinds
         self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
         host = device.host
@@ -117,6 +126,8 @@ class LowerBounds:
     def __call__(self, config: Config) -> int:
         """No tick before which the program of ``config`` can end: its makespan is never smaller."""
         cut = self._cut(config.chunks, config.memory)
+        if cut.has_gaps or not cut.kinds:
+            return max(self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE})
         across = config.buffers is not None and config.buffers % config.streams != 0
         key = (config.order, config.chunks, config.buffers if across else None, config.memory, config.launch)
         common = self._common.get(key)
@@ -140,15 +151,30 @@ class LowerBounds:
         return max(bounds), calls.first[0]
 
     def _engine(self, cut: _Cut, calls: _Calls, engine: int) -> int:
-        own = [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
+        own = self._own(cut, engine)
         if not own:
-            return 0
+            return self._work(cut, engine)
+        head, tail = calls.head(own[0]), _tail(cut, own[-1])
+        if self._copied_once(cut, engine):
+            head, tail = min(head, calls.first[0]), 0
+        return head + self._work(cut, engine) + tail
+
+    def _own(self, cut: _Cut, engine: int) -> list[int]:
+        """The ops of a chunk that an engine runs."""
+        return [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
+
+    def _copied_once(self, cut: _Cut, engine: int) -> list[_Op]:
+        return [op for kind, ops in cut.once.items() if self._engine_of[kind] == engine for op in ops]
+
+    def _work(self, cut: _Cut, engine: int) -> int:
+        """Ticks of an engine's work, without what its ops wait for."""
+        own = self._own(cut, engine)
+        once = sum(op.works for op in self._copied_once(cut, engine))
         one_by_one = sum(size.many * size.ops[k].works for size in cut.sizes for k in own)
-        work = one_by_one
         if self._most > 1 and all(cut.kinds[k] == KERNEL for k in own):
             area = sum(size.many * size.ops[k].works * size.ops[k].width for size in cut.sizes for k in own)
-            work = max(-(-area // FULL_CARD), -(-one_by_one // self._most))
-        return calls.head(own[0]) + work + _tail(cut, own[-1])
+            return once + max(-(-area // FULL_CARD), -(-one_by_one // self._most))
+        return once + one_by_one
 
     def _link(self, cut: _Cut, calls: _Calls) -> int:
         there, back = ([k for k, kind in enumerate(cut.kinds) if kind == one] for one in (H2D, D2H))
@@ -175,40 +201,45 @@ class LowerBounds:
         """
         hand_over = self._hand_over
         if not breadth_first:
-            return hand_over[kinds[-1]][kinds[0]]
+            return hand_over[kinds[-1]][kinds[0]] if kinds else 0
         between_stages = sum(hand_over[a][b] for a, b in pairwise(kinds) if a != b)
         return sum(hand_over[kind][kind] for kind in set(kinds)) - between_stages
 
     def _cut(self, chunks: int, memory: str) -> _Cut:
         cut = self._cuts.get((chunks, memory))
         if cut is None:
-            larger, a, b = chunk_counts(self._workload.elements, chunks)
-            sizes = tuple(self._size(n, count, memory) for n, count in ((a, larger), (b, chunks - larger)) if count)
-            cut = self._cuts[chunks, memory] = _Cut(chunks, sizes, self._kinds)
+            parts = self._workload.cut(chunks)
+            is_pageable = memory == "pageable"
+            sizes = tuple(self._size(part, is_pageable) for part in parts)
+            once = {
+                kind: [self._copy(kind, n, is_pageable) for n in arrays]
+                for kind, arrays in ((H2D, self._workload.h2d_once), (D2H, self._workload.d2h_once))
+            }
+            gaps = not all(all(part.inputs + part.outputs) for part in parts)
+            cut = self._cuts[chunks, memory] = _Cut(chunks, sizes, self._kinds, once, gaps)
         return cut
 
-    def _size(self, elements: int, count: int, memory: str) -> _Size:
-        workload = self._workload
-        is_pageable = memory == "pageable"
+    def _size(self, part: Part, is_pageable: bool) -> _Size:
         ops = (
-            *(self._copy(H2D, n_bytes * elements, is_pageable) for n_bytes in workload.inputs),
-            *self._kernels(elements),
-            *(self._copy(D2H, n_bytes * elements, is_pageable) for n_bytes in workload.outputs),
+            *(self._copy(H2D, n_bytes, is_pageable) for n_bytes in part.inputs),
+            *self._kernels(part),
+            *(self._copy(D2H, n_bytes, is_pageable) for n_bytes in part.outputs),
         )
         before, now = [], 0
-        for op, follower in zip(ops, (*ops[1:], None), strict=True):
+        for op, follower in zip_longest(ops, ops[1:]):
             before.append(now)
             now += op.duration + (self._hand_over[op.kind][follower.kind] if follower else 0)
-        return _Size(count, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+        return _Size(part.many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
 
     def _copy(self, kind: int, n_bytes: int, is_pageable: bool) -> _Op:
+        if not n_bytes:
+            return _Op(kind, 0)
         units = n_bytes << BYTE_BITS
         rate = rate_of(self._device, "h2d" if kind == H2D else "d2h", n_bytes, is_pageable)
         return _Op(kind, rate.duration(units), units, rate)
 
-    def _kernels(self, elements: int) -> list[_Op]:
-        launched = (chunk_kernel(self._workload, kernel, elements, 1) for kernel in self._workload.kernels)
-        shapes = (kernel_shape(self._device, kernel) for kernel in launched)
+    def _kernels(self, part: Part) -> list[_Op]:
+        shapes = (kernel_shape(self._device, kernel) for kernel in self._workload.launches(part))
         return [_Op(KERNEL, shape.duration, width=shape.width, drain=shape.drain) for shape in shapes]
 
 

@@ -94,7 +94,9 @@ class _Chunked:
         self.slots = None if slots is None else min(slots, chunks)
         self.inputs = self._arrays("in", [part.inputs for part in self.parts])
         self.outputs = self._arrays("out", [part.outputs for part in self.parts])
-        self.once_in = [_Array(f"h_once_in{k}", (f"d_once_in{k}",), [n], False) for k, n in enumerate(workload.h2d_once)]
+        self.once_in = [
+            _Array(f"h_once_in{k}", (f"d_once_in{k}",), [n], False) for k, n in enumerate(workload.h2d_once)
+        ]
         pieces = self._spread([part.d2h_once for part in self.parts])
         self.once_out = [
             _Array(f"h_once_out{k}", (f"d_once_out{k}",), list(sizes), False)
@@ -138,7 +140,9 @@ class _Chunked:
         columns: list[Column] = []
         for column in zip(*launches, strict=True):
             rows = zip(map(_costs, column), streams, sources, targets, strict=True)
-            columns.append([Kernel(stream, *what, reads, writes, *more) for (what, more), stream, reads, writes in rows])
+            columns.append(
+                [Kernel(stream, *what, reads, writes, *more) for (what, more), stream, reads, writes in rows]
+            )
         return columns
 
     def _present(self, columns: list[Regions]) -> list[tuple[Region, ...]]:

@@ -23,7 +23,7 @@ from streamsim.quantities import shown
 from streamsim.schedule import check_number
 from streamsim.sizes import per_element, workload_of_sizes
 from streamsim.timeline import S_PER_TICK
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

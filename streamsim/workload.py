@@ -212,9 +212,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     @property
     def most_chunks(self) -> int:
         """How many chunks there can be: each has an element; without elements a kernel to run, or a piece to copy."""
-        if self.elements or not self.kernels:
-            return self.elements or max(1, _units(max((*self.inputs, *self.outputs), default=0)))
-        return LARGEST_COUNT
+        if not (self.inputs or self.outputs or self.kernels):
+            return 1
+        return self.elements or (LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
 
     def cut(self, chunks: int) -> tuple[Part, ...]:
         """What the chunks have, in their order: runs of equal ones.

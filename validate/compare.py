@@ -18,7 +18,7 @@ import msgspec
 from streamsim.bounds import Stages, published, stages_of, van_werkhoven_transfer
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
+from streamsim.schedule import Copy, RecordEvent, Schedule, Synchronize
 from streamsim.timeline import S_PER_TICK, Timeline
 from streamsim_validate.drift import Drift, drift_of, profiles_of
 from streamsim_validate.profiler import timeline_of

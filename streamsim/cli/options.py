@@ -78,7 +78,7 @@ pipeline_options = all_of(
         "--kernel",
         type=KERNEL,
         multiple=True,
-        help="Time of a kernel over all the work, such as 0.57ms; with the time of a part, 0.57ms,9us@64Ki (elements) or"
+        help="Time of a kernel over all the work, such as 0.57ms; with that of a part, 0.57ms,9us@64Ki (elements) or"
         " 0.57ms,9us@1/256; of 600 launches together, 25ms/600. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),

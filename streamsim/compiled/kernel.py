@@ -1,4 +1,4 @@
-"""Everything that is compiled: the event loop for any program, and a faster one for plain pipelines.
+"""Everything that is compiled: the event loop, and the patterns written down as programs for it.
 
 The rules are those of ``streamsim.model``, on records instead of objects. What happens at a tick does not
 depend on the order in which it is noticed (every effect is a maximum, a count or a mark), so all that ends at
@@ -35,8 +35,6 @@ QUEUES = 64  # places for heads in a lane: 32 queues, and never one in the last
 NO_TURN = QUEUES - 1
 ISSUE_ORDER, READY_ORDER, SAME_QUEUE_FIRST = 0, 1, 2
 RULES = {"issue-order": ISSUE_ORDER, "ready-order": READY_ORDER, "same-queue-first": SAME_QUEUE_FIRST}
-JOBS = (1 << 15) - 1  # a chunk of a plain pipeline has fewer ops on a lane
-CHUNK_SHIFT = 15  # of the parts of its ops' numbers
 
 
 def _record(fields: str) -> np.dtype[Any]:
@@ -81,13 +79,13 @@ OP = np.dtype(
 )
 SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
-# mask: queues with a head; turn: the queue being served; next: when to look again. The rest is for plain pipelines:
-# see _set_out.
-LANE = _record("mask turn rule next jobs shapes first issue stride call follows queues")
+LANE = _record("mask turn rule next")  # mask: queues with a head; turn: the one served; next: when to look again
 HEAD = _record("tick op")  # of a queue: when its head may start (FOREVER: not known, or there is none), and which it is
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
-CONFIG = _record("plain breadth chunks streams slots larger row_a row_b record wait launch more")
+# runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
+CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more")
+RUN = _record("end row")  # chunks that are alike, up to which one, and where the shapes of their ops begin
 
 
 def new_state(concurrent: int, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
@@ -649,11 +647,24 @@ def _queue_of(card, lane, stream, tails, owners, owned):
     return queue
 
 
+@_inlined
+def _hold(segments, waits, n_segments, op):
+    """The host goes on behind ``op`` only when that has ended. Returns how many segments there are."""
+    segment = segments[n_segments]
+    segment.last, segment.waits_from, segment.waits_to = op + 1, n_segments, n_segments + 1
+    waits[uintp(n_segments)] = op
+    return n_segments + 1
+
+
 @_compiled
-def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
-    """Write the ops and segments of a pattern; returns how many of each."""
+def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program):
+    """Write the ops and segments of a pattern; returns how many of each.
+
+    In ``also`` come the waits of a ring and for the streams' ends, two places a chunk (or those of the first copies
+    back of all streams: the two never meet), and then the waits for what is copied once before.
+    """
     ops, segments, waits, also, tails, last, owners, owned = program
-    copies_in, kernels, copies_back = jobs
+    copies_in, kernels, copies_back, once_in, once_out = jobs
     chunks, streams, slots = config.chunks, config.streams, config.slots
     last[:streams] = NONE
     tails[:] = NONE
@@ -661,6 +672,24 @@ def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
     owned[:, :streams] = 0
     n = n_segments = later = 0
     across = slots % streams != 0
+    waits_for_once = len(also) - streams
+    before = NONE
+    for shape in range(config.once, config.once + once_in):
+        kind = shapes[uintp(shape)].kind
+        queue = _queue_of(card, np.int64(lane_of_kind[kind]), 0, tails, owners, owned)
+        _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later)
+        before = n
+        n += 1
+        if shapes[uintp(shape)].holds:
+            n_segments = _hold(segments, waits, n_segments, before)
+            later = 1
+    last[0] = before
+    if once_in and streams > 1:
+        ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
+        _call(ops, n, config.record)
+        for k in range(1, streams):
+            _call(ops, n + k, config.wait)
+        n += streams
     for stage in range(3 if config.breadth else 1):
         begin, end = 0, copies_in + kernels + copies_back
         if config.breadth:
@@ -673,30 +702,37 @@ def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
         if joined:
             _after_all_kernels(ops, also, last, streams, back, copies_back)
         stream = 0
+        at = config.runs_from
         for i in range(chunks):
-            row = config.row_a if i < config.larger else config.row_b
+            if i == runs[uintp(at)].end:
+                at += 1
+            row = runs[uintp(at)].row
             waits_for_slot = across and i >= slots
             if waits_for_slot:
                 _call(ops, n, config.wait)
-                also[uintp(i - slots)].op, also[uintp(i - slots)].crosses = n + 1, 1
+                also[uintp(2 * (i - slots))].op, also[uintp(2 * (i - slots))].crosses = n + 1, 1
                 n += 1
             before = last[uintp(stream)]
             for shape in range(row + begin, row + end):
                 kind = shapes[uintp(shape)].kind
-                queue = _queue_of(card, np.int64(lane_of_kind[kind]), stream, tails, owners, owned)
-                _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + waits_for_slot)
+                if kind == NOTHING:  # this chunk has nothing of the array
+                    continue
+                more = later + waits_for_slot
                 waits_for_slot = False
+                if before == NONE and once_in and stream > 0:
+                    wait = also[uintp(waits_for_once + stream - 1)]
+                    wait.op, wait.crosses = n, 1
+                    more += 1
+                queue = _queue_of(card, np.int64(lane_of_kind[kind]), stream, tails, owners, owned)
+                _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, more)
                 before = n
                 n += 1
                 if shapes[uintp(shape)].holds:
-                    segment = segments[n_segments]
-                    segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments + 1
-                    waits[uintp(n_segments)] = before
-                    n_segments += 1
+                    n_segments = _hold(segments, waits, n_segments, before)
                     later = 1
             last[uintp(stream)] = before
             if across and i + slots < chunks:
-                ops[uintp(before)].also_from, ops[uintp(before)].also_to = i, i + 1
+                ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
                 _call(ops, n, config.record)
                 n += 1
             stream += 1
@@ -705,6 +741,27 @@ def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
         if joined:
             for k in range(streams):
                 ops[uintp(back + k * copies_back)].pending += streams - 1
+    if once_out:
+        first = n + 2 * (streams - 1)
+        for k in range(1, streams):
+            op = ops[uintp(last[uintp(k)])]
+            if op.also_from == op.also_to:
+                op.also_from = op.also_to = 2 * chunks + k
+            also[uintp(op.also_to)].op, also[uintp(op.also_to)].crosses = first, 1
+            op.also_to += 1
+            _call(ops, n, config.record)
+            _call(ops, n + 1, config.wait)
+            n += 2
+        before = last[0]
+        for shape in range(config.once + once_in, config.once + once_in + once_out):
+            kind = shapes[uintp(shape)].kind
+            queue = _queue_of(card, np.int64(lane_of_kind[kind]), 0, tails, owners, owned)
+            _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + (streams - 1 if n == first else 0))
+            before = n
+            n += 1
+            if shapes[uintp(shape)].holds:
+                n_segments = _hold(segments, waits, n_segments, before)
+                later = 1
     if n_segments == 0 or segments[n_segments - 1].last < n:
         segment = segments[n_segments]
         segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments
@@ -712,300 +769,19 @@ def _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program):
     return n, n_segments
 
 
-# Plain pipelines: two copy engines, nothing holds the host, no events. The op of lane L that is number `job` of
-# chunk `chunk` is the number chunk << CHUNK_SHIFT | job; it waits for one op before it in its stream, and it is known
-# beforehand when the host issues it. So no ops are written down: `seen` holds the tick at which each may start,
-# FOREVER as long as the op before it runs. Streams issue in turn, on every lane: no more of them than queues keep
-# their own, and of more each finds its queue taken and takes the next one. So chunks go round the queues in use.
-
-
-@_inlined
-def _set_out(config, card, jobs, shapes, lanes, seen):
-    """Prepare the lanes of a pipeline; returns the first stage's lane.
-
-    ``shapes``: the first shape of its jobs in a row of shapes; ``first``: its first op in ``seen``; ``issue``,
-    ``stride`` and ``call``: the card has op (chunk, job) at issue + chunk * stride + job * call; ``follows``:
-    the lane of the next stage, or NONE; ``queues``: the hardware queues in use, among which chunks go round.
-    """
-    chunks = config.chunks
-    whole = called = n_shapes = first = 0
-    begins = before = NONE
-    for stage in range(3):
-        lane = lanes[uintp(0 if stage == 0 else COMPUTE if stage == 1 else D2H)]
-        lane.jobs = jobs[stage]
-        lane.call = shapes[uintp(config.row_b + n_shapes)].call + config.more if jobs[stage] else 0
-        lane.shapes = n_shapes
-        lane.first = first
-        n_shapes += jobs[stage]
-        first += jobs[stage] * chunks
-        whole += jobs[stage] * lane.call
-    for stage in range(3):
-        place = 0 if stage == 0 else COMPUTE if stage == 1 else D2H
-        lane = lanes[uintp(place)]
-        lane.follows = NONE
-        lane.queues = min(card.kernel_connections if stage == 1 else card.copy_connections, config.streams)
-        if lane.jobs:
-            if before == NONE:
-                begins = place
-            else:
-                lanes[before].follows = place
-            before = place
-        own = lane.jobs * lane.call
-        lane.issue = config.launch + card.submit + lane.call + (called * chunks if config.breadth else called)
-        lane.stride = own if config.breadth else whole
-        called += own
-    seen[:first] = FOREVER
-    return begins
-
-
-@_inlined
-def _queue_up(lane, heads, first):
-    """Put the first op of each hardware queue at its head."""
-    for queue in range(lane.queues):
-        heads[uintp(first + queue)].op = queue << CHUNK_SHIFT
-
-
-@_inlined
-def _who_waits(config, card, jobs):
-    """Of which chunks the first kernel waits for a copy: first and end; and in how many queues, CROWD at most."""
-    copies_in, kernels, copies_back = jobs
-    first = end = 0
-    if card.crowds and kernels > 0:
-        if copies_in > 0:
-            end = config.streams if config.breadth else config.chunks
-        elif copies_back > 0 and not config.breadth:
-            first, end = config.streams, config.chunks
-    return first, end, min(CROWD, card.kernel_connections, config.streams, end - first)
-
-
-@_inlined
-def _comes(lane, seen, waiting, chunk, end):
-    """The first kernel of ``chunk`` comes: count it if it waits for a copy. Returns when which one comes next."""
-    waiting += seen[uintp(lane.first + chunk * lane.jobs)] == FOREVER
-    chunk += 1
-    return waiting, chunk, lane.issue + chunk * lane.stride if chunk < end else FOREVER
-
-
-@_inlined
-def _may_start(lane, heads, first, seen, op, tick):
-    """The op before this one in its stream has ended: it may start at ``tick``, once it is the head and issued."""
-    chunk = op >> CHUNK_SHIFT
-    job = op & JOBS
-    queue = np.int64(np.uint32(chunk) % np.uint32(lane.queues))
-    tick = max(tick, lane.issue + chunk * lane.stride + job * lane.call)
-    seen[uintp(lane.first + chunk * lane.jobs + job)] = tick
-    if heads[uintp(first + queue)].op == op:
-        _arrive(lane, heads, first + queue, queue, op, tick)
-
-
-@_inlined
-def _next_head(lane, heads, first, seen, chunks, queue):
-    """The head of a queue starts: the op behind it is the head now. Returns the op's chunk and shape in its row."""
-    head = heads[uintp(first + queue)]
-    chunk = head.op >> CHUNK_SHIFT
-    job = head.op & JOBS
-    shape = lane.shapes + job
-    tick = FOREVER
-    if job + 1 < lane.jobs:
-        head.op += 1
-        tick = seen[uintp(lane.first + chunk * lane.jobs + job + 1)]
-    else:
-        follower = chunk + lane.queues
-        head.op = follower << CHUNK_SHIFT
-        if follower < chunks:
-            tick = seen[uintp(lane.first + follower * lane.jobs)]
-    head.tick = tick
-    if tick == FOREVER:
-        lane.mask &= ~(1 << queue)
-    elif tick < lane.next:
-        lane.next = tick
-    return chunk, shape
-
-
-@_inlined
-def _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, place, op, now):
-    """The op of a lane has ended: the one after it in its stream may start.
-
-    Returns how many kernels, of those of the chunks before ``coming``, wait for a copy no longer.
-    """
-    lane = lanes[place]
-    chunk = op >> CHUNK_SHIFT
-    to = place
-    op += 1
-    if op & JOBS == lane.jobs:
-        op -= lane.jobs
-        to = lane.follows
-        if breadth:
-            if chunk + streams < chunks:
-                op += streams << CHUNK_SHIFT
-                to = place
-            else:
-                op -= (chunk - chunk % streams) << CHUNK_SHIFT
-        elif to == NONE:
-            op += streams << CHUNK_SHIFT
-            to = begins if chunk + streams < chunks else NONE
-    if to != NONE:
-        tick = now + _crossing(hand_over, place, to)
-        _may_start(lanes[uintp(to)], heads, to * QUEUES, seen, op, tick)
-    return np.int64(place != COMPUTE and to == COMPUTE and op >> CHUNK_SHIFT < coming)
-
-
-@_compiled
-def _run_pipeline(card, hand_over, config, jobs, shapes, seen, state):
-    """Run a plain pipeline; returns its makespan in ticks."""
-    lanes, heads, running, draining = state
-    chunks, streams, breadth, larger = config.chunks, config.streams, config.breadth, config.larger
-    row_a, row_b = config.row_a, config.row_b
-    linked, most = card.linked, card.concurrent
-    _reset(card, lanes, heads)
-    begins = _set_out(config, card, jobs, shapes, lanes, seen)
-    for place in range(LANES):
-        _queue_up(lanes[place], heads, place * QUEUES)
-    for chunk in range(streams):
-        _may_start(lanes[uintp(begins)], heads, begins * QUEUES, seen, chunk << CHUNK_SHIFT, 0)
-    op_a = op_b = NONE  # as in `run`, from here on
-    end_a = end_b = copies_end = FOREVER
-    begins_a = begins_b = FOREVER
-    left_a = left_b = then_a = then_b = settled = 0
-    alone_a = alone_b = shared_a = shared_b = 1
-    changed = False
-    n_running, room, compute_end = 0, FULL_CARD, FOREVER
-    drained = drains = 0
-    drain_end = FOREVER
-    now = last_end = 0
-    lane_a, lane_b, lane_k = lanes[H2D], lanes[D2H], lanes[COMPUTE]
-    waiting = 0  # kernels that wait for copies, of those that have come
-    coming, crowd_ends, most_queues = _who_waits(config, card, jobs)
-    comes = lane_k.issue + coming * lane_k.stride if coming < crowd_ends else FOREVER
-    while True:
-        if op_a == NONE and lane_a.next <= now:
-            queue = _choose(lane_a, heads, H2D * QUEUES, now)
-            if queue != NONE:
-                op_a = heads[uintp(H2D * QUEUES + queue)].op
-                chunk, job = _next_head(lane_a, heads, H2D * QUEUES, seen, chunks, queue)
-                copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-                while comes <= now:
-                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
-                if linked:
-                    left_b = _flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
-                    settled = now
-                    begins_a = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_b != NONE)]
-                    left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
-                else:
-                    end_a = now + copy.duration
-                    if waiting:
-                        end_a += copy.latency[_level(waiting, most_queues)] - copy.latency[0]
-                changed = True
-        if op_b == NONE and lane_b.next <= now:
-            queue = _choose(lane_b, heads, D2H * QUEUES, now)
-            if queue != NONE:
-                op_b = heads[uintp(D2H * QUEUES + queue)].op
-                chunk, job = _next_head(lane_b, heads, D2H * QUEUES, seen, chunks, queue)
-                copy = shapes[uintp((row_a if chunk < larger else row_b) + job)]
-                while comes <= now:
-                    waiting, coming, comes = _comes(lane_k, seen, waiting, coming, crowd_ends)
-                if linked:
-                    left_a = _flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
-                    settled = now
-                    begins_b = now + copy.latency[_level(waiting, most_queues) + CROWD * (op_a != NONE)]
-                    left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
-                else:
-                    end_b = now + copy.duration
-                    if waiting:
-                        end_b += copy.latency[_level(waiting, most_queues)] - copy.latency[0]
-                changed = True
-        if changed:
-            changed = False
-            if linked:
-                copies_end, then_a, then_b = _next_end(
-                    settled, begins_a, left_a, alone_a, shared_a, begins_b, left_b, alone_b, shared_b
-                )
-            else:
-                copies_end = min(end_a, end_b)
-        while lane_k.next <= now and room > 0 and n_running < most:
-            queue = _choose(lane_k, heads, COMPUTE * QUEUES, now)
-            if queue == NONE:
-                break
-            op = heads[uintp(COMPUTE * QUEUES + queue)].op
-            chunk, job = _next_head(lane_k, heads, COMPUTE * QUEUES, seen, chunks, queue)
-            row = (row_a if chunk < larger else row_b) + job
-            room, compute_end = _start_kernel(running, n_running, op, row, now, shapes)
-            n_running += 1
-
-        now = min(copies_end, compute_end, drain_end)
-        if op_a == NONE:
-            now = min(now, lane_a.next)
-        if op_b == NONE:
-            now = min(now, lane_b.next)
-        if room > 0 and n_running < most:
-            now = min(now, lane_k.next)
-        if now == FOREVER:
-            return last_end
-
-        if now == copies_end:
-            last_end = now
-            changed = True
-            if linked:
-                left_a, left_b, settled = then_a, then_b, now
-                if op_a != NONE and left_a <= 0:
-                    end_a = now
-                if op_b != NONE and left_b <= 0:
-                    end_b = now
-            if end_a == now:
-                waiting -= _go_on(
-                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, H2D, op_a, now
-                )
-                op_a = NONE
-                end_a = begins_a = FOREVER
-                lane_a.next = now
-            if end_b == now:
-                waiting -= _go_on(
-                    lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, D2H, op_b, now
-                )
-                op_b = NONE
-                end_b = begins_b = FOREVER
-                lane_b.next = now
-        if now == compute_end:
-            n_running, room, compute_end, drains = _finish_kernels(
-                running, n_running, now, draining, drained, drains, shapes
-            )
-            drain_end = _next_drained(draining, drained, drains)
-            lane_k.next = now
-        while drain_end <= now:
-            last_end = now
-            op = draining[uintp(drained)].op
-            drained += 1
-            drain_end = _next_drained(draining, drained, drains)
-            _go_on(lanes, heads, seen, hand_over, breadth, chunks, streams, begins, coming, COMPUTE, op, now)
-
-
 @_compiled
 def run_patterns(
-    card,
-    hand_over,
-    configs,
-    jobs,
-    run_signal,
-    shapes,
-    lane_of_kind,
-    program,
-    seen,
-    state,
-    no_times,
-    makespans,
+    card, hand_over, configs, runs, jobs, run_signal, shapes, lane_of_kind, program, state, no_times, makespans
 ):
-    """Run every configuration. ``jobs``: copies in, kernels and copies back of a chunk.
+    """Run every configuration.
 
-    ``program`` and ``seen``: room for the ops of one that is not, or is, a plain pipeline.
+    ``jobs``: copies in, kernels and copies back of a chunk, and the copies before the first and behind the last one.
+    ``program``: room for the ops of any of them.
     """
     ops, segments, waits, also = program[:4]
     for k in range(len(configs)):
         config = configs[k]
-        if config.plain:
-            makespans[k] = _run_pipeline(card, hand_over, config, jobs, shapes, seen, state)
-        else:
-            n, m = _lay_out(config, card, jobs, run_signal, shapes, lane_of_kind, program)
-            own = ops[:n]
-            makespans[k] = run(
-                card, hand_over, config.launch, config.more, shapes, own, segments[:m], waits, also, state, no_times
-            )
+        n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program)
+        makespans[k] = run(
+            card, hand_over, config.launch, config.more, shapes, ops[:n], segments[:m], waits, also, state, no_times
+        )

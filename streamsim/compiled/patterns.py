@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
@@ -19,10 +20,10 @@ from streamsim.compiled.arrays import LARGEST, card_of, most_ticks, overhead_of,
 from streamsim.compiled.kernel import (
     ALSO,
     CONFIG,
-    JOBS,
     LANES,
     OP,
     QUEUES,
+    RUN,
     SEGMENT,
     SHAPE,
     new_state,
@@ -42,15 +43,15 @@ from streamsim.model.program import (
     rate_of,
     streams_ticks,
 )
-from streamsim.patterns import HostMemory, Order, build, chunk_counts, chunk_kernel
+from streamsim.patterns import HostMemory, Order, build
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim.device import Device
-    from streamsim.patterns import Workload
     from streamsim.schedule import Direction, Launch
+    from streamsim.workload import Part, Workload
 
     Array = np.ndarray[Any, Any]
 
@@ -88,16 +89,19 @@ class _Costs:
     def __init__(self, workload: Workload, device: Device) -> None:
         self.workload, self.device = workload, device
         self.card = card_of(device)
-        self.jobs = len(workload.inputs), len(workload.kernels), len(workload.outputs)
+        launches = sum(kernel.launches for kernel in workload.kernels)
+        once = len(workload.h2d_once), len(workload.d2h_once)
+        self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
         self.run_signal = device.compute.kernel_signal == "run"
         self._overhead = overhead_of(device)
-        self._plain = device.copy_engines.count == 2 and max(self.jobs) < JOBS
-        self._rows: dict[tuple[int, HostMemory, Launch, bool], tuple[int, int]] = {}
+        self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._more = np.zeros(1, np.int64)  # ticks that a call takes longer, by the number of streams
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
+        self._runs = np.zeros(64, RUN)
+        self._n_runs = 0
         self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
         self._events = {launch: self._event_calls(launch) for launch in LAUNCHES}
 
@@ -107,8 +111,13 @@ class _Costs:
         return self._shapes
 
     @property
+    def runs(self) -> Array:
+        """The runs of chunks, likewise."""
+        return self._runs
+
+    @property
     def is_large(self) -> bool:
-        return max(self._n, len(self._ways)) > MOST_SHAPES
+        return max(self._n, self._n_runs, len(self._ways)) > MOST_SHAPES
 
     def _more_with(self, streams: int) -> Array:
         """Ticks that the call of a copy or kernel takes longer with 0, 1, ... ``streams`` streams (and more)."""
@@ -132,7 +141,6 @@ class _Costs:
         rows = self._cuts[places]
         rows["streams"] = np.minimum(rows["streams"], streams)
         rows["more"] *= self._more_with(int(rows["streams"].max(initial=0)))[rows["streams"]]
-        rows["plain"] &= rows["slots"] % np.maximum(rows["streams"], 1) == 0
         if self.run_signal:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
@@ -152,23 +160,45 @@ class _Costs:
     def _cut(
         self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
     ) -> tuple[int, ...] | None:
-        """The record of a configuration with as many streams as are of use; None if int64 cannot hold its ticks.
+        """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
 
-        ``plain``: nothing holds the host and every lane is its own; see the kernel's plain pipelines.
+        That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
+        and chunks are not alike.
         """
-        larger, a, b = chunk_counts(self.workload.elements, chunks)
-        blocking, breadth = order == "serial", order == "breadth-first"
-        row_a, most_a = self._row(a, memory, launch, blocking) if larger else (0, 0)
-        row_b, most_b = self._row(b, memory, launch, blocking)
-        ops = chunks * (sum(self.jobs) + 2)
-        begins = 0 if launch == "live" else graph_ticks(self.device, chunks * sum(self.jobs))
-        if begins + ops * max(most_a, most_b) > LARGEST:
+        parts = self.workload.cut(chunks)
+        if self.run_signal and (any(self.jobs[3:]) or not all(all(part.inputs + part.outputs) for part in parts)):
             return None
-        is_plain = self._plain and memory == "pinned" and not blocking and not (breadth and self.run_signal)
+        blocking, breadth = order == "serial", order == "breadth-first"
+        found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
+        once, most_once = self._once(memory, launch, blocking)
+        most = max(most_once, *(most for _, most in found))
+        absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
+        nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
+        begins = 0 if launch == "live" else graph_ticks(self.device, nodes)
+        if begins + (nodes + 2 * chunks) * most > LARGEST:
+            return None
+        runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
         streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts the ticks in its place
-        rows = larger, row_a, row_b, *self._events[launch]
-        return is_plain, breadth, chunks, streams, slots, *rows, begins, more
+        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more
+
+    def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
+        """Add runs to the table; from where to where they are."""
+        first, self._n_runs = self._n_runs, self._n_runs + len(ends)
+        if self._n_runs > len(self._runs):
+            self._runs = np.concatenate([self._runs, np.zeros(self._n_runs, RUN)])
+        self._runs[first : self._n_runs] = list(zip(ends, rows, strict=True))
+        return first, self._n_runs
+
+    def _once(self, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+        """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
+        key = ((), memory, launch, blocking)
+        if key not in self._rows:
+            workload, call = self.workload, self._calls[launch][Copy]
+            shapes = [self._copy("h2d", n, memory, blocking, call) for n in workload.h2d_once]
+            shapes += [self._copy("d2h", n, memory, blocking, call) for n in workload.d2h_once]
+            self._rows[key] = self._add_row(shapes)
+        return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
         """Where the shapes of a record and of a wait are."""
@@ -177,24 +207,27 @@ class _Costs:
         first = self._append(rows)
         return first, first + 1
 
-    def _row(self, count: int, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Where the shapes of a chunk of ``count`` elements begin, and the most ticks that one of its ops adds."""
-        key = count, memory, launch, blocking
+    def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
+        key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            shapes = list(self._chunk(*key))
-            most = max(most_ticks(shape, self._overhead) for shape, _ in shapes)
-            self._rows[key] = self._append([shape_row(*both) for both in shapes]), most
+            self._rows[key] = self._add_row(list(self._chunk(part, memory, launch, blocking)))
         return self._rows[key]
 
-    def _chunk(self, count: int, memory: HostMemory, launch: Launch, blocking: bool) -> Iterable[tuple[Shape, bool]]:
-        """The ops of a chunk, and whether each holds the host."""
-        calls, workload = self._calls[launch], self.workload
-        for n_bytes in workload.inputs:
-            yield self._copy("h2d", n_bytes * count, memory, blocking, calls[Copy])
-        for kernel in workload.kernels:
-            yield kernel_shape(self.device, chunk_kernel(workload, kernel, count, 1), calls[Kernel]), False
-        for n_bytes in workload.outputs:
-            yield self._copy("d2h", n_bytes * count, memory, blocking, calls[Copy])
+    def _add_row(self, shapes: list[tuple[Shape, bool]]) -> tuple[int, int]:
+        most = max((most_ticks(shape, self._overhead) for shape, _ in shapes), default=0)
+        return self._append([shape_row(*both) for both in shapes]), most
+
+    def _chunk(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> Iterable[tuple[Shape, bool]]:
+        """The ops of a chunk, and whether each holds the host; NOTHING for an array that it has nothing of."""
+        calls = self._calls[launch]
+        absent = Shape(NOTHING, 0), False
+        for n_bytes in part.inputs:
+            yield self._copy("h2d", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
+        for kernel in self.workload.launches(part):
+            yield kernel_shape(self.device, kernel, calls[Kernel]), False
+        for n_bytes in part.outputs:
+            yield self._copy("d2h", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
 
     def _copy(
         self, direction: Direction, n_bytes: int, memory: HostMemory, blocking: bool, call: int
@@ -322,7 +355,6 @@ class Runner:
         self._chunks = self._streams = 0  # there is room for
         self._state: tuple[Array, ...] = ()
         self._program: tuple[Array, ...] = ()
-        self._seen = np.empty(0, np.int64)
 
     def run(self, rows: Array) -> Array:
         """The makespans of configurations, at least one, that the kernel can run."""
@@ -335,12 +367,12 @@ class Runner:
             card,
             hand_over,
             rows,
+            self._costs.runs,
             self._costs.jobs,
             self._costs.run_signal,
             self._costs.shapes,
             lane_of_kind,
             self._program,
-            self._seen,
             self._state,
             np.empty((5, 0), np.int64),
             found,
@@ -348,17 +380,16 @@ class Runner:
         return found
 
     def _make_room(self, chunks: int, streams: int) -> None:
-        """Room for a plain pipeline and for any program: memory that is not written to costs nothing."""
+        """Room for any program: memory that is not written to costs nothing."""
         self._chunks, self._streams = chunks, streams
         self._state = new_state(int(self._costs.card.record["concurrent"]), chunks * self._costs.jobs[1])
-        jobs, joined = sum(self._costs.jobs), min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
-        ops = chunks * (jobs + 2)
-        self._seen = np.empty(chunks * jobs, np.int64)
+        jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
+        ops = chunks * (sum(jobs[:3]) + 2) + sum(jobs[3:]) + 3 * streams
         self._program = (
             np.empty(ops, OP),
             np.empty(ops + 1, SEGMENT),
             np.empty(ops + 1, np.int32),
-            np.empty(max(chunks, joined**2), ALSO),
+            np.empty(max(2 * chunks + streams, joined**2) + streams, ALSO),
             np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
             np.empty(streams, np.int32),  # and of each stream
             np.empty(LANES * QUEUES, np.int32),  # the stream that owns each queue
