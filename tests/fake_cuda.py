@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ class FakeCuda:
     def __init__(self, seed: int = 0, kernels: dict[str, Callable[[Launch], None]] | None = None) -> None:
         self.log: list[tuple[Any, ...]] = []
         self.device_bytes, self.most_device_bytes, self.most_streams = 0, 1 << 32, 10_000
+        self.resident_blocks = CARD.threads_per_multiprocessor // THREADS_PER_BLOCK  # a multiprocessor
         self.fail_at: Callable[[str, tuple[Any, ...]], None] = lambda _name, _arguments: None
         self._rng = random.Random(seed)
         self._arrays: dict[int, np.ndarray] = {}
@@ -209,7 +211,7 @@ class FakeCuda:
 
     def compile_module(self, source: str, names: tuple[str, ...]) -> dict[str, int]:
         for name in names:
-            assert f"void {name}(" in source
+            assert re.search(rf"void (__launch_bounds__\([0-9, ]+\) )?{name}\(", source)
             self._functions[FIRST_FUNCTION + len(self._functions)] = name
         return {name: address for address, name in self._functions.items() if name in names}
 
@@ -223,6 +225,11 @@ class FakeCuda:
         name = self._functions[function]
         self.threads_launched.append((name, gx * bx))
         self._add(stream, lambda: self._kernels[name](Launch(arrays, gx * bx)))
+
+    def occupancyMaxActiveBlocksPerMultiprocessor(self, function: int, block: int, shared: int) -> int:
+        assert function in self._functions
+        assert block == THREADS_PER_BLOCK
+        return self.resident_blocks
 
     def _add(self, stream: int, work: Callable[[], None], also: list[Node] | None = None) -> Node:
         kind = self._streams[stream]
@@ -341,8 +348,7 @@ def pass_through(launch: Launch) -> None:
     for k, array in enumerate(launch.writes):
         if rows:
             source = rows[min(k, len(rows) - 1)]
-            for byte in range(array.shape[1]):
-                array[:, byte] = source[:, byte % source.shape[1]]
+            array[:] = np.tile(source, -(-array.shape[1] // source.shape[1]))[:, : array.shape[1]]
 
 
 EMULATED: dict[str, Callable[[Launch], None]] = {

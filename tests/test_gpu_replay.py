@@ -13,8 +13,8 @@ from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedu
 from streamsim_validate import kernels, profiler
 from streamsim_validate.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.measure import Job, measure
-from streamsim_validate.replay import Bench, Replayer, measure_clock_hz, prepare
-from streamsim_validate.suites import MI, PATTERNS, Case, sincos
+from streamsim_validate.replay import Bench, Replayer, prepare
+from streamsim_validate.suites import KI, MI, PATTERNS, Case, sincos
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
@@ -151,11 +151,77 @@ def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
         assert (result.status, result.verified) == ("ok", True)
 
 
-def test_an_anonymous_kernel_takes_its_duration(gpu: Gpu) -> None:
-    schedule = depth_first(Workload(1000, (), (), (WorkloadKernel(duration_s=2e-3),)), 1, 1)
-    (result,) = measure([Job("x", schedule)], gpu, 7)
-    assert statistics.median(s.device_s for s in result.samples) == pytest.approx(2e-3, rel=0.03)
-    assert 2e8 < measure_clock_hz(Bench(gpu)) < 5e9
+def launch_s(bench: Bench, kernel: Kernel, lengths: tuple[int, int] = (3, 11), runs: int = 7) -> float:
+    """Seconds of one launch among others in one stream: the difference of two chains over that of their lengths."""
+    buffers = tuple(
+        Buffer(region.buffer, region.bytes, "device") for region in dict.fromkeys((*kernel.reads, *kernel.writes))
+    )
+    schedules = [Schedule((kernel,) * n, ("non-blocking",), buffers) for n in lengths]
+    prepare(bench, schedules)
+    short, long = (Replayer(schedule, bench) for schedule in schedules)
+    difference_s = statistics.median(long.run().device_s - short.run().device_s for _ in range(runs))
+    return difference_s / (lengths[1] - lengths[0])
+
+
+@pytest.mark.parametrize("duration_s", [50e-6, 200e-6, 1e-3, 5e-3])
+def test_the_stand_in_takes_the_time_it_is_told(gpu: Gpu, duration_s: float) -> None:
+    """Within 1 %, wherever passing its bytes through, which a kernel that is told no time does, takes under half of it.
+
+    Over the whole range of launches and shares of the card; at the full share the grid is just what fits at once, and
+    one block more than fits would take twice the time.
+    """
+    bench = Bench(gpu)
+    held: list[tuple[int, float, float]] = []
+    for elements in (64 * KI, MI, 16 * MI):
+        regions = {"reads": (Region("from", 0, 4 * elements),), "writes": (Region("to", 0, 4 * elements),)}
+        for fill in (0.1, 0.3, 0.5, 0.6, 1.0):
+            told = Kernel(1, "told", elements, duration_s=duration_s, fill=fill, **regions)  # type: ignore[arg-type]
+            pass_s = launch_s(bench, msgspec.structs.replace(told, duration_s=1e-9), runs=3)
+            if pass_s < duration_s / 2:
+                held.append((elements, fill, launch_s(bench, told)))
+    bench.close()
+    assert len(held) >= 5
+    assert [found for found in held if found[2] != pytest.approx(duration_s, rel=0.01)] == []
+
+
+def test_a_stand_in_without_bytes_takes_its_time(gpu: Gpu) -> None:
+    bench = Bench(gpu)
+    assert launch_s(bench, Kernel(1, duration_s=2e-3)) == pytest.approx(2e-3, rel=0.01)
+    bench.close()
+
+
+def test_the_stand_in_leaves_the_rest_of_the_card_to_others(gpu: Gpu) -> None:
+    """Two that fill 0.4 of it each run side by side; of two that fill 0.8 the second has to wait for room."""
+    for fill, times in ((0.4, 1.0), (0.8, 2.0)):
+        ops = tuple(Kernel(stream, duration_s=2e-3, fill=fill) for stream in (1, 2))
+        (result,) = measure([Job("x", Schedule(ops, ("non-blocking",) * 2))], gpu, 7)
+        assert statistics.median(s.device_s for s in result.samples) == pytest.approx(times * 2e-3, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes"),
+    [
+        (((0, 4096),), ((0, 4096),)),  # words of 16 bytes
+        (((4, 1000),), ((8, 1000),)),  # of 4 bytes
+        (((1, 999),), ((3, 1001),)),  # byte by byte, and repeated
+        (((0, 7),), ((0, 100_003),)),
+        (((0, 48),), ((16, 1_000_001),)),  # repeated by words, and the rest of one
+        (((0, 5000), (8192, 3000)), ((0, 1234), (4096, 3001), (16384, 70_000))),
+    ],
+)
+def test_the_stand_in_passes_bytes_of_any_number_through(
+    gpu: Gpu, reads: tuple[tuple[int, int], ...], writes: tuple[tuple[int, int], ...]
+) -> None:
+    """At any place; byte for byte what NumPy makes of it, the bytes around them untouched."""
+    n = 1 << 21
+    sides = [tuple(Region(name, *place) for place in places) for name, places in (("in", reads), ("out", writes))]
+    kernel = Kernel(1, "told", duration_s=2e-5, reads=sides[0], writes=sides[1])
+    there = Copy("h2d", n, 1, Region("h_in", 0, n), Region("in", 0, n))
+    back = Copy("d2h", n, 1, Region("h_out", 0, n), Region("out", 0, n))
+    pinned, device = (("h_in", "h_out"), ("in", "out"))
+    buffers = (*(Buffer(name, n, "pinned") for name in pinned), *(Buffer(name, n, "device") for name in device))
+    (result,) = measure([Job("x", Schedule((there, kernel, back), ("non-blocking",), buffers))], gpu, 1)
+    assert (result.status, result.verified) == ("ok", True)
 
 
 def test_a_schedule_too_large_for_the_card_is_skipped_before_allocation(gpu: Gpu) -> None:

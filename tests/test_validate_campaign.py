@@ -45,7 +45,7 @@ from streamsim_validate.record import (
     read_journal,
     read_record,
 )
-from streamsim_validate.suites import sincos
+from streamsim_validate.suites import digest, sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -341,6 +341,29 @@ def test_an_unknown_suite_is_one_line_before_anything_starts(tmp_path: Path, mon
         run(Plan(str(tmp_path / "r.json.gz"), suite="fast"))
 
 
+def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) -> None:
+    """Seed and count stand in the record; the same journal goes on, that of another seed does not."""
+    plan = Plan(str(tmp_path / "r.json.gz"), suite="random", seed=5, count=2, repeats=1)
+    with Journal(journal_path(plan.output), header(fake_gpu()[0].card, "random")) as journal:
+        journal.append(RunBegins(8, "2026-01-01T00:00:00+00:00", plan.seed, plan.repeats, None, plan.drawn))
+        for item in planned(plan, 8):
+            journal.append(
+                Entry(item.key, digest(item.schedule), case=item.case, wall_s=(1.0,), device_s=(1.0,), issue_s=(1.0,))
+            )
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    with pytest.raises(InputError, match="has measured another schedule"):
+        measure_plan(msgspec.structs.replace(plan, seed=6), 8, fake_gpu()[0], None)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    again = {
+        item.key: item.schedule
+        for item in planned(msgspec.structs.replace(plan, seed=session.seed, count=session.count), 8)
+    }
+    assert {entry.key: entry.build() for entry in session.entries} == again
+    assert (session.seed, session.count) == (5, 2)
+    assert Plan("r", suite="random").drawn == 200
+    assert Plan("r").drawn == 0
+
+
 def racy() -> Schedule:
     """A ring without its waits."""
     ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, WaitEvent))
@@ -385,6 +408,8 @@ def test_the_command_without_cupy_ends_with_3_and_one_line(tmp_path: Path) -> No
     [
         (["run", "--suite", "fast"], "'fast' is not one of 'quick', 'standard'"),
         (["run", "none.json"], "none.json: cannot read it"),
+        (["run", "--suite", "quick", "--count", "5"], "count = 5: only the suite random draws schedules"),
+        (["run", "--suite", "random", "--seed", "-1"], "-1 is not in the range"),
         (["run", "--connections", "33"], "33 is not in the range 1<=x<=32"),
         (["run", "-o", "no/such/r.json.gz"], "there is no folder 'no/such'"),
     ],

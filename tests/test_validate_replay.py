@@ -22,6 +22,7 @@ from streamsim_validate.replay import (
     Replayer,
     Sample,
     closed,
+    measure_launch_s,
     prepare,
     with_timing_events,
 )
@@ -113,17 +114,56 @@ def test_each_op_is_the_cuda_call_it_stands_for(op: Op, calls: list[tuple[str, .
         # an anonymous kernel is one wave of its share of the card: 4 multiprocessors x 2048 threads
         (Kernel(1, duration_s=1e-3), [("streamsim_spin", 8192)]),
         (Kernel(1, duration_s=1e-3, fill=0.25), [("streamsim_spin", 2048)]),
-        (Kernel(1, duration_s=1e-3, elements=300), [("streamsim_spin", 512)]),
+        (Kernel(1, duration_s=1e-3, fill=1e-6), [("streamsim_spin", 256)]),
+        (Kernel(1, duration_s=1e-3, elements=10**6, reads=(DEVICE,), writes=(DEVICE,)), [("streamsim_spin", 8192)]),
     ],
 )
 def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[str, int]]) -> None:
     gpu, cuda = fake_gpu()
     bench = Bench(gpu)
-    bench._clock_hz = 1e9
+    bench._launch_s = {1: 0.0, 32: 0.0}
     schedule = Schedule((kernel,), ("non-blocking",), BUFFERS)
     prepare(bench, [schedule])
     Replayer(schedule, bench).replay()
     assert cuda.threads_launched == threads
+
+
+def test_the_stand_in_has_no_more_blocks_than_the_driver_says_fit() -> None:
+    """62 registers a thread leave room for 4 blocks of 256 on a multiprocessor, not 8: of more, half would wait.
+
+    On 4 multiprocessors the whole card is then 16 blocks, and a quarter of it 4.
+    """
+    gpu, cuda = fake_gpu()
+    cuda.resident_blocks = 4
+    bench = Bench(gpu)
+    bench._launch_s = {1: 0.0, 16: 0.0}
+    assert bench.spin_of(Kernel(1, duration_s=1e-3)) == (16, 1_000_000)
+    assert bench.spin_of(Kernel(1, duration_s=2e-3, fill=0.25)) == (4, 2_000_000)
+
+
+def test_the_stand_in_is_told_its_time_less_what_a_launch_takes() -> None:
+    """2 us for one block and 5 us for all 32, so 3.5 us for the 16.5th: halves of the card have 16 blocks, 3.45 us."""
+    bench = Bench(fake_gpu()[0])
+    bench._launch_s = {1: 2e-6, 32: 5e-6}
+    assert bench.spin_of(Kernel(1, duration_s=100e-6)) == (32, 95_000)
+    assert bench.spin_of(Kernel(1, duration_s=100e-6, fill=0.5)) == (16, 100_000 - 2_000 - round(3_000 * 15 / 31))
+    assert bench.spin_of(Kernel(1, duration_s=1e-6)) == (32, 0)
+
+
+def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorter_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A card on which each launch takes 3 us beyond the 50 it is told, and a run 20 us whatever is in it."""
+    gpu, cuda = fake_gpu()
+
+    def elapsed_ms(_start: int, _stop: int) -> float:
+        since = max(i for i, call in enumerate(cuda.log) if call[0] == "eventRecord" and call[1] == _start)
+        launches = sum(call[0] == "launchKernel" for call in cuda.log[since:])
+        return 1e3 * (20e-6 + 53e-6 * launches)
+
+    monkeypatch.setattr(cuda, "eventElapsedTime", elapsed_ms)
+    assert measure_launch_s(Bench(gpu), 7) == pytest.approx(3e-6)
+    assert {threads for _, threads in cuda.threads_launched} == {7 * 256}
 
 
 def test_a_program_is_issued_in_order_and_timed_by_events_around_it() -> None:

@@ -101,7 +101,7 @@ def test_quick_touches_every_effect_with_few_schedules() -> None:
 
 
 def test_an_unknown_suite_is_one_line() -> None:
-    with pytest.raises(InputError, match="suite = 'fast': expected one of quick, standard"):
+    with pytest.raises(InputError, match="suite = 'fast': expected one of quick, standard, random"):
         suite("fast")
 
 

@@ -42,7 +42,15 @@ from streamsim_validate.record import (
     to_times,
 )
 from streamsim_validate.replay import Sample, refuse_races
-from streamsim_validate.suites import Case, digest, suite, suite_connections, workload_key
+from streamsim_validate.suites import (
+    RANDOM,
+    RANDOM_COUNT,
+    Case,
+    digest,
+    suite,
+    suite_connections,
+    workload_key,
+)
 
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
@@ -64,7 +72,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.kernels.load_kernels`), because every
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
-    ``allow_races``: measure schedules whose ops race, too.
+    ``allow_races``: measure schedules whose ops race, too. ``seed``: of the order of the repeats, and of the
+    schedules of the suite ``random``; ``count``: how many of those (0: 200). Raises InputError when another suite is
+    given a count.
     """
 
     output: str
@@ -78,6 +88,19 @@ class Plan(msgspec.Struct, frozen=True):
     calibrate: bool = True
     timelines: bool = False
     allow_races: bool = False
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count and (self.schedules or self.suite != RANDOM):
+            raise InputError(
+                f"count = {self.count}: only the suite {RANDOM} draws schedules, and this run is of"
+                f" {'schedule files' if self.schedules else f'the suite {self.suite}'}; leave --count out"
+            )
+
+    @property
+    def drawn(self) -> int:
+        """How many schedules are drawn; 0 where none are."""
+        return (self.count or RANDOM_COUNT) if self.suite == RANDOM and not self.schedules else 0
 
     @property
     def title(self) -> str:
@@ -103,7 +126,8 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
     if plan.schedules:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
-    return [Planned(case.key, case.schedule(), case) for case in suite(plan.suite, connections)]
+    cases = suite(plan.suite, connections, plan.seed, plan.drawn)
+    return [Planned(case.key, case.schedule(), case) for case in cases]
 
 
 def run(plan: Plan) -> Record:
@@ -187,7 +211,7 @@ def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSampl
         left, untraced = _left(plan, connections, journal)
         if left:
             before = _plain(take_samples, gpu)
-            journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, samples=before))
+            journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
             _measure(plan, left, gpu, journal, COMPANIONS if take_samples else ())
         if journal.unended == connections:
             after = _plain(take_samples, gpu)

@@ -20,11 +20,12 @@ from streamsim.files import one_line, read_schedule, write_device
 from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, check_writable, run
 from streamsim_validate.gpu import open_gpu
 from streamsim_validate.record import Record, journal_path, median_and_spread, read_record
-from streamsim_validate.suites import SUITES
+from streamsim_validate.suites import RANDOM_COUNT, SUITES
 
 OK, FAILED = 0, 1
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
 MOST_CONNECTIONS = 32
+LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,10 +63,19 @@ def app() -> None:
 
 @app.command("run")
 @click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--suite", type=click.Choice(tuple(SUITES)), help="Measure a suite. Default without schedules: quick.")
+@click.option("--suite", type=click.Choice(SUITES), help="Measure a suite. Default without schedules: quick.")
 @click.option("--output", "-o", type=click.Path(), default="record.json.gz", show_default=True, help="The record.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order of the repeats.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Of the order of the repeats, and of the schedules of the suite random.",
+)
+@click.option(
+    "--count", type=click.IntRange(1, 10_000), help=f"Schedules of the suite random.  [default: {RANDOM_COUNT}]"
+)
 @click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
 @click.option(
     "--connections",
@@ -79,7 +89,9 @@ def app() -> None:
 @click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
 @click.option("--allow-races", is_flag=True, help="Measure schedules whose ops race (streamsim check) all the same.")
 @click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
-def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, **options: object) -> None:
+def run_command(
+    schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, count: int | None, **options: object
+) -> None:
     """Measure a suite, or schedules from files, and write a record.
 
     Interrupted, the same command goes on from where it stopped.
@@ -87,12 +99,19 @@ def run_command(schedules: tuple[Path, ...], suite: str | None, no_calibrate: bo
     \b
     Examples:
       streamsim-validate run --suite quick -o quick.json.gz
+      streamsim-validate run --suite random --seed 2026 --count 100 -o random.json.gz
       streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
     """  # noqa: D301 - click wants the backspace itself
     if schedules and suite:
         raise InputError("--suite: give a suite or schedule files, not both")
     found = tuple(read_schedule(path) for path in schedules)
-    plan = Plan(suite=suite or "quick", schedules=found, calibrate=not no_calibrate, **options)  # type: ignore[arg-type]
+    plan = Plan(
+        suite=suite or "quick",
+        schedules=found,
+        calibrate=not no_calibrate,
+        count=count or 0,
+        **options,  # type: ignore[arg-type]
+    )
     if journal_path(plan.output).exists():
         click.echo(f"going on from {journal_path(plan.output)}", err=True)
     _summarise(run(plan), plan.output)

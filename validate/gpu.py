@@ -60,8 +60,9 @@ class Card(msgspec.Struct, frozen=True):
 class Gpu:
     """A card in use: its CUDA calls, and streams and events that live as long as it is open.
 
-    ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` of
-    ``cupy.cuda.driver``, and ``compile_module(source, names)`` -> addresses of the functions.
+    ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` and
+    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, names)`` ->
+    addresses of the functions.
 
     Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
     ``queues``: the hardware queues in front of every engine, 0 if they are not known to be as many.
@@ -139,6 +140,7 @@ class CupyCuda:
         self._runtime = cupy.cuda.runtime
         self.launchKernel = cupy.cuda.driver.launchKernel  # under 2 us; RawKernel.__call__ takes about 5
         self.current_context = cupy.cuda.driver.ctxGetCurrent
+        self.occupancyMaxActiveBlocksPerMultiprocessor = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
         self._modules: list[object] = []  # a function dies with its module
 
     def __getattr__(self, name: str) -> Any:

@@ -3,6 +3,9 @@
 Every CUDA kernel takes one argument, the struct ``Arrays`` below: the elements, the parameter, and for each
 region that the schedule's kernel reads and writes its address and its bytes per element. So one kernel
 serves one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
+
+A kernel that is given by its time and has no name here is replayed by a stand-in (:data:`SPIN`), which holds the share
+of the card that the kernel fills until that time is over. To it each region is one element, of any number of bytes.
 """
 
 from __future__ import annotations
@@ -12,17 +15,21 @@ import re
 import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 
+from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from streamsim.device import Device
     from streamsim.schedule import Kernel
 
     Bytes = NDArray[np.uint8]
@@ -125,12 +132,80 @@ extern "C" __global__ void streamsim_sleep(const Arrays a) {
     while (clock64() - start < a.parameter) {}
 }
 
-// One wave of blocks, whatever the elements, so that its time alone is the parameter's cycles.
-extern "C" __global__ void streamsim_spin(const Arrays a) {
-    const long long start = clock64();
-    const long long stride = (long long)gridDim.x * blockDim.x;
-    for (long long i = thread_index(); i < a.elements; i += stride) pass_through(a, i);
-    while (clock64() - start < a.parameter) {}
+__device__ __forceinline__ long long timer_ns() {
+    long long ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+// Time by the card's timer, which runs on at one pace when the clock changes. It ticks once in a microsecond on some
+// cards; between its ticks, and before the first one seen, cycles count at the pace at which they went since then.
+struct Stopwatch {
+    long long begun, first_cycle, first_ns;
+
+    __device__ __forceinline__ void start() {
+        begun = clock64();
+        const long long ns = timer_ns();
+        do {
+            first_ns = timer_ns();
+            first_cycle = clock64();
+        } while (first_ns == ns);
+    }
+
+    __device__ __forceinline__ void wait_until(long long duration_ns) const {
+        long long ns = first_ns, cycle = first_cycle, passed_ns;
+        do {
+            const long long now_ns = timer_ns(), now = clock64();
+            if (now_ns != ns) { ns = now_ns; cycle = now; }
+            passed_ns = ns - first_ns;
+            if (passed_ns > 0) {
+                const float ns_a_cycle = (float)passed_ns / (float)(cycle - first_cycle);
+                passed_ns += (long long)(ns_a_cycle * (float)(now - cycle + first_cycle - begun));
+            }
+        } while (passed_ns < duration_ns);
+    }
+};
+
+// By the whole grid; what is shorter than the output is repeated. No division in the loop: it would cost registers.
+template <typename Word>
+__device__ __forceinline__ void pass_words(unsigned char* to, long long bytes, const unsigned char* from,
+                                           long long length) {
+    const long long words = bytes / sizeof(Word), stride = (long long)gridDim.x * blockDim.x;
+    if (thread_index() < words) {
+        const long long period = length < bytes ? length / sizeof(Word) : words;
+        const long long step = stride % period;
+        long long at = thread_index() % period;
+        for (long long i = thread_index(); i < words; i += stride) {
+            ((Word*)to)[i] = ((const Word*)from)[at];
+            at += step;
+            if (at >= period) at -= period;
+        }
+    }
+    for (long long i = words * sizeof(Word) + thread_index(); i < bytes; i += stride) to[i] = from[i % length];
+}
+
+__device__ __forceinline__ void pass_regions(const Arrays& a) {
+    for (int k = 0; k < a.outputs && a.inputs; ++k) {
+        const int source = k < a.inputs ? k : (int)a.inputs - 1;
+        const unsigned char* from = a.in[source];
+        unsigned char* to = a.out[k];
+        const long long bytes = a.out_width[k], length = a.in_width[source];
+        const size_t odd = (size_t)from | (size_t)to | (length < bytes ? (size_t)length : 0);
+        if (odd % sizeof(uint4) == 0) pass_words<uint4>(to, bytes, from, length);
+        else if (odd % sizeof(unsigned) == 0) pass_words<unsigned>(to, bytes, from, length);
+        else pass_words<unsigned char>(to, bytes, from, length);
+    }
+}
+
+// Each block passes its part of the bytes through and holds its threads until it has been there for so many
+// nanoseconds. Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
+extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays a) {
+    __shared__ Stopwatch stopwatch;
+    const bool keeps_time = threadIdx.x == 0 && a.parameter > 0;
+    if (keeps_time) stopwatch.start();
+    pass_regions(a);
+    if (keeps_time) stopwatch.wait_until(a.parameter);
+    __syncthreads();
 }
 """
 )
@@ -155,7 +230,8 @@ class KernelSpec:
     without one its output is compared with the same ops run one at a time on the card. ``tolerance``:
     parameter -> largest absolute difference of its float32 outputs (0: byte for byte). ``elementwise``:
     output element i depends on input element i alone. ``unit_bytes``: elements must be a multiple of it.
-    ``threads``: one for each element, or one wave that fills the kernel's share of the card.
+    ``threads``: one for each element, or as many as hold the kernel's share of the card, which then take each region
+    as one element.
     """
 
     name: str
@@ -225,7 +301,13 @@ def pass_through_reference(
     if not inputs:
         return []
     sources = [inputs[min(k, len(inputs) - 1)] for k in range(len(widths))]
-    return [array[:, np.arange(width) % array.shape[1]] for array, width in zip(sources, widths, strict=True)]
+    return [_of_width(array, width) for array, width in zip(sources, widths, strict=True)]
+
+
+def _of_width(array: Bytes, width: int) -> Bytes:
+    """Every row cut short or repeated."""
+    times = -(-width // array.shape[1])
+    return (array if times == 1 else np.tile(array, times))[:, :width]
 
 
 def _built_in(name: str, reference: Reference, **more: Any) -> KernelSpec:
@@ -233,7 +315,7 @@ def _built_in(name: str, reference: Reference, **more: Any) -> KernelSpec:
 
 
 _ENTRY = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(')
-SPIN = _built_in("spin", pass_through_reference, threads="card")
+SPIN = _built_in("spin", pass_through_reference, threads="card", elementwise=False)
 _REGISTRY: dict[str, KernelSpec] = {
     spec.name: spec
     for spec in (
@@ -285,9 +367,8 @@ def known_kernels() -> list[str]:
 def find_kernel(kernel: Kernel) -> KernelSpec:
     """What to launch for a kernel of a schedule.
 
-    A name that is not registered stands for a kernel that takes ``duration_s``: it is replayed as one wave
-    of blocks that pass their data through and spin for that time by the card's measured clock. Raises
-    InputError when such a kernel has no duration.
+    A name that is not registered stands for a kernel that takes ``duration_s``: see :data:`SPIN` and
+    :func:`stand_in`. Raises InputError when such a kernel has no duration.
     """
     spec = _REGISTRY.get(kernel.name)
     if spec is not None:
@@ -300,8 +381,28 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
     return SPIN
 
 
-def elements_of(kernel: Kernel) -> int:
-    """Elements that a kernel works on: its own number, or the floats of the largest region it touches."""
+def stand_in(kernel: Kernel, card_threads: int) -> tuple[float, float]:
+    """(seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
+
+    What a prediction reckons with on a card of so many threads: the rule for chunks of few elements has one home.
+    """
+    return _bare_card(card_threads).kernel_time(kernel)
+
+
+@cache
+def _bare_card(threads: int) -> Device:
+    """A card of which nothing else is known, so no launch takes any time there."""
+    ideal = load_device("ideal")
+    return msgspec.structs.replace(ideal, compute=msgspec.structs.replace(ideal.compute, resident_threads=threads))
+
+
+def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
+    """Elements that a launch works on: the kernel's own number, or the floats of the largest region it touches.
+
+    A single one where each region is taken whole.
+    """
+    if spec.threads == "card":
+        return 1
     largest = max((region.bytes for region in (*kernel.reads, *kernel.writes)), default=0)
     return kernel.elements or max(1, largest // FLOAT_BYTES)
 
@@ -311,7 +412,7 @@ def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
 
     Raises InputError when the regions do not divide into the kernel's elements or are too many.
     """
-    elements = elements_of(kernel)
+    elements = elements_of(spec, kernel)
     for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
         if len(regions) > MOST_ARRAYS:
             raise InputError(f"kernel {kernel.name!r}: {field} has {len(regions)} regions, more than {MOST_ARRAYS}")
@@ -355,13 +456,9 @@ class Argument:
         self.address = ctypes.addressof(self._pointers)
 
 
-def blocks_of(spec: KernelSpec, kernel: Kernel, card_threads: int) -> int:
-    """Blocks of ``THREADS_PER_BLOCK`` threads that a launch of the kernel has."""
-    for_elements = -(-elements_of(kernel) // THREADS_PER_BLOCK)
-    if spec.threads == "elements":
-        return for_elements
-    one_wave = max(1, round(kernel.fill * card_threads / THREADS_PER_BLOCK))
-    return min(one_wave, for_elements) if kernel.elements else one_wave
+def blocks_of(elements: int) -> int:
+    """Blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
+    return -(-elements // THREADS_PER_BLOCK)
 
 
 def apply_reference(

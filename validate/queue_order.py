@@ -40,7 +40,7 @@ class QueueOrder:
         self._holders: list[int] = []  # streams that take every queue for a moment
         self._events: list[int] = []
         self._host = self._device = 0  # addresses
-        self._argument = Argument(0, 1, (), ())
+        self._argument = Argument(1, 0, (), ())  # at once
 
     def before(self, schedule: Schedule) -> None:
         """Call this before each replay of ``schedule``: it finds the queues as a new process does."""

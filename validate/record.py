@@ -116,7 +116,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``before`` and ``after``: the device profile calibrated then, as plain data so that a record outlives
     changes of the profile's form; see :meth:`profile`. ``samples`` and ``samples_after``: what they were fitted to,
-    likewise. ``groups``: what was probed meanwhile.
+    likewise. ``groups``: what was probed meanwhile. ``seed``: of the order of the repeats and, with the number
+    ``count`` of them (0 for the other suites), of the schedules of the suite ``random``.
     """
 
     connections: int
@@ -130,6 +131,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: dict[str, Any] | None = None
     samples_after: dict[str, Any] | None = None
     groups: tuple[Group, ...] = ()
+    count: int = 0
 
     def profile(self, when: str = "before") -> Device | None:
         """The profile calibrated ``"before"`` or ``"after"``; None when there was no calibration.
@@ -218,6 +220,7 @@ class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
     seed: int
     repeats: int
     samples: dict[str, Any] | None = None
+    count: int = 0
 
 
 class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
@@ -386,7 +389,8 @@ def fold(lines: list[Line]) -> Record:
     timelines = _timelines(lines)
     for line in lines[1:]:
         if isinstance(line, RunBegins):
-            runs.append(Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples))
+            begun = Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples, count=line.count)
+            runs.append(begun)
         elif isinstance(line, Entry) and runs:
             entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
             runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))

@@ -169,7 +169,7 @@ class _Executor:
         spec = find_kernel(kernel)
         reads = [self._bytes(region) for region in kernel.reads]
         writes = [self._bytes(region) for region in kernel.writes]
-        elements = elements_of(kernel)
+        elements = elements_of(spec, kernel)
         apply_reference(spec, reads, writes, elements, kernel.parameter)
         # Kernels sum what they read, so an error counts once for every float of an element that carries it.
         inherited = sum(

@@ -11,9 +11,11 @@ same instrumented schedule. The hot loop only calls functions on arguments prepa
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,7 @@ from streamsim_validate.kernels import (
     broken,
     elements_of,
     find_kernel,
+    stand_in,
     widths_of,
 )
 from streamsim_validate.memory import (
@@ -63,7 +66,7 @@ if TYPE_CHECKING:
 
 NS = 1e-9
 CACHED_REFERENCE_BYTES = 2 << 30
-CLOCK_PROBE_CYCLES = 4_000_000  # about 2 ms: long against the launch, short against a change of clock
+SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -134,7 +137,7 @@ def with_timing_events(schedule: Schedule) -> Schedule:
 
 @dataclass
 class Bench:
-    """What the replayers of one card share: memory, compiled kernels, references, the clock rate.
+    """What the replayers of one card share: memory, compiled kernels, references, what the stand-in takes to launch.
 
     ``allow_races``: replay schedules whose output depends on luck all the same. ``in_order``: every replay finds
     the hardware queues as in a process of its own, if their number is known.
@@ -147,7 +150,7 @@ class Bench:
     queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
     _references: OrderedDict[tuple[str, tuple[Key, ...]], Expected] = field(default_factory=OrderedDict)
-    _clock_hz: float = 0.0
+    _launch_s: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.arena = Arena(self.gpu)
@@ -164,20 +167,38 @@ class Bench:
                 raise InputError(f"kernel {spec.name!r}: {error}") from error
         return self._functions[spec]
 
-    @property
-    def clock_hz(self) -> float:
-        """Cycles per second that a spinning kernel counts, measured once."""
-        if not self._clock_hz:
-            self._clock_hz = measure_clock_hz(self)
-        return self._clock_hz
+    @cached_property
+    def most_blocks(self) -> int:
+        """Blocks of the stand-in that the card holds at once, by the driver."""
+        cuda, card = self.gpu.cuda, self.gpu.card
+        each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
+        return card.multiprocessors * max(1, int(each))
+
+    def spin_of(self, kernel: Kernel) -> tuple[int, int]:
+        """(blocks, nanoseconds that each of them holds its threads) of the stand-in for a kernel with a duration."""
+        duration_s, share = stand_in(kernel, self.gpu.threads)
+        blocks = max(1, round(share * self.most_blocks))
+        return blocks, max(0, round((duration_s - self._spin_launch_s(blocks)) / NS))
+
+    def _spin_launch_s(self, blocks: int) -> float:
+        """What a launch takes beyond the time that its blocks are told; between one block and all, in proportion."""
+        least, most = (self._measured_launch_s(count) for count in (1, self.most_blocks))
+        return least + (most - least) * (blocks - 1) / max(1, self.most_blocks - 1)
+
+    def _measured_launch_s(self, blocks: int) -> float:
+        if blocks not in self._launch_s:
+            self._launch_s[blocks] = measure_launch_s(self, blocks)
+        return self._launch_s[blocks]
 
     def expected(self, schedule: Schedule, key: str | None) -> Expected:
         """The outputs of a schedule, shared by schedules of one ``key`` (a workload, say) with the same host outputs.
 
-        What is left on the device differs from pattern to pattern, so it is never shared.
+        What is left on the device differs from pattern to pattern, and what is no work of element by element with how
+        it is cut, so that is never shared.
         """
         found = tuple(outputs(schedule))
-        if key is None or any(output.memory == "device" for output in found):
+        by_element = all(find_kernel(op).elementwise for op in schedule.ops if isinstance(op, Kernel))
+        if key is None or not by_element or any(output.memory == "device" for output in found):
             return run_reference(schedule)
         place = (key, found)
         if place not in self._references:
@@ -200,24 +221,30 @@ def source_of(spec: KernelSpec) -> str:
     return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
 
 
-def measure_clock_hz(bench: Bench) -> float:
-    """Cycles per second: the difference of two spins, so that the launch drops out."""
+def measure_launch_s(bench: Bench, blocks: int) -> float:
+    """Seconds that a launch of the stand-in takes beyond the time that it is told, back to back in one stream.
+
+    As the kernels of a profile are measured: the difference of two chains, so that what a run costs once drops out.
+    """
     cuda = bench.gpu.cuda
     stream = bench.gpu.streams(("non-blocking",))[1]
     start, stop = bench.gpu.timing_events()
-    function = bench.function(SPIN)
+    argument = Argument(1, round(SPIN_PROBE_S / NS), (), ())
+    launch = (bench.function(SPIN), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
 
-    def spin_s(cycles: int) -> float:
-        argument = Argument(0, cycles, (), ())
+    def chain_s(length: int) -> float:
         cuda.eventRecord(start, stream)
-        cuda.launchKernel(function, 1, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+        for _ in range(length):
+            cuda.launchKernel(*launch)
         cuda.eventRecord(stop, stream)
         cuda.streamSynchronize(stream)
         return float(cuda.eventElapsedTime(start, stop)) * 1e-3
 
-    spin_s(CLOCK_PROBE_CYCLES)  # wakes the card up
-    longer = sorted(spin_s(2 * CLOCK_PROBE_CYCLES) - spin_s(CLOCK_PROBE_CYCLES) for _ in range(5))
-    return CLOCK_PROBE_CYCLES / max(longer[2], 1e-9)
+    short, long = SPIN_PROBE_CHAINS
+    chain_s(long)  # wakes the card up
+    each_s = statistics.median((chain_s(long) - chain_s(short)) / (long - short) for _ in range(SPIN_PROBE_RUNS))
+    bench.queue_order.lose()
+    return max(0.0, each_s - SPIN_PROBE_S)
 
 
 class Calls(NamedTuple):
@@ -284,23 +311,20 @@ class _Compiler:
 
     def _kernel(self, kernel: Kernel) -> Call:
         spec = find_kernel(kernel)
-        elements, (in_widths, out_widths) = elements_of(kernel), widths_of(spec, kernel)
+        elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
         stream = self._streams[kernel.stream]
         if spec.launch is not None:
             return self._python_launch(spec, kernel, elements)
-        parameter = kernel.parameter
-        if spec is SPIN:
-            assert kernel.duration_s is not None, "find_kernel checks"
-            parameter = round(kernel.duration_s * self._bench.clock_hz)
+        bench = self._bench
+        blocks, parameter = bench.spin_of(kernel) if spec is SPIN else (blocks_of(elements), kernel.parameter)
         argument = Argument(
-            elements if kernel.reads or kernel.writes or spec is not SPIN else 0,
+            elements,
             parameter,
             [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.reads, in_widths, strict=True)],
             [(self._address(r.buffer, r.offset), width) for r, width in zip(kernel.writes, out_widths, strict=True)],
         )
         self.keep.append(argument)
-        blocks = blocks_of(spec, kernel, self._bench.gpu.threads)
-        launch = (self._bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+        launch = (bench.function(spec), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
         return self._cuda.launchKernel, launch
 
     def _python_launch(self, spec: KernelSpec, kernel: Kernel, elements: int) -> Call:

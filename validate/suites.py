@@ -2,11 +2,12 @@
 
 A case is a pattern with its arguments and a workload, so that whoever reads a record builds the very same
 schedule. Kernels are named and carry no duration: a prediction takes their time from the device profile.
-``quick`` touches every effect in a few seconds; ``standard`` covers them.
+``quick`` touches every effect in a few seconds; ``standard`` covers them. The schedules of ``random`` are drawn:
+:mod:`streamsim_validate.random_suite`.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -158,9 +159,15 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def workload_key(workload: Workload) -> str:
     """One line that names a workload by what it does."""
-    kernels = "+".join(f"{kernel.name}({kernel.parameter})" for kernel in workload.kernels)
+    kernels = "+".join(map(_kernel_key, workload.kernels))
     arrays = "+".join(map(str, workload.inputs)) + ">" + "+".join(map(str, workload.outputs))
     return f"{workload.elements} x {arrays} B {kernels}"
+
+
+def _kernel_key(kernel: WorkloadKernel) -> str:
+    time = [] if kernel.duration_s is None else [f"{kernel.duration_s} s"]
+    fill = [] if kernel.fill == 1 else [f"fill {kernel.fill}"]
+    return f"{kernel.name}({', '.join([str(kernel.parameter), *time, *fill])})"
 
 
 def digest(schedule: Schedule) -> str:
@@ -271,18 +278,25 @@ def _quick() -> Iterator[Case]:
             yield case
 
 
-SUITES: dict[str, Callable[[], Iterator[Case]]] = {"quick": _quick, "standard": _standard}
+RANDOM, RANDOM_COUNT = "random", 200
+FIXED: dict[str, Callable[[], Iterator[Case]]] = {"quick": _quick, "standard": _standard}
+SUITES = (*FIXED, RANDOM)
 
 
-def suite(name: str, connections: int = CONNECTIONS[0]) -> list[Case]:
+def suite(name: str, connections: int = CONNECTIONS[0], seed: int = 0, count: int = RANDOM_COUNT) -> list[Case]:
     """The cases of a suite for a process with so many connections, those of one workload together.
 
-    Raises InputError when there is no such suite.
+    ``seed`` and ``count`` are those of ``random``. Raises InputError when there is no such suite.
     """
     if name not in SUITES:
         raise InputError(f"suite = {name!r}: expected one of {', '.join(SUITES)}")
-    probes = name == "standard" and connections in QUEUE_PROBES
-    cases = {case.key: case for case in (_queue_probes() if probes else SUITES[name]())}
+    if name == RANDOM:
+        from streamsim_validate.random_suite import random_cases  # which draws cases of this module
+
+        found: Iterable[Case] = random_cases(seed, count)
+    else:
+        found = _queue_probes() if name == "standard" and connections in QUEUE_PROBES else FIXED[name]()
+    cases = {case.key: case for case in found}
     return sorted(cases.values(), key=lambda case: (case.workload.elements, workload_key(case.workload)))
 
 

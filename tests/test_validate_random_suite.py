@@ -1,0 +1,145 @@
+"""Laws of the suite that is drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from streamsim.devices import load_device
+from streamsim.model import simulate
+from streamsim.schedule import Kernel
+from streamsim_validate import random_suite
+from streamsim_validate.kernels import SPIN, find_kernel, known_kernels, widths_of
+from streamsim_validate.memory import buffers_of
+from streamsim_validate.probes import KERNELS
+from streamsim_validate.random_suite import LAUNCHABLE, MOST_BYTES, random_cases
+from streamsim_validate.suites import MI, RANDOM_COUNT, Case, digest, suite
+
+if TYPE_CHECKING:
+    import pytest
+
+    from streamsim.patterns import Workload
+
+CASES = random_cases(1, 400)
+SCHEDULES = [case.schedule() for case in CASES]
+
+
+def keys(seed: int, count: int) -> list[str]:
+    return [case.key for case in random_cases(seed, count)]
+
+
+def test_a_seed_names_its_schedules_and_a_smaller_count_the_first_of_them() -> None:
+    assert keys(1, 400) == [case.key for case in CASES]
+    assert keys(1, 30) == [case.key for case in CASES[:30]]
+    assert not set(keys(2, 200)) & {case.key for case in CASES}
+
+
+def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``random()`` alone: choice, shuffle and the like may draw otherwise in another Python."""
+
+    class Only:
+        made: ClassVar[list[int]] = []
+
+        def __init__(self, seed: int) -> None:
+            self.made.append(seed)
+            self.random = random.Random(seed).random
+
+    expected = keys(1, 30)
+    monkeypatch.setattr(random_suite, "random", SimpleNamespace(Random=Only))
+    assert keys(1, 30) == expected
+    assert Only.made == [1]
+
+
+def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3 to 20 there are four octaves, 3, 4..7, 8..15 and 16..20: a draw of 0.6 is 0.4 of the way into the third."""
+    draws = random_suite._Draws(0)
+    for drawn, size in ((0.0, 3), (0.249, 3), (0.25, 4), (0.6, 11), (0.75, 16), (0.999999, 20)):
+        monkeypatch.setattr(draws, "_random", lambda value=drawn: value)
+        assert draws.size(3, 20) == size
+        assert draws.size(5, 5) == 5
+
+
+def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
+    assert len({case.key for case in CASES}) == len(CASES)
+    assert len({digest(schedule) for schedule in SCHEDULES}) == len(CASES)
+    for case, schedule in zip(CASES, SCHEDULES, strict=True):
+        again = msgspec.json.decode(msgspec.json.encode(case), type=Case)
+        assert again == case
+        assert again.schedule() == schedule
+
+
+def test_a_key_names_whatever_sets_workloads_apart() -> None:
+    """Of two workloads under one name the outputs of one would be expected of the other."""
+
+    def plain(workload: Workload) -> bytes:
+        return msgspec.json.encode(workload)
+
+    assert len({case.key.partition(" of ")[2] for case in CASES}) == len({plain(case.workload) for case in CASES})
+    timed = next(case for case in CASES if case.workload.kernels[0].duration_s is not None)
+    kernel = timed.workload.kernels[0]
+    for change in ({"duration_s": kernel.duration_s + 1e-9}, {"fill": 0.125}, {"name": "other"}):  # type: ignore[operator]
+        kernels = (msgspec.structs.replace(kernel, **change), *timed.workload.kernels[1:])
+        workload = msgspec.structs.replace(timed.workload, kernels=kernels)
+        assert msgspec.structs.replace(timed, workload=workload).key != timed.key
+
+
+def test_it_draws_what_a_user_may_write() -> None:
+    workloads = [case.workload for case in CASES]
+    assert {case.pattern for case in CASES} == {name for name, _ in random_suite.PATTERNS}
+    assert {len(w.inputs) for w in workloads} == {1, 2, 3}
+    assert {len(w.outputs) for w in workloads} == {0, 1, 2}
+    assert {n for w in workloads for n in w.inputs + w.outputs} == {4, 8, 12, 16}
+    assert {len(w.kernels) for w in workloads} == {1, 2, 3}
+    assert {kernel.fill for w in workloads for kernel in w.kernels} == {0.25, 0.5, 1.0}
+    chunks = {int(case.arguments["chunks"]) for case in CASES}
+    assert (min(chunks), max(chunks)) == (1, 128)
+    assert max(int(case.arguments.get("streams", 1)) for case in CASES) == 32
+    assert sum(w.elements % 2 for w in workloads) > len(workloads) // 4
+    assert min(w.elements for w in workloads) < 80_000
+    assert max(w.elements for w in workloads) > 20 * MI
+    graphs = sum(case.arguments.get("launch") == "graph" for case in CASES)
+    pageable = sum(case.arguments.get("memory") == "pageable" for case in CASES)
+    assert sum(case.pattern in LAUNCHABLE for case in CASES) > graphs > 8 * len(CASES) // 100 > pageable > 0
+    assert {case.effect for case in CASES} == {"named kernels", "timed kernels", "named and timed"}
+
+
+def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> None:
+    for kernel in {kernel for case in CASES for kernel in case.workload.kernels}:
+        if kernel.duration_s is None:
+            assert (kernel.name, kernel.parameter) in KERNELS
+        else:
+            assert kernel.name not in known_kernels()
+            assert 20e-6 <= kernel.duration_s <= 3e-3
+    ops = {op for schedule in SCHEDULES for op in schedule.ops if isinstance(op, Kernel)}
+    for op in ops:
+        widths_of(find_kernel(op), op)
+        assert (find_kernel(op) is SPIN) == (op.duration_s is not None)
+
+
+def test_light_kernels_stay_on_the_arrays_that_they_are_calibrated_on() -> None:
+    light = {"copy": (4,), "vector_add": (4, 4)}
+    for workload in (case.workload for case in CASES):
+        for kernel in workload.kernels:
+            if kernel.name in light or (kernel.name == "sincos" and kernel.parameter < 40):
+                assert (workload.inputs, workload.outputs) == (light.get(kernel.name, (4,)), (4,))
+
+
+def test_it_fits_a_small_card_and_is_soon_measured() -> None:
+    """At most 15 ms of copies and kernels one after another; on top of them what chunks of few threads take longer."""
+    h200 = load_device("h200")
+    for case, schedule in zip(CASES, SCHEDULES, strict=True):
+        need = buffers_of(schedule)
+        for on_card in (True, False):
+            assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES
+        if len(schedule) < 150:
+            assert simulate(schedule, h200).makespan_s < 20e-3, case.key
+
+
+def test_the_suite_is_the_drawn_cases_in_the_order_of_size() -> None:
+    found = suite("random", seed=3, count=20)
+    assert {case.key for case in found} == set(keys(3, 20))
+    assert [case.workload.elements for case in found] == sorted(case.workload.elements for case in found)
+    assert len(suite("random")) == RANDOM_COUNT == 200
