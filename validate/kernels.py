@@ -381,19 +381,23 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
     return SPIN
 
 
-def stand_in(kernel: Kernel, card_threads: int) -> tuple[float, float]:
+def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
     """(seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
 
-    What a prediction reckons with on a card of so many threads: the rule for chunks of few elements has one home.
+    What a prediction reckons with on a card of so many threads where a launch takes ``launch_s`` at least: the rule
+    for parts of a launch has one home.
     """
-    return _bare_card(card_threads).kernel_time(kernel)
+    card = _bare_card(card_threads, launch_s)
+    alone_s, share = card.kernel_time(kernel)
+    return alone_s, min(1.0, share * alone_s / (alone_s - card.kernel_drain_s(kernel)))
 
 
 @cache
-def _bare_card(threads: int) -> Device:
-    """A card of which nothing else is known, so no launch takes any time there."""
+def _bare_card(threads: int, launch_s: float) -> Device:
+    """A card of which nothing else is known."""
     ideal = load_device("ideal")
-    return msgspec.structs.replace(ideal, compute=msgspec.structs.replace(ideal.compute, resident_threads=threads))
+    compute = msgspec.structs.replace(ideal.compute, resident_threads=threads, floor_s=launch_s)
+    return msgspec.structs.replace(ideal, compute=compute)
 
 
 def elements_of(spec: KernelSpec, kernel: Kernel) -> int:

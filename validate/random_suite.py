@@ -45,7 +45,7 @@ LIGHT_KERNELS: dict[tuple[int, ...], Weighted[WorkloadKernel]] = {
     (4, 4): [(WorkloadKernel("vector_add"), 4)],
 }
 TIMED_NAMES = ("stencil", "filter", "gemm", "reduce")
-FILLS: Weighted[float] = [(1.0, 8), (0.5, 1), (0.25, 1)]
+FILLS: Weighted[float | None] = [(None, 8), (0.5, 1), (0.25, 1)]
 
 FLOATS: Weighted[int] = [(4, 5), (8, 2), (12, 2), (16, 2)]  # bytes per element
 PATTERNS: Weighted[str] = [
@@ -194,11 +194,11 @@ def _element_s(kernel: WorkloadKernel) -> float:
 def _within_limits(kernel: WorkloadKernel, passed: int, elements: int, chunks: int) -> WorkloadKernel:
     """A kernel given by its time, not longer than it may be nor shorter than passing so many bytes through allows.
 
-    Where a chunk has fewer elements than a wave of the card, it may take as long as a wave of the launch does.
+    Where a chunk has fewer threads than a wave of the card, it may take a part of the time of a wave of the launch.
     """
     if kernel.duration_s is None:
         return kernel
     most_s = LONGEST_S / MOST_KERNELS / max(1.0, min(chunks, chunks * WAVE / elements))
-    least_s = 2 * (2 * passed) * PASS_S_PER_BYTE / kernel.fill  # twice the time to read them and to write them
+    least_s = 2 * (2 * passed) * PASS_S_PER_BYTE / (kernel.fill or 1.0)  # twice the time to read them and to write them
     duration_s = max(SHORTEST_NS / 1e9, least_s, min(kernel.duration_s, most_s))
     return msgspec.structs.replace(kernel, duration_s=int(duration_s * 1e9) / 1e9)

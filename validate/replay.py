@@ -176,7 +176,7 @@ class Bench:
 
     def spin_of(self, kernel: Kernel) -> tuple[int, int]:
         """(blocks, nanoseconds that each of them holds its threads) of the stand-in for a kernel with a duration."""
-        duration_s, share = stand_in(kernel, self.gpu.threads)
+        duration_s, share = stand_in(kernel, self.gpu.threads, self._measured_launch_s(1))
         blocks = max(1, round(share * self.most_blocks))
         return blocks, max(0, round((duration_s - self._spin_launch_s(blocks)) / NS))
 

@@ -166,7 +166,7 @@ def workload_key(workload: Workload) -> str:
 
 def _kernel_key(kernel: WorkloadKernel) -> str:
     time = [] if kernel.duration_s is None else [f"{kernel.duration_s} s"]
-    fill = [] if kernel.fill == 1 else [f"fill {kernel.fill}"]
+    fill = [] if kernel.fill is None else [f"fill {kernel.fill}"]
     return f"{kernel.name}({', '.join([str(kernel.parameter), *time, *fill])})"
 
 
