@@ -70,7 +70,8 @@ def write_device(device: Device, path: str | os.PathLike[str]) -> None:
 def dump_schedule(schedule: Schedule) -> bytes:
     """``schedule`` as JSON in UTF-8, one op a line; what is left at its default is left out."""
     encode = msgspec.json.Encoder().encode
-    head = {name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name != "ops"}
+    fields = ((name, getattr(schedule, name)) for name in schedule.__struct_fields__[::-1])
+    head = {name: value for name, value in fields if name != "ops" and value is not None}
     try:
         return encode(head)[:-1] + b',"ops":[\n' + b",\n".join(map(encode, schedule.ops)) + b"\n]}\n"
     except UnicodeEncodeError as error:

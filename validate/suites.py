@@ -165,7 +165,8 @@ def workload_key(workload: Workload) -> str:
 
 def digest(schedule: Schedule) -> str:
     """Short fingerprint of a schedule: changes when a pattern builds something else than what was measured."""
-    return hashlib.sha256(msgspec.json.encode(schedule)).hexdigest()[:16]
+    measured = msgspec.structs.replace(schedule, unchunked=None)
+    return hashlib.sha256(msgspec.json.encode(measured)).hexdigest()[:16]
 
 
 def sincos(elements: int, iterations: int, inputs: tuple[int, ...] = (4,), outputs: tuple[int, ...] = (4,)) -> Workload:
