@@ -71,8 +71,8 @@ class Best(msgspec.Struct, frozen=True):
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams:
     what to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit
-    allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the best
-    one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
+    allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the
+    best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
     the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
     grid, ``simulated`` of them; the others are proved to be more than 10 % slower. ``compiled``: whether the
     compiled twin did it.

@@ -56,13 +56,14 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``elements``, each of ``inputs`` bytes in every input array and ``outputs`` bytes in every output array.
 
-    ``kernels`` run one after another on each chunk. Raises InputError naming the field.
+    ``kernels`` run one after another on each chunk. What is not given is not there; one of them must be. Raises
+    InputError naming the field.
     """
 
     elements: int
-    inputs: tuple[int, ...] = (4,)
-    outputs: tuple[int, ...] = (4,)
-    kernels: tuple[WorkloadKernel, ...] = (WorkloadKernel(duration_s=1e-3),)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    kernels: tuple[WorkloadKernel, ...] = ()
     name: str = ""
 
     def __post_init__(self) -> None:

@@ -48,8 +48,8 @@ class Prediction:
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
     ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
-    one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what sets
-    ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
+    one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what
+    sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
     through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
     """
 

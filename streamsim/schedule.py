@@ -189,7 +189,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Operations in the order in which one host thread issues them. Immutable and checked.
 
     ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
-    the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError naming the op (``ops[3].stream``), the value and what was expected.
+    the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError
+    naming the op (``ops[3].stream``), the value and what was expected.
     """
 
     ops: tuple[Op, ...]

@@ -57,9 +57,9 @@ def test_serial_may_be_another_schedule() -> None:
 
 
 def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
-    """Copies cost 100 ticks of latency each and a byte a tick: unchunked 2 (100 + 20) + 20, in two chunks
-    2 (2 (100 + 10) + 10) one by one; by two engines, the copies in end at 110 and 220, the kernel and the copy out
-    of the second follow: 220 + 10 + 110."""
+    # Copies cost 100 ticks of latency each and a byte a tick: unchunked 2 (100 + 20) + 20, in two chunks
+    # 2 (2 (100 + 10) + 10) one by one; by two engines, the copies in end at 110 and 220, the kernel and the copy out
+    # of the second follow: 220 + 10 + 110.
     device = make_device(h2d=link(latency=100), d2h=link(latency=100))
     workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20 * NS),))
     schedule = depth_first(workload, 2, 2)

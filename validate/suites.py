@@ -207,9 +207,9 @@ def _unequal() -> Iterator[Case]:
         yield from _orders("vector add", Workload(elements, (4, 4), (4,), add), FEW)
         yield from _orders("quarter output", sincos(elements // 2, EVEN, (16,), (4,)), FEW)
         yield from _orders("no output", sincos(elements, EVEN, (4,), ()), FEW)
-    yield from _orders("copy kernel", Workload(4 * MI, kernels=(WorkloadKernel("copy"),)), FEW)
+    yield from _orders("copy kernel", Workload(4 * MI, (4,), (4,), (WorkloadKernel("copy"),)), FEW)
     for elements in (256 * KI, 4 * MI):
-        sleep = Workload(elements, kernels=(WorkloadKernel("sleep", parameter=SLEEP_CYCLES),))
+        sleep = Workload(elements, (4,), (4,), (WorkloadKernel("sleep", parameter=SLEEP_CYCLES),))
         yield from _orders("sleep", sleep, [(1, 1), (4, 4), (16, 8)])
 
 
@@ -222,7 +222,7 @@ def _buffers() -> Iterator[Case]:
         yield Case("ring", arguments, sincos(8 * MI, EVEN), "ring")
     layer = WorkloadKernel("sincos", parameter=SMALL)
     for layers, chunks, buffers in product((1, 4), (8, 32), (1, 2, 3)):
-        network = Workload(8 * MI, kernels=(layer,) * layers)
+        network = Workload(8 * MI, (4,), (4,), (layer,) * layers)
         yield Case("prefetch", {"chunks": chunks, "buffers": buffers}, network, "prefetch")
     for pattern, name, sizes in (("stages", "lanes", (1, 2, 4)), ("relay", "streams", (2, 4, 8))):
         for chunks, size in product((8, 32), sizes):
