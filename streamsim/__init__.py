@@ -1,8 +1,9 @@
 """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
 
-    from streamsim import Workload, depth_first, load_device, predict
+    from streamsim import Workload, WorkloadKernel, depth_first, load_device, predict
 
-    workload = Workload(elements=16 << 20)  # 4 bytes an element in, 4 out, a kernel of 1 ms
+    kernel = WorkloadKernel(duration_s=1e-3)  # over all elements, each of 4 bytes in and 4 out
+    workload = Workload(elements=16 << 20, inputs=(4,), outputs=(4,), kernels=(kernel,))
     prediction = predict(depth_first(workload, chunks=16, streams=4), load_device("h200"))
     print(prediction.makespan_s, prediction.speedup)
 

@@ -25,7 +25,6 @@ import msgspec
 from streamsim.device import FASTEST_BYTES_PER_S, LinkDirection
 from streamsim.grid import Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
-from streamsim.patterns import serial
 from streamsim.report import SCHEMA_VERSION, predict
 from streamsim.timeline import S_PER_TICK
 
@@ -72,8 +71,8 @@ class Best(msgspec.Struct, frozen=True):
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams:
     what to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit
-    allows it. ``serial_s``: one chunk, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the best
-    one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
+    allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the
+    best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
     the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
     grid, ``simulated`` of them; the others are proved to be more than 10 % slower. ``compiled``: whether the
     compiled twin did it.
@@ -110,6 +109,7 @@ class Best(msgspec.Struct, frozen=True):
             "schema_version": SCHEMA_VERSION,
             **{name: _found_json(getattr(self, name), self.serial_s) for name in ("best", "simplest", "usual")},
             "serial_s": self.serial_s,
+            "serial_program": "unchunked",
             "usual_fits": self.usual_fits,
             "gain_over_usual": self.gain(self.usual.makespan_s),
             "lower_bound_s": self.lower_bound_s,
@@ -161,7 +161,7 @@ def find_best(
     simplest = next(
         config for config in configs if config in took and _within(took[config], shortest, SIMPLEST_PERCENT)
     )
-    prediction = predict(winner.schedule(workload), device, serial(workload, 1, grid.memory))
+    prediction = predict(winner.schedule(workload), device)
     return Best(
         best=Found(winner, shortest * S_PER_TICK),
         simplest=Found(simplest, took[simplest] * S_PER_TICK),

@@ -87,7 +87,7 @@ BLOG_RUNS = (
 
 def blog_workload(kernel_s: float) -> Workload:
     """4 Mi floats, worked on by one kernel."""
-    return Workload(4 * MIB, kernels=(WorkloadKernel(duration_s=kernel_s),), name="blog")
+    return Workload(4 * MIB, (4,), (4,), (WorkloadKernel(duration_s=kernel_s),), name="blog")
 
 
 def blog_cases() -> list[Case]:

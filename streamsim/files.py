@@ -76,11 +76,15 @@ def write_device(device: Device, path: str | os.PathLike[str]) -> None:
 
 
 def dump_schedule(schedule: Schedule) -> bytes:
-    """``schedule`` as JSON in UTF-8, one op a line; what is left at its default is left out."""
+    """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one."""
     encode = msgspec.json.Encoder().encode
-    head = {name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name != "ops"}
+    head = {
+        name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name not in ("ops", "unchunked")
+    }
     try:
-        return encode(head)[:-1] + b',"ops":[\n' + b",\n".join(map(encode, schedule.ops)) + b"\n]}\n"
+        ops = b",\n".join(map(encode, schedule.ops))
+        tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
+        return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
     except UnicodeEncodeError as error:
         raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
 

@@ -193,7 +193,7 @@ def _in_turn(chunks: int, streams: int) -> list[int]:
 
 
 def _schedule(
-    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0
+    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0, cut: bool = True
 ) -> Schedule:
     return Schedule(
         ops=(*ops, Synchronize()),
@@ -202,6 +202,7 @@ def _schedule(
         events=events,
         launch=launch,
         name=name,
+        unchunked=serial(chunked.workload, 1, chunked.memory) if cut else None,
     )
 
 
@@ -210,7 +211,7 @@ def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -
     chunked = _Chunked(workload, chunks, memory)
     stages = chunked.stages([_in_turn(chunks, 1)] * 3, blocking=True)
     ops = [*chunked.before([1], 0, blocking=True), *_by_chunk(stages), *chunked.after([1], 0, blocking=True)]
-    return _schedule(chunked, ops, 1, "live", f"serial N={chunks}")
+    return _schedule(chunked, ops, 1, "live", f"serial N={chunks}", cut=chunks > 1)
 
 
 def depth_first(
@@ -322,14 +323,18 @@ def _prefetch_input(copies: Iterable[Op], batch: int, slots: int, stream: int) -
 
 
 def serialized(schedule: Schedule) -> Schedule:
-    """The same copies and kernels one at a time, each waited for: what the schedule would take without overlap."""
+    """The same copies and kernels one by one: in one stream, with blocking copies, as :func:`serial` issues them.
+
+    That is what the schedule would take without overlap, cut as it is.
+    """
     ops: list[Op] = []
     for op in schedule.ops:
-        if isinstance(op, Copy | Kernel):
-            ops += (msgspec.structs.replace(op, stream=1), Synchronize(stream=1))
-    if not ops:
-        ops = [Synchronize()]
-    return Schedule(tuple(ops), ("non-blocking",), schedule.buffers, name=f"{schedule.name} serialised".strip())
+        if isinstance(op, Copy):
+            ops.append(msgspec.structs.replace(op, stream=1, blocking=True))
+        elif isinstance(op, Kernel):
+            ops.append(msgspec.structs.replace(op, stream=1))
+    name = f"{schedule.name} one by one".strip()
+    return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)
 
 
 BUILDERS: dict[str, Callable[..., Schedule]] = {"depth-first": depth_first, "breadth-first": breadth_first}

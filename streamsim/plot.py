@@ -77,14 +77,16 @@ LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
 
 
-def save_gantt(timeline: Timeline, path: str | os.PathLike[str], serial_s: float | None = None) -> None:
-    """Draw ``timeline`` into a .png, .svg or .pdf file; ``serial_s`` as for :func:`plot_gantt`.
+def save_gantt(
+    timeline: Timeline, path: str | os.PathLike[str], serial_s: float | None = None, serial_program: str = "serial"
+) -> None:
+    """Draw ``timeline`` into a .png, .svg or .pdf file; the rest as for :func:`plot_gantt`.
 
     The same time line gives the same bytes. Raises InputError for another suffix, and when the file cannot
     be written.
     """
     form = picture_format(path)
-    _save(plot_gantt(timeline, serial_s=serial_s), form, path)
+    _save(plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), form, path)
 
 
 def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
@@ -114,18 +116,23 @@ def picture_format(path: str | os.PathLike[str]) -> str:
 
 
 def plot_gantt(
-    timeline: Timeline, ax: Axes | None = None, serial_s: float | None = None, until_s: float | None = None
+    timeline: Timeline,
+    ax: Axes | None = None,
+    serial_s: float | None = None,
+    until_s: float | None = None,
+    serial_program: str = "serial",
 ) -> Axes:
     """Draw ``timeline`` into ``ax`` (without one: that of a new figure) and return it.
 
-    ``serial_s``: what the same work takes without overlap, for the speed-up in the title. The numbers on bars
-    are chunks (from 1) where every chunk has the same ops, otherwise the ops of a kind in issue order.
+    ``serial_s``: what the same work takes without overlap, for the speed-up in the title, and ``serial_program``
+    what that is called there. The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise
+    the ops of a kind in issue order.
     ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
     """
     rows = _rows(timeline)
     ax = _new_axes(rows) if ax is None else ax
     _Chart(rows, ax, until_s).draw()
-    ax.set_title(_title(timeline, serial_s), loc="left", fontsize=10, parse_math=False)
+    ax.set_title(_title(timeline, serial_s, serial_program), loc="left", fontsize=10, parse_math=False)
     return ax
 
 
@@ -157,13 +164,13 @@ def _new_axes(rows: Sequence[_Row], legend_lines: int = 1) -> Axes:
     return Figure(figsize=(WIDTH_IN, MARGINS_IN + rows_in), layout="constrained").add_subplot()
 
 
-def _title(timeline: Timeline, serial_s: float | None) -> str:
+def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
     makespan_s = timeline.makespan_s
     title = one_line(f"{timeline.schedule.name}: ".removeprefix(": ")) + f"makespan {format_seconds(makespan_s)}"
     if serial_s is None:
         return title
     speed_up = f", speed-up {serial_s / makespan_s:.2f}x" if makespan_s else ""
-    return f"{title}, serial {format_seconds(serial_s)}{speed_up}"
+    return f"{title}, {serial_program} {format_seconds(serial_s)}{speed_up}"
 
 
 # What to draw

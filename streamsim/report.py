@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamsim.bounds import lower_bound, published, stages_of
 from streamsim.model import simulate
@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from streamsim.schedule import Schedule
 
 SCHEMA_VERSION = 1
+SerialProgram = Literal["unchunked", "one by one", "given"]
 IDLE, PARTLY = ".", ":"
 SLIVER = 0.02  # of a column: less than this is not shown
 STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+SERIAL_WORDS: dict[SerialProgram, str] = {
+    "unchunked": "unchunked, blocking copies",
+    "one by one": "the same ops one by one, blocking",
+    "given": "the program given to compare with",
+}
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
 
@@ -40,8 +46,10 @@ class EngineUse:
 class Prediction:
     """What the model says of a schedule on a device. Times in seconds.
 
-    ``serial_s``: the same work without overlap, on the same device. ``bound_by``: what sets
-    ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
+    ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
+    ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
+    one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what
+    sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
     through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
     """
 
@@ -49,6 +57,8 @@ class Prediction:
     device: str
     makespan_s: float
     serial_s: float
+    serial_program: SerialProgram
+    one_by_one_s: float
     lower_bound_s: float
     bound_by: str
     engines: dict[str, EngineUse]
@@ -64,7 +74,15 @@ class Prediction:
     @property
     def speedup(self) -> float:
         """Serial time over predicted time (1 when there is nothing to do)."""
-        return self.serial_s / self.makespan_s if self.makespan_s else 1.0
+        return self._gain(self.serial_s)
+
+    @property
+    def speedup_over_one_by_one(self) -> float:
+        """The same over the schedule's own ops one by one: what overlap alone brings, however it was cut."""
+        return self._gain(self.one_by_one_s)
+
+    def _gain(self, seconds: float) -> float:
+        return seconds / self.makespan_s if self.makespan_s else 1.0
 
     @property
     def over_bound(self) -> float:
@@ -77,7 +95,10 @@ class Prediction:
             "schema_version": SCHEMA_VERSION,
             "makespan_s": self.makespan_s,
             "serial_s": self.serial_s,
+            "serial_program": self.serial_program,
             "speedup": self.speedup,
+            "one_by_one_s": self.one_by_one_s,
+            "speedup_over_one_by_one": self.speedup_over_one_by_one,
             "lower_bound_s": self.lower_bound_s,
             "bound_by": self.bound_by,
             "overlap_s": self.overlap_s,
@@ -91,20 +112,23 @@ class Prediction:
 
 
 def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> Prediction:
-    """Simulate ``schedule`` on ``device``, and beside it the serial program and the bounds.
+    """Simulate ``schedule`` on ``device``, and beside it the serial programs and the bounds.
 
-    ``serial_schedule``: what to compare with; else the same copies and kernels one at a time. Raises
-    InputError when the device has no cost for a kernel that the schedule names.
+    ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
+    Raises InputError when the device has no cost for a kernel that the schedule names.
     """
     timeline = simulate(schedule, device)
-    serial = simulate(serial_schedule or serialized(schedule), device)
+    one_by_one_s = simulate(serialized(schedule), device).makespan_s
+    serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
     bound = lower_bound(schedule, device, timeline.program)
     makespan_s = timeline.makespan_s
     return Prediction(
         timeline=timeline,
         device=device.name,
         makespan_s=makespan_s,
-        serial_s=serial.makespan_s,
+        serial_s=serial_s,
+        serial_program=serial_program,
+        one_by_one_s=one_by_one_s,
         lower_bound_s=bound.seconds,
         bound_by=bound.bound_by,
         engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
@@ -112,6 +136,16 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
         critical_s=_critical_s(timeline, makespan_s),
         formulas=published(stages_of(schedule, device, timeline.program)),
     )
+
+
+def _serial(
+    schedule: Schedule, given: Schedule | None, one_by_one_s: float, device: Device
+) -> tuple[SerialProgram, float]:
+    if given is not None and given != schedule.unchunked:
+        return "given", simulate(given, device).makespan_s
+    if schedule.unchunked is not None:
+        return "unchunked", simulate(schedule.unchunked, device).makespan_s
+    return "one by one", one_by_one_s
 
 
 def _share(part: float, whole: float) -> float:
@@ -154,8 +188,7 @@ def summary(prediction: Prediction) -> Table:
 def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
     waits = max(p.critical_s, key=lambda name: p.critical_s[name])
     times = [
-        ("serial", format_seconds(p.serial_s), "nothing overlaps"),
-        ("predicted", format_seconds(p.makespan_s), f"{p.speedup:.2f}x as fast as serial"),
+        *_serials(p),
         (
             "lower bound",
             format_seconds(p.lower_bound_s),
@@ -173,6 +206,16 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
     engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
     formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
     return [times, engines, formulas]
+
+
+def _serials(p: Prediction) -> list[tuple[str, str, str]]:
+    """What it is compared with, each under its name, and the prediction."""
+    rows = [("serial", format_seconds(p.serial_s), SERIAL_WORDS[p.serial_program])]
+    gain = f"{p.speedup:.2f}x as fast as serial"
+    if p.serial_program != "one by one":
+        times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"
+        rows.append(("one by one", format_seconds(p.one_by_one_s), times))
+    return [*rows, ("predicted", format_seconds(p.makespan_s), gain)]
 
 
 def _place(name: str) -> str:

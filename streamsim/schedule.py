@@ -190,8 +190,9 @@ OP_TYPES = frozenset(get_args(Op))
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Operations in the order in which one host thread issues them. Immutable and checked.
 
-    ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once).
-    Raises InputError naming the op (``ops[3].stream``), the value and what was expected.
+    ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
+    the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError
+    naming the op (``ops[3].stream``), the value and what was expected.
     """
 
     ops: tuple[Op, ...]
@@ -200,6 +201,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     events: int = 0
     launch: Launch = "live"
     name: str = ""
+    unchunked: "Schedule | None" = None
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:

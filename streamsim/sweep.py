@@ -243,8 +243,8 @@ class _Cached(Generic[T]):
 
 
 def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
-    speedup = serial_ticks / ticks if ticks else 1.0
-    return (*msgspec.structs.astuple(config), ticks * S_PER_TICK, serial_ticks * S_PER_TICK, speedup)
+    makespan_s, serial_s = ticks * S_PER_TICK, serial_ticks * S_PER_TICK
+    return (*msgspec.structs.astuple(config), makespan_s, serial_s, serial_s / makespan_s if ticks else 1.0)
 
 
 def _config(point: Mapping[str, Any]) -> Config:

@@ -20,6 +20,7 @@ from streamsim.device import (
     KernelCost,
     LinkDirection,
 )
+from streamsim.patterns import Workload, WorkloadKernel
 from streamsim.schedule import (
     LARGEST_BYTES,
     Buffer,
@@ -34,12 +35,18 @@ from streamsim.schedule import (
 )
 
 NS = 1e-9
+MS_KERNEL = WorkloadKernel(duration_s=1e-3)
 BYTE_PER_TICK = 1e9
 HAND_OVERS = tuple(HandOver.__struct_fields__)
 HOST_TICKS = tuple(f for f in Host.__struct_fields__ if f.endswith("_s"))
 SOURCES = dict.fromkeys(
     ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "assumed: a device for tests"
 )
+
+
+def pipeline_of(elements: int) -> Workload:
+    """4 bytes an element in, 4 out, and a kernel of a millisecond."""
+    return Workload(elements, (4,), (4,), (MS_KERNEL,))
 
 
 def link(

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from strategies import pipeline_of
 
 from streamsim.cli import main
 from streamsim.devices import load_device
 from streamsim.files import dump_device, dump_schedule
-from streamsim.patterns import Workload, depth_first
+from streamsim.patterns import depth_first
 
-SCHEDULE = dump_schedule(depth_first(Workload(64), 2, 2)).decode()
+SCHEDULE = dump_schedule(depth_first(pipeline_of(64), 2, 2)).decode()
 DEVICE = dump_device(load_device("h200"))
 COPY = '{"op":"copy","direction":"h2d","bytes":8,"stream":1}'
 
@@ -137,7 +138,7 @@ def test_other_commands(capsys, tmp_path: Path, monkeypatch, arguments: tuple[st
         (SCHEDULE.replace('"stream":2', '"stream":3', 1), "ops[3].stream = 3: unknown stream"),
         (SCHEDULE.replace('"buffer":"d_in0"', '"buffer":"x"', 1), "ops[0].device.buffer = 'x': unknown buffer"),
         (
-            SCHEDULE.replace('{"op":"synchronize"}', '{"op":"wait","event":7,"stream":1}'),
+            SCHEDULE.replace('{"op":"synchronize"}', '{"op":"wait","event":7,"stream":1}', 1),
             "ops[6].event = 7: unknown event",
         ),
         (SCHEDULE.replace('"offset":128,', '"offset":129,', 1), "ops[3].host"),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import COST, NS, devices, link, make_device
+from strategies import COST, NS, devices, link, make_device, pipeline_of
 
 from streamsim.best import BLOCKS, FASTER, MARGINS_PERCENT, Best, find_best
 from streamsim.cli import main
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamsim.device import Device
 
 EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]"))]
-WORK = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3),))
+WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 
 
 @st.composite
@@ -234,7 +234,7 @@ def test_what_is_simpler() -> None:
     found.sort(key=lambda config: config.simplicity)
     assert found == order
     grid = Grid((3, 2), (2, 1), ("breadth-first", "depth-first"), launches=("graph", "live"))
-    configs = grid.configs(Workload(8))
+    configs = grid.configs(pipeline_of(8))
     assert configs == sorted(configs, key=lambda config: config.simplicity)
 
 
@@ -266,7 +266,7 @@ def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool, monkey
     calls = {f: getattr(host, f) / FASTER for f in host.__struct_fields__ if f.endswith("_s") and f not in slower_calls}
     launch = msgspec.structs.replace(device, host=msgspec.structs.replace(host, **calls))
     assert best.faster_s["launch"] == pytest.approx(seconds(config, WORK, launch), abs=2e-9)
-    shorter = Workload(WORK.elements, kernels=(WorkloadKernel(duration_s=0.57e-3 / FASTER),))
+    shorter = Workload(WORK.elements, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3 / FASTER),))
     assert best.faster_s["kernel"] == pytest.approx(seconds(config, shorter, device), abs=2e-9)
     assert best.faster_s["link"] < best.best.makespan_s
 
@@ -444,7 +444,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    workload = Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),))
+    workload = Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
     grid = Grid(tuple(range(1, 7)), (1, 2, 3), ("depth-first",), (2, 3), ("live", "graph"))
     options = ["--orders", "depth-first", "--buffers", "2..3", "--launch", "both", "--device", "a100"]
     value = json.loads(said(capsys, *PIPELINE, *options, "--json"))
@@ -464,7 +464,7 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
 
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
     best: Best = find_best(
-        Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),)),
+        Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),)),
         load_device("h200"),
         Grid(tuple(range(1, 7)), (1, 2, 3)),
     )
@@ -486,7 +486,7 @@ def test_a_memory_limit_brings_rings(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    write_workload(Workload(1 << 20), tmp_path / "workload.toml")
+    write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
     text = best_command.get_help(best_command.make_context("streamsim best", list(PIPELINE)))
     examples = [line.split()[2:] for line in text.splitlines() if line.startswith("    streamsim best ")]
     assert len(examples) == 3

@@ -10,7 +10,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
+from strategies import MS_KERNEL, PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
 
 from streamsim.bounds import (
     CHAIN,
@@ -345,7 +345,7 @@ def test_the_stages_of_a_schedule() -> None:
 @pytest.mark.parametrize("inputs", [(), (4,)])
 @pytest.mark.parametrize("outputs", [(), (4,)])
 def test_stages_that_are_not_there_take_no_time(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-    schedule = depth_first(Workload(1 << 20, inputs, outputs), 8, 2)
+    schedule = depth_first(Workload(1 << 20, inputs, outputs, (MS_KERNEL,)), 8, 2)
     stages = stages_of(schedule, load_device("h200"))
     assert stages.chunks == 8
     assert (stages.h2d_s > 0, stages.d2h_s > 0) == (bool(inputs), bool(outputs))
@@ -355,7 +355,7 @@ def test_stages_that_are_not_there_take_no_time(inputs: tuple[int, ...], outputs
 def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
-    schedule = one_stream(Workload(1 << 20, kernels=(WorkloadKernel(duration_s=100e-6),)))
+    schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
     predictions = published(stages_of(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s

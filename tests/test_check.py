@@ -315,7 +315,7 @@ def test_every_pattern_is_free_of_races(made: tuple[Workload, Schedule, int]) ->
 
 
 def patterns_with_waits() -> list[Schedule]:
-    workload = Workload(24, inputs=(4, 2))
+    workload = Workload(24, (4, 2), (4,), (card.MS_KERNEL,))
     found = [ring(workload, n, k, s) for n, k, s in product((3, 7, 9), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4))]
     found += [prefetch(workload, n, k) for n, k in product((1, 3, 7), (1, 2, 3, 4))]
     return [schedule for schedule in found if any(isinstance(op, WaitEvent) for op in schedule)]
@@ -338,7 +338,7 @@ def test_removing_any_one_wait_that_is_needed_is_found() -> None:
 
 def test_the_missing_wait_of_a_ring_is_the_one_that_was_removed() -> None:
     """The event is still recorded, so the remedy names it; putting it back gives the schedule as it was."""
-    schedule = ring(Workload(24), 6, 3, 2)
+    schedule = ring(card.pipeline_of(24), 6, 3, 2)
     for i, op in enumerate(schedule):
         if isinstance(op, WaitEvent):
             bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
@@ -579,12 +579,12 @@ def test_a_wait_for_what_the_host_has_waited_for_is_redundant() -> None:
 def test_memory_without_a_name_is_counted() -> None:
     ops = (card.h2d(1, 8), into(1), card.kernel(1, 8), work(1, reads=(ON_CARD,)), Synchronize())
     assert unnamed_memory(program(*ops)) == 2
-    assert unnamed_memory(depth_first(Workload(24), 3, 2)) == 0
+    assert unnamed_memory(depth_first(card.pipeline_of(24), 3, 2)) == 0
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------
 
-LARGE = Workload(1 << 24)
+LARGE = card.pipeline_of(1 << 24)
 
 
 @pytest.mark.parametrize(
@@ -637,7 +637,7 @@ def racy(tmp_path: Path) -> Path:
 
 def test_a_clean_schedule_ends_with_0(capsys, tmp_path: Path) -> None:
     path = tmp_path / "clean.json"
-    write_schedule(ring(Workload(24), 6, 3, 2), path)
+    write_schedule(ring(card.pipeline_of(24), 6, 3, 2), path)
     assert command(capsys, str(path)) == (0, "25 ops: 0 errors, 0 warnings\n", "")
 
 
@@ -691,7 +691,7 @@ def test_a_pageable_d2h_copy_returns_its_output() -> None:
 
 
 def test_no_repair_is_needed_where_nothing_is_missing() -> None:
-    schedule = ring(Workload(24), 6, 3, 2)
+    schedule = ring(card.pipeline_of(24), 6, 3, 2)
     assert repaired(schedule, check_schedule(schedule)) == schedule
     with pytest.raises(InputError):
         repaired(schedule, [Finding("race", (0, 1), "", "", (), MissingWait(0, 1, 10**6))])

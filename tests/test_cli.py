@@ -15,6 +15,7 @@ import click
 import msgspec
 import pytest
 
+from streamsim.best import find_best
 from streamsim.cli import app, main
 from streamsim.devices import device_names, load_device
 from streamsim.files import (
@@ -26,7 +27,9 @@ from streamsim.files import (
     write_schedule,
     write_workload,
 )
-from streamsim.patterns import Workload, WorkloadKernel, build, depth_first, serial, serialized
+from streamsim.grid import Grid
+from streamsim.model import simulate
+from streamsim.patterns import Workload, WorkloadKernel, build, depth_first, serial
 from streamsim.report import predict
 from streamsim.schedule import Copy, Kernel
 
@@ -126,12 +129,27 @@ def test_simulate_is_predict_with_the_schedule_from_a_file(capsys, tmp_path: Pat
     assert run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", "--streams", "2", "-o", str(path)) == ""
     schedule = read_schedule(path)
     said = figures(capsys, "simulate", str(path), "--device", "a100")
-    assert (
-        said["makespan_s"]
-        == figures(capsys, *PIPELINE, "--chunks", "8", "--streams", "2", "--device", "a100")["makespan_s"]
-    )
-    assert said["serial_s"] == predict(serialized(schedule), load_device("a100")).makespan_s
-    assert said["inputs"] == {"schedule": str(path), "device": "a100", "connections": None}
+    predicted = figures(capsys, *PIPELINE, "--chunks", "8", "--streams", "2", "--device", "a100")
+    assert schedule.unchunked == serial(WORKLOAD)
+    assert said.pop("inputs") == {"schedule": str(path), "device": "a100", "connections": None}
+    assert predicted.pop("inputs")["chunks"] == 8
+    assert said == predicted
+
+
+def test_one_schedule_has_one_speed_up_everywhere(capsys, tmp_path: Path) -> None:
+    """Of predict, simulate, Python, best and sweep, the last two made to look at this one configuration only."""
+    path, shape = tmp_path / "s.json", ("--chunks", "3", "--streams", "2", "--order", "breadth-first")
+    predicted = figures(capsys, *PIPELINE, *shape)
+    run(capsys, "schedule", *PIPELINE[1:], *shape, "-o", str(path))
+    simulated = figures(capsys, "simulate", str(path))
+    p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
+    swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
+    grid = Grid(chunks=(3,), streams=(2,), orders=("breadth-first",))
+    best = find_best(WORKLOAD, load_device("h200"), grid).to_json()
+    for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
+        assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
+        assert said.get("serial_program", "unchunked") == "unchunked"
+    assert p.serial_s == simulate(serial(WORKLOAD), load_device("h200")).makespan_s
 
 
 def test_a_device_may_be_a_file(capsys, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
+from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 
 from streamsim import model
 from streamsim.compiled import available, makespans, simulate
@@ -339,7 +339,7 @@ def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
 
 @compiled
 def test_threads_change_nothing() -> None:
-    workload, device = Workload(1 << 22), load_device("h200")
+    workload, device = pipeline_of(1 << 22), load_device("h200")
     ways = [config(order, n, s) for order in ("depth-first", "serial") for n in range(1, 200, 2) for s in (1, 5, 9)]
     ways += [config(chunks=n, streams=5, buffers=3) for n in range(1, 100)]
     one = makespans(workload, ways, device, threads=1)
@@ -352,7 +352,7 @@ def test_threads_change_nothing() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order(threads: int) -> None:
     # A serial program has one stream whatever is asked: build does not look, the kernel runs only what makes sense.
-    workload, device = Workload(1 << 22), load_device("h200")
+    workload, device = pipeline_of(1 << 22), load_device("h200")
     ways = [config("serial", n, streams=0 if n % 300 == 0 else 1) for n in range(1, 1300)]
     known = makespans(workload, [config("serial", n) for n in range(1, 1300)], device, threads=1)
     assert list(makespans(workload, ways, device, threads)) == list(known)
@@ -361,7 +361,7 @@ def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order(threads: int)
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_threads(threads: int) -> None:
-    workload, device = Workload(4096), load_device("h200")
+    workload, device = pipeline_of(4096), load_device("h200")
     ways = [config(chunks=n, streams=4) for n in (*range(2000, 4000), 4097, *range(2000, 4000), 5000)]
     with pytest.raises(InputError, match="chunks = 4097: more chunks than elements"):
         makespans(workload, ways, device, threads)
@@ -371,7 +371,7 @@ def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_thread
 @pytest.mark.parametrize("field", ["chunks", "streams", "buffers"])
 @pytest.mark.parametrize("number", [True, 1.0])
 def test_what_equals_a_whole_number_is_not_taken_for_it(field: str, number: Any) -> None:
-    workload, device = Workload(64), load_device("h200")
+    workload, device = pipeline_of(64), load_device("h200")
     makespans(workload, [config(**{field: 1})], device)  # kept for the next call
     with pytest.raises(InputError, match=f"{field} = {number}"):
         makespans(workload, [config(**{field: number})], device)
@@ -379,7 +379,7 @@ def test_what_equals_a_whole_number_is_not_taken_for_it(field: str, number: Any)
 
 @compiled
 def test_no_configurations_take_no_time() -> None:
-    assert list(makespans(Workload(8), [], load_device("ideal"))) == []
+    assert list(makespans(pipeline_of(8), [], load_device("ideal"))) == []
 
 
 @compiled
@@ -411,7 +411,7 @@ def test_configurations_beyond_an_int64_go_to_simpy() -> None:
     ids=lambda way: ",".join(map(str, vars(way).values())),
 )
 def test_bad_configurations_are_refused_as_build_refuses_them(way: Any) -> None:
-    workload, device = Workload(64), load_device("h200")
+    workload, device = pipeline_of(64), load_device("h200")
     with pytest.raises(InputError) as expected:
         build(workload, **vars(way))
     with pytest.raises(InputError) as found:
@@ -421,7 +421,7 @@ def test_bad_configurations_are_refused_as_build_refuses_them(way: Any) -> None:
 
 @compiled
 def test_a_kernel_without_a_cost_is_refused() -> None:
-    unknown = Workload(64, kernels=(WorkloadKernel("unknown"),))
+    unknown = Workload(64, (4,), (4,), (WorkloadKernel("unknown"),))
     with pytest.raises(InputError, match="unknown"):
         makespans(unknown, [config()], load_device("h200"))
 
@@ -441,7 +441,7 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     assert not available()
     for call in (
         lambda: simulate(program(h2d(1, 8)), make_device()),
-        lambda: makespans(Workload(8), [config()], make_device()),
+        lambda: makespans(pipeline_of(8), [config()], make_device()),
     ):
         with pytest.raises(InputError, match=r"numba.*pip install 'streamsim\[fast\]'"):
             call()

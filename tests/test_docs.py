@@ -100,13 +100,15 @@ def test_a_page_that_is_wrong_fails(name: str, tmp_path: Path, monkeypatch: pyte
 RIGHT = """
 ```toml w.toml
 elements = 64000
+inputs = [4]
+outputs = [4]
 kernels = [{ name = "mine", duration_s = 1e-6 }]
 ```
 
 ```console
 $ streamsim predict w.toml --device ideal
 depth-first N=1 S=1 on ideal
-  serial   9 us   nothing overlaps
+  serial   9 us   unchunked, blocking copies
 ...
 $ streamsim --version
 streamsim ...

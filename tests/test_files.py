@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import devices, make_device, schedules
+from strategies import devices, make_device, pipeline_of, schedules
 
 from streamsim import files
 from streamsim.cli import main
@@ -113,7 +113,7 @@ def test_every_shipped_device_comes_back_exactly(name: str) -> None:
 
 
 def test_one_op_a_line() -> None:
-    schedule = depth_first(Workload(8), chunks=2, streams=2)
+    schedule = depth_first(pipeline_of(8), chunks=2, streams=2)
     lines = dump_schedule(schedule).decode().splitlines()
     assert len(lines) == len(schedule) + 2
     assert lines[1].startswith('{"op":"copy","direction":"h2d","bytes":16,"stream":1,')
@@ -424,7 +424,7 @@ TOKENS = (
     b'"\xff"',
     b'"64m"',
 )
-SCHEDULE_BYTES = dump_schedule(ring(Workload(64), chunks=4, buffers=3, streams=2))
+SCHEDULE_BYTES = dump_schedule(ring(pipeline_of(64), chunks=4, buffers=3, streams=2))
 DEVICE_BYTES = dump_device(make_device()).encode()
 
 

@@ -29,14 +29,14 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SINCOS = WorkloadKernel("sincos", parameter=20)
 WORKLOADS = {
-    "sincos": Workload(1_000_003, kernels=(SINCOS,)),
+    "sincos": Workload(1_000_003, (4,), (4,), (SINCOS,)),
     "vector add": Workload(300_001, (4, 4), (4,), (WorkloadKernel("vector_add"),)),
     "quarter output": Workload(300_001, (16,), (4,), (SINCOS,)),
     "no output": Workload(300_001, (4,), (), (SINCOS,)),
     "odd bytes": Workload(300_001, (3, 5), (2, 7), (WorkloadKernel("copy"),)),
-    "sleep": Workload(300_001, kernels=(WorkloadKernel("sleep", parameter=2000),)),
-    "anonymous": Workload(300_001, kernels=(WorkloadKernel(duration_s=1e-4),)),
-    "several kernels": Workload(300_001, kernels=(SINCOS, WorkloadKernel("copy"), SINCOS)),
+    "sleep": Workload(300_001, (4,), (4,), (WorkloadKernel("sleep", parameter=2000),)),
+    "anonymous": Workload(300_001, (4,), (4,), (WorkloadKernel(duration_s=1e-4),)),
+    "several kernels": Workload(300_001, (4,), (4,), (SINCOS, WorkloadKernel("copy"), SINCOS)),
 }
 
 
@@ -105,7 +105,7 @@ def test_a_kernel_that_writes_wrong_output_is_caught(gpu: Gpu) -> None:
         if (i < a.elements) ((float*)a.out[0])[i] = ((const float*)a.in[0])[i] + (i == 20000 ? 1e-3f : 0.0f);
     }"""
     register(KernelSpec("off_by_a_little", source, reference=sincos_reference, tolerance=lambda _: 1e-6))
-    workload = Workload(100_000, kernels=(WorkloadKernel("off_by_a_little"),))
+    workload = Workload(100_000, (4,), (4,), (WorkloadKernel("off_by_a_little"),))
     jobs = [Job("wrong", depth_first(workload, 3, 2)), Job("right", depth_first(WORKLOADS["sincos"], 3, 2))]
     wrong, right = measure(jobs, gpu, 2)
     assert "float 20000 of 'h_out0'" in wrong.status
@@ -124,7 +124,7 @@ def test_a_race_is_caught(gpu: Gpu) -> None:
 
 def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
     register(KernelSpec("broken", 'extern "C" __global__ void broken(const Arrays a) { a.elements = 1 }'))
-    workload = Workload(1000, kernels=(WorkloadKernel("broken"),))
+    workload = Workload(1000, (4,), (4,), (WorkloadKernel("broken"),))
     (result,) = measure([Job("x", depth_first(workload, 1, 1))], gpu, 2)
     assert "kernel 'broken': the CUDA source does not compile" in result.status
     assert "error" in result.status
@@ -146,7 +146,7 @@ def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
 
     register(KernelSpec("root", launch=launch))
     for name in ("twice", "root"):
-        workload = Workload(200_000, kernels=(WorkloadKernel(name),))
+        workload = Workload(200_000, (4,), (4,), (WorkloadKernel(name),))
         (result,) = measure([Job(name, depth_first(workload, 4, 2))], gpu, 2)
         assert (result.status, result.verified) == ("ok", True)
 

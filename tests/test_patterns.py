@@ -229,7 +229,7 @@ def test_the_race_checker_sees_a_race() -> None:
 
 def test_a_ring_without_its_waits_would_race() -> None:
     """2 buffers over 3 streams: chunk 2 uses the buffer of chunk 0 in another stream."""
-    made = ring(Workload(6), 6, buffers=2, streams=3)
+    made = ring(card.pipeline_of(6), 6, buffers=2, streams=3)
     assert races(made) == []
     bare = Schedule(tuple(op for op in made if not isinstance(op, WaitEvent)), made.streams, made.buffers, made.events)
     assert races(bare)
@@ -271,18 +271,18 @@ def test_chunks_by_hand() -> None:
         (lambda: chunk_bounds(4, 5), "chunks", "5"),
         (lambda: chunk_bounds(4, -1), "chunks", "-1"),
         (lambda: chunk_bounds(4, 2.0), "chunks", "2.0"),  # type: ignore[arg-type]
-        (lambda: depth_first(Workload(4), 2, 0), "streams", "0"),
-        (lambda: breadth_first(Workload(4), 2, -3), "streams", "-3"),
-        (lambda: ring(Workload(4), 2, 0), "buffers", "0"),
-        (lambda: ring(Workload(4), 2, 2, 0), "streams", "0"),
-        (lambda: prefetch(Workload(4), 2, 0), "buffers", "0"),
-        (lambda: serial(Workload(4), 9), "chunks", "9"),
-        (lambda: serial(Workload(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
-        (lambda: depth_first(Workload(4), 1, 1, launch="soon"), "launch", "'soon'"),  # type: ignore[arg-type]
-        (lambda: build(Workload(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
-        (lambda: build(Workload(4), "serial", launch="graph"), "launch", "'graph'"),
-        (lambda: build(Workload(4), "breadth-first", buffers=2), "buffers", "2"),
-        (lambda: Workload(0), "elements", "0"),
+        (lambda: depth_first(card.pipeline_of(4), 2, 0), "streams", "0"),
+        (lambda: breadth_first(card.pipeline_of(4), 2, -3), "streams", "-3"),
+        (lambda: ring(card.pipeline_of(4), 2, 0), "buffers", "0"),
+        (lambda: ring(card.pipeline_of(4), 2, 2, 0), "streams", "0"),
+        (lambda: prefetch(card.pipeline_of(4), 2, 0), "buffers", "0"),
+        (lambda: serial(card.pipeline_of(4), 9), "chunks", "9"),
+        (lambda: serial(card.pipeline_of(4), 1, "paged"), "memory", "'paged'"),  # type: ignore[arg-type]
+        (lambda: depth_first(card.pipeline_of(4), 1, 1, launch="soon"), "launch", "'soon'"),  # type: ignore[arg-type]
+        (lambda: build(card.pipeline_of(4), "sideways"), "order", "'sideways'"),  # type: ignore[arg-type]
+        (lambda: build(card.pipeline_of(4), "serial", launch="graph"), "launch", "'graph'"),
+        (lambda: build(card.pipeline_of(4), "breadth-first", buffers=2), "buffers", "2"),
+        (lambda: card.pipeline_of(0), "elements", "0"),
         (lambda: Workload(4, (0,)), "inputs[0]", "0"),
         (lambda: Workload(4, (), (4, -4)), "outputs[1]", "-4"),
         (lambda: Workload(1 << 42, (4,)), "inputs[0] * elements", str(1 << 44)),
@@ -318,7 +318,7 @@ def shape(schedule: Schedule) -> str:
 
 
 def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> None:
-    workload = Workload(3, inputs=(4, 4))
+    workload = Workload(3, (4, 4), (4,), (card.MS_KERNEL,))
     assert shape(depth_first(workload, 3, 2)) == "h1 h1 k1 d1 h2 h2 k2 d2 h1 h1 k1 d1"
     assert shape(breadth_first(workload, 3, 2)) == "h1 h1 h2 h2 h1 h1 k1 k2 k1 d1 d2 d1"
     assert shape(one_stream(workload, 2)) == "h1 h1 k1 d1 h1 h1 k1 d1"
@@ -327,10 +327,10 @@ def test_depth_first_goes_chunk_by_chunk_and_breadth_first_stage_by_stage() -> N
 
 def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
     # 2 buffers, 3 streams: chunk 2 (stream 3) after chunk 0 (stream 1), chunk 3 (stream 1) after chunk 1 (stream 2).
-    made = ring(Workload(4, (4,), ()), 4, buffers=2, streams=3)
+    made = ring(Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2, streams=3)
     assert shape(made) == "h1 k1 r0:1 h2 k2 r1:2 w0:3 h3 k3 w1:1 h1 k1"
     # In one stream a buffer, the stream's own order is enough.
-    assert shape(ring(Workload(4, (4,), ()), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
+    assert shape(ring(Workload(4, (4,), (), (card.MS_KERNEL,)), 4, buffers=2)) == "h1 k1 h2 k2 h1 k1 h2 k2"
 
 
 @settings(deadline=None)
@@ -377,7 +377,7 @@ def test_prefetch_copies_the_next_batch_beside_the_kernels_of_this_one() -> None
 
 
 def test_build_gives_the_pattern_that_the_options_describe() -> None:
-    workload = Workload(12)
+    workload = card.pipeline_of(12)
     assert build(workload, "depth-first", 4, 2) == depth_first(workload, 4, 2)
     assert build(workload, "breadth-first", 4, 2, launch="graph") == breadth_first(workload, 4, 2, launch="graph")
     assert build(workload, "serial", 4) == serial(workload, 4)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
-from strategies import d2h, devices, h2d, kernel, make_device, program, schedules
+from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
 from streamsim.errors import InputError
 from streamsim.model import simulate
@@ -185,7 +185,7 @@ def test_it_draws_into_the_axes_it_is_given_on_the_axis_it_is_told() -> None:
 def test_the_number_of_an_op_is_its_chunk(pattern: object) -> None:
     # Each element is a chunk, and chunk i (from 0) reads byte 4 i and 8 i of the two inputs and writes byte 4 i:
     # the host offsets of its copies tell the chunk.
-    workload = Workload(5, (4, 8), (4,))
+    workload = Workload(5, (4, 8), (4,), (MS_KERNEL,))
     schedule = pattern(workload, 5, 2)  # type: ignore[operator]
     for op, number in zip(schedule.ops, numbers(schedule), strict=True):
         if isinstance(op, Copy):
@@ -229,7 +229,7 @@ def test_a_row_of_very_many_ops_shows_shares() -> None:
 
 
 def test_more_streams_than_fit_are_counted() -> None:
-    schedule = depth_first(Workload(100), 100, 100)
+    schedule = depth_first(pipeline_of(100), 100, 100)
     names = row_names(plot_gantt(simulate(schedule, make_device())))
     assert names[-2:] == [f"stream {MOST_STREAMS}", f"{100 - MOST_STREAMS} more streams"]
 
@@ -295,7 +295,7 @@ def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
         "import sys; from streamsim.plot import save_gantt; assert 'matplotlib' not in sys.modules;"
         "from streamsim.devices import load_device; from streamsim.model import simulate;"
         "from streamsim.patterns import Workload, serial;"
-        f"save_gantt(simulate(serial(Workload(4)), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
+        f"save_gantt(simulate(serial(Workload(4, (4,))), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,12 +7,14 @@ import math
 
 import pytest
 from hypothesis import example, given
-from strategies import d2h, devices, h2d, kernel, make_device, program, schedules
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import d2h, devices, h2d, kernel, link, make_device, program, schedules
 
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import serialized
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, serial, serialized
 from streamsim.report import ELSEWHERE, IDLE, PARTLY, STREAM_LETTERS, Prediction, gantt, predict, summary, to_csv
 from streamsim.schedule import Kernel, Schedule, Synchronize
 
@@ -49,7 +51,36 @@ def test_figures_worked_by_hand() -> None:
 
 def test_serial_may_be_another_schedule() -> None:
     plain = program(h2d(1, 30), streams=1)
-    assert predict(TWO_CHUNKS, make_device(), plain).serial_s == pytest.approx(30 * NS)
+    p = predict(TWO_CHUNKS, make_device(), plain)
+    assert (p.serial_s, p.serial_program) == (pytest.approx(30 * NS), "given")
+    assert p.one_by_one_s == pytest.approx(60 * NS)
+
+
+def test_a_speed_up_is_over_what_the_schedule_was_cut_from() -> None:
+    # Copies cost 100 ticks of latency each and a byte a tick: unchunked 2 (100 + 20) + 20, in two chunks
+    # 2 (2 (100 + 10) + 10) one by one; by two engines, the copies in end at 110 and 220, the kernel and the copy out
+    # of the second follow: 220 + 10 + 110.
+    device = make_device(h2d=link(latency=100), d2h=link(latency=100))
+    workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20 * NS),))
+    schedule = depth_first(workload, 2, 2)
+    p = predict(schedule, device)
+    assert (p.serial_program, p.serial_s) == ("unchunked", pytest.approx(260 * NS))
+    assert (p.one_by_one_s, p.makespan_s) == (pytest.approx(460 * NS), pytest.approx(340 * NS))
+    assert (p.speedup, p.speedup_over_one_by_one) == (pytest.approx(260 / 340), pytest.approx(460 / 340))
+    assert predict(schedule, device, serial(workload)).to_json() == p.to_json()
+    # A schedule that does not say what it was cut from: its own ops one by one.
+    own = predict(replace(schedule, unchunked=None), device)
+    assert (own.serial_program, own.serial_s, own.speedup) == ("one by one", p.one_by_one_s, p.speedup_over_one_by_one)
+
+
+@given(st.integers(1, 12), st.integers(1, 5), devices())
+def test_one_by_one_is_the_serial_program_of_as_many_chunks(chunks: int, streams: int, device: Device) -> None:
+    workload = Workload(60, (1, 2), (1,), (WorkloadKernel(duration_s=60 * NS),) * 2)
+    alone = predict(serial(workload, chunks), device)
+    assert predict(depth_first(workload, chunks, streams), device).one_by_one_s == alone.makespan_s
+    assert alone.speedup_over_one_by_one == 1
+    assert alone.speedup == 1 or chunks > 1
+    assert predict(breadth_first(workload, chunks, streams), device).serial_s == alone.serial_s
 
 
 def test_time_on_no_engine_is_waiting() -> None:
@@ -117,7 +148,7 @@ def test_the_json_object(schedule: Schedule, device: Device) -> None:
     value = json.loads(json.dumps(p.to_json({"chunks": 4}), allow_nan=False))
     assert value["schema_version"] == 1
     assert value["inputs"] == {"chunks": 4}
-    for field in ("makespan_s", "serial_s", "speedup", "lower_bound_s", "overlap_s"):
+    for field in ("makespan_s", "serial_s", "speedup", "one_by_one_s", "lower_bound_s", "overlap_s"):
         assert value[field] == getattr(p, field)
         assert math.isfinite(value[field])
     assert isinstance(value["bound_by"], str)

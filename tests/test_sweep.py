@@ -20,6 +20,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import pipeline_of
 
 from streamsim.cli import main
 from streamsim.cli.sweep import sweep_command
@@ -105,7 +106,7 @@ def test_both_evaluators_give_the_same_rows() -> None:
 def test_combinations_are_those_of_nested_loops(lengths: list[int]) -> None:
     names = ("chunks", "streams", "buffers", "connections")
     axes = tuple(Axis(name, tuple(range(1, n + 1))) for name, n in zip(names, lengths, strict=False))
-    sweep = Sweep(axes, (load_device("ideal"),), Workload(8))
+    sweep = Sweep(axes, (load_device("ideal"),), pipeline_of(8))
     loops = [dict(zip(names, values, strict=False)) for values in product(*(axis.values for axis in axes))]
     assert [sweep.point(i) for i in range(len(sweep))] == loops
 
@@ -268,9 +269,9 @@ def test_a_sweep_file_says_what_the_options_say(tmp_path: Path) -> None:
 
 def test_a_sweep_files_workload_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    write_workload(Workload(64), tmp_path / "sub" / "w.toml")
+    write_workload(pipeline_of(64), tmp_path / "sub" / "w.toml")
     (tmp_path / "sub" / "sweep.toml").write_text('workload = "w.toml"\nchunks = "1..3"\n')
-    assert sweep_of(read_sweep(tmp_path / "sub" / "sweep.toml")).workload == Workload(64)
+    assert sweep_of(read_sweep(tmp_path / "sub" / "sweep.toml")).workload == pipeline_of(64)
 
 
 # The output
@@ -555,7 +556,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
     import shlex
 
     monkeypatch.chdir(tmp_path)
-    write_workload(Workload(1 << 20), tmp_path / "workload.toml")
+    write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
     text = sweep_command.get_help(sweep_command.make_context("streamsim sweep", []))
     examples = [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("    streamsim sweep ")]
     assert len(examples) == 3
@@ -629,11 +630,11 @@ def test_values_check_themselves() -> None:
         ((Axis("colour", (1,)),), "'colour': no axis of that name"),
     ):
         with pytest.raises(InputError, match=named):
-            Sweep(axes, device, Workload(8))
+            Sweep(axes, device, pipeline_of(8))
     with pytest.raises(InputError, match="empty axis"):
         Axis("chunks", ())
     with pytest.raises(InputError, match="no workload"):
         Sweep((Axis("chunks", (1,)),), device)
     with pytest.raises(InputError, match="devices"):
-        Sweep((Axis("chunks", (1,)),), (), Workload(8))
-    assert Config().schedule(Workload(8)) == build(Workload(8))
+        Sweep((Axis("chunks", (1,)),), (), pipeline_of(8))
+    assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))

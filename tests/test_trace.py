@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import d2h, devices, h2d, kernel, make_device, program, schedules
+from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload, depth_first
+from streamsim.patterns import depth_first
 from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.timeline import Timeline
 from streamsim.trace import ENGINES, HOST, STREAMS, trace_events, write_trace
@@ -289,7 +289,7 @@ def test_times_are_exact_in_decimal(start: int, length: int) -> None:
 
 
 def test_the_file_is_written_as_it_goes(tmp_path: Path) -> None:
-    timeline = simulate(depth_first(Workload(4000), 4000, 4), make_device(copy=1, kernel=1))
+    timeline = simulate(depth_first(pipeline_of(4000), 4000, 4), make_device(copy=1, kernel=1))
     path = tmp_path / "trace.json"
     tracemalloc.start()
     write_trace(timeline, path)

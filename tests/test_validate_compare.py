@@ -56,9 +56,9 @@ TWO = {"chunks": 2, "streams": 2}
 # 16,000 elements of 4 bytes each way on the ideal device's 64 bytes a nanosecond: 1 us to the card, 1 us back.
 # The kernel takes 2 us for all of them and 1 us for half. One chunk: 1 + 2 + 1 = 4 us. Two chunks in two
 # streams: 0.5 + 1 + 1 + 0.5 = 3 us, paced by the kernels.
-WORKLOAD = Workload(16_000, kernels=(WorkloadKernel("sincos", parameter=2),))
+WORKLOAD = Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=2),))
 COST = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 2 * US))
-NOBODY_KNOWS = Workload(16_000, kernels=(WorkloadKernel("sincos", parameter=3),))
+NOBODY_KNOWS = Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=3),))
 
 
 def a_device(name: str = "ideal", **host: float) -> Device:
@@ -529,7 +529,7 @@ def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.
 def _bad_records() -> dict[str, bytes]:
     plain = msgspec.json.encode(RECORD)
     packed = gzip.compress(plain)
-    older = gzip.compress(plain.replace(b'"schema_version":1}', b'"schema_version":99}'))
+    older = gzip.compress(plain.replace(b'"schema_version":2}', b'"schema_version":99}'))
     return {"truncated": packed[:-9], "version": older, "text": b"hello", "empty": b""}
 
 

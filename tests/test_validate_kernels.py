@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import MS_KERNEL, pipeline_of
 
 from streamsim.devices import load_device
 from streamsim.errors import InputError
@@ -250,22 +251,20 @@ def test_chunks_order_and_buffers_do_not_change_the_output(chunks: int) -> None:
 def test_the_tolerance_follows_the_data() -> None:
     """Twice sincos in a row may be off twice as far; a ring's slot that is filled anew starts anew."""
     once, twice = (
-        run_reference(ring(Workload(100, kernels=(WorkloadKernel("sincos", parameter=4),) * n), 10, 2))
+        run_reference(ring(Workload(100, (4,), (4,), (WorkloadKernel("sincos", parameter=4),) * n), 10, 2))
         .outputs[Key("pinned", "h_out0")]
         .tolerance
         for n in (1, 2)
     )
     assert once == kernels.sincos_tolerance(4)
     assert twice == once  # both kernels of a chunk read the input and write the output
-    in_place = run_reference(
-        ring(Workload(100, outputs=(), kernels=(WorkloadKernel("sincos", parameter=4),) * 2), 10, 2)
-    )
+    in_place = run_reference(ring(Workload(100, (4,), (), (WorkloadKernel("sincos", parameter=4),) * 2), 10, 2))
     assert {output.tolerance for output in in_place.outputs.values()} == {2 * once}
 
 
 def test_without_copies_back_the_device_is_checked() -> None:
-    assert outputs(depth_first(Workload(100, outputs=()), 2, 1)) == [Key("device", "d_in0")]
-    assert outputs(depth_first(Workload(100), 2, 1)) == [Key("pinned", "h_out0")]
+    assert outputs(depth_first(Workload(100, (4,), (), (MS_KERNEL,)), 2, 1)) == [Key("device", "d_in0")]
+    assert outputs(depth_first(pipeline_of(100), 2, 1)) == [Key("pinned", "h_out0")]
 
 
 def test_an_error_in_two_floats_of_an_element_counts_twice() -> None:
@@ -323,7 +322,7 @@ def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> N
         return kernels.sincos_reference(inputs, widths, elements, parameter)
 
     register(KernelSpec("seen", "", "x", reference=reference))
-    run_reference(depth_first(Workload(4 * 10**6, kernels=(WorkloadKernel("seen", parameter=1),)), 4, 2))
+    run_reference(depth_first(Workload(4 * 10**6, (4,), (4,), (WorkloadKernel("seen", parameter=1),)), 4, 2))
     assert seen == [PERIOD] * 4
 
 

@@ -66,7 +66,7 @@ class QueuedCuda(FakeCuda):
 
 
 def program(streams: int, launch: str = "live", memory: str = "pinned") -> Schedule:
-    workload = Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),))
+    workload = Workload(1000, (4,), (4,), (WorkloadKernel("sincos", parameter=2),))
     return depth_first(workload, 40, streams, memory, launch)  # type: ignore[arg-type]
 
 
@@ -124,7 +124,7 @@ def test_programs_that_leave_every_stream_its_queue_cost_nothing() -> None:
         program(9),
         program(4, launch="graph"),
         program(4, memory="pageable"),
-        legacy(Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),)), 4),
+        legacy(Workload(1000, (4,), (4,), (WorkloadKernel("sincos", parameter=2),)), 4),
         Schedule(program(4).ops, ("blocking",) * 4, program(4).buffers),
     ],
     ids=("more streams", "graph", "pageable", "legacy stream", "blocking streams"),
@@ -143,7 +143,7 @@ def test_with_one_queue_or_an_unknown_number_nothing_is_done(queues: int) -> Non
     order, cuda, _ = emulated(queues)
     order.before(program(9))
     order.lose()
-    order.before(serial(Workload(1000, kernels=(WorkloadKernel("sincos", parameter=2),)), 4))
+    order.before(serial(Workload(1000, (4,), (4,), (WorkloadKernel("sincos", parameter=2),)), 4))
     assert cuda.uses == 0
 
 

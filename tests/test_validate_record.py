@@ -11,10 +11,11 @@ import pytest
 from fake_cuda import CARD
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import pipeline_of
 
 from streamsim.devices import load_device
 from streamsim.errors import InputError
-from streamsim.patterns import depth_first
+from streamsim.patterns import Workload, depth_first
 from streamsim_validate.record import (
     Entry,
     Group,
@@ -93,6 +94,50 @@ def test_a_record_from_before_there_were_groups_is_what_it_was() -> None:
     assert (found.groups, found.entries[0].group) == ((), 0)
 
 
+OLD_DEFAULTS = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
+
+
+def as_version_1(plain: dict) -> dict:
+    """What of an entry version 1 wrote: a workload without the fields that were what it took for granted."""
+    if "case" in plain:
+        given = {"inputs": [], "outputs": [], "kernels": []} | plain["case"]["workload"]
+        plain["case"]["workload"] = {k: v for k, v in given.items() if OLD_DEFAULTS.get(k) != v}
+    return plain
+
+
+def test_workloads_of_version_1_are_read_as_they_were_written(tmp_path: Path) -> None:
+    plain = msgspec.json.decode(msgspec.json.encode(WHOLE))
+    for one in plain["runs"][0]["entries"]:
+        as_version_1(one)
+    plain["schema_version"] = 1
+    assert msgspec.json.encode(plain).count(b'"outputs"') < len(WHOLE.runs[0].entries) / 2  # the others left it out
+    (tmp_path / "r.json.gz").write_bytes(gzip.compress(msgspec.json.encode(plain)))
+    found = read_record(tmp_path / "r.json.gz")
+    assert found == WHOLE
+    for _, one in found.measured():
+        one.build()  # what was measured, by its digest
+
+
+def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
+    case = Case("depth-first", {"chunks": 2, "streams": 1}, pipeline_of(100), "grid")
+    measured = Entry(case.key, digest(case.schedule()), "ok", True, case, None, (1e-3,), (2e-3,), (3e-4,))
+    first = msgspec.structs.replace(HEADER, schema_version=1)
+    lines = [msgspec.json.decode(msgspec.json.encode(line)) for line in (first, RunBegins(8, "then", 0, 1), measured)]
+    path = tmp_path / "r.json.gz.journal"
+    path.write_bytes(b"".join(msgspec.json.encode(as_version_1(line)) + b"\n" for line in lines))
+    assert b'"workload":{"elements":100}' in path.read_bytes()
+    assert read_record(path).runs[0].entries == (measured,)
+    with pytest.raises(InputError, match="cannot resume: its schema_version is 1 and this one 2"):
+        Journal(path, HEADER)
+
+
+def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
+    case = Case("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
+    run = msgspec.structs.replace(WHOLE.runs[0], entries=(Entry(case.key, digest(case.schedule()), case=case),))
+    write_record(msgspec.structs.replace(WHOLE, runs=(run,)), tmp_path / "r.json.gz")
+    assert read_record(tmp_path / "r.json.gz").runs[0].entries[0].case == case
+
+
 def test_a_suites_record_is_compact() -> None:
     """Schedules of a suite are stored as pattern and arguments: some hundred bytes each, not one line an op."""
     assert len(PACKED) < 300 * len(WHOLE.runs[0].entries)
@@ -139,7 +184,9 @@ def test_a_truncated_record_says_so(tmp_path: Path) -> None:
         (b"", "is truncated"),
         (b"hello", "is not a record"),
         (gzip.compress(b"[1, 2]", mtime=0), "is not a record"),
-        (gzip.compress(b'{"schema_version": 2}', mtime=0), "schema_version = 2: this streamsim-validate reads 1"),
+        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 1 and 2"),
+        (gzip.compress(b'{"schema_version": 2}', mtime=0), "missing required field"),
+        (gzip.compress(b'{"schema_version": 1, "runs": [{"entries": [{"case": 3}]}]}', mtime=0), "is not a record"),
         (gzip.compress(b'{"schema_version": 1}', mtime=0), "missing required field"),
     ],
 )

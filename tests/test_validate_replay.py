@@ -9,6 +9,7 @@ import pytest
 from fake_cuda import LEGACY, FakeCuda, FakeError, Launch, fake_gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import pipeline_of
 
 from streamsim.errors import InputError
 from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
@@ -320,7 +321,7 @@ def test_a_kernel_with_wrong_output_fails_alone() -> None:
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
     jobs = [
-        Job("wrong", depth_first(Workload(100, kernels=(WorkloadKernel("wrong"),)), 1, 1)),
+        Job("wrong", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1)),
         Job("right", depth_first(SMALL, 2, 2)),
     ]
     wrong, right = measure(jobs, gpu, 2)
@@ -339,7 +340,7 @@ def test_a_kernel_that_goes_wrong_later_loses_its_samples() -> None:
         launch.writes[0][:] = launch.reads[0] if len(launches) < 4 else 7
 
     gpu, _ = fake_gpu(kernels={"wrong": emulated})
-    (result,) = measure([Job("x", depth_first(Workload(100, kernels=(WorkloadKernel("wrong"),)), 1, 1))], gpu, 3)
+    (result,) = measure([Job("x", depth_first(Workload(100, (4,), (4,), (WorkloadKernel("wrong"),)), 1, 1))], gpu, 3)
     assert "wrong output" in result.status
     assert result.samples == []
 
@@ -350,7 +351,7 @@ def test_a_reference_that_raises_fails_its_schedule_alone() -> None:
 
     register(KernelSpec("mine", 'extern "C" __global__ void mine(const Arrays a) {}', reference=reference))
     jobs = [
-        Job(name, depth_first(Workload(300, kernels=(WorkloadKernel(name, parameter=1),)), 2, 1))
+        Job(name, depth_first(Workload(300, (4,), (4,), (WorkloadKernel(name, parameter=1),)), 2, 1))
         for name in ("mine", "sincos")
     ]
     broken, fine = measure(jobs, fake_gpu()[0], 2)
@@ -364,7 +365,7 @@ def test_a_kernel_without_reference_is_compared_with_its_ops_one_at_a_time() -> 
     def emulated(launch: Launch) -> None:
         launch.writes[0][:] = launch.reads[0] ^ 0x55
 
-    schedule = ring(Workload(300, kernels=(WorkloadKernel("mine"),)), 6, 3, 2)
+    schedule = ring(Workload(300, (4,), (4,), (WorkloadKernel("mine"),)), 6, 3, 2)
     racing = msgspec.structs.replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, WaitEvent)))
     for program, expected in ((schedule, {"ok"}), (racing, {"ok", "failed"})):
         found = set()
@@ -619,7 +620,7 @@ def test_too_many_streams_is_one_line() -> None:
 def test_memory_is_checked_before_it_is_allocated() -> None:
     gpu, cuda = fake_gpu()
     cuda.most_device_bytes = 100 << 20  # 64 MiB of it are kept spare
-    large = depth_first(Workload(5 << 20), 2, 2)  # 20 MiB each way
+    large = depth_first(pipeline_of(5 << 20), 2, 2)  # 20 MiB each way
     cuda.log.clear()
     big, small = measure([Job("big", large), Job("small", depth_first(SMALL, 2, 2))], gpu, 1)
     assert big.status.startswith("skipped: buffers: 40 MiB of device memory are needed and 36 MiB are free")

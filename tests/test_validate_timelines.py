@@ -51,7 +51,7 @@ class Profiler:
 
 
 def test_a_time_line_goes_into_a_record_and_comes_back() -> None:
-    schedule = depth_first(Workload(1000, kernels=(WorkloadKernel(duration_s=1e-6),)), 3, 2)
+    schedule = depth_first(Workload(1000, (4,), (4,), (WorkloadKernel(duration_s=1e-6),)), 3, 2)
     predicted = simulate(schedule, load_device("ideal"))
     back = timeline_of(schedule, spans_of(predicted))
     for column in ("engine", "start", "end"):

@@ -25,7 +25,10 @@ from streamsim.schedule import Schedule
 from streamsim_validate.gpu import Card, try_lock
 from streamsim_validate.suites import Case, digest
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Files of version 1 left these out of a workload where it had them; since then, what is left out is not there.
+VERSION_1_WORKLOAD = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
+READABLE = (1, SCHEMA_VERSION)
 LARGEST_RECORD_BYTES = 1 << 28
 JOURNAL_SUFFIX = ".journal"
 GZIP_LEVEL = 9
@@ -286,6 +289,7 @@ class Journal:
             ("card", found.card.name, first.card.name),
             ("driver", found.card.driver, first.card.driver),
             ("suite", found.suite, first.suite),
+            ("schema_version", found.schema_version, first.schema_version),
         ):
             if was != now_:
                 raise InputError(
@@ -366,9 +370,12 @@ def _drop_torn_line(path: Path) -> None:
 def read_journal(path: Path) -> list[Line]:
     """The whole lines of a journal. Raises InputError naming the line that is damaged."""
     lines: list[Line] = []
+    version = SCHEMA_VERSION
     for number, text in enumerate(_read(path).split(b"\n")[:-1], 1):
         try:
-            lines.append(msgspec.json.decode(text, type=Line))
+            lines.append(_decode(text, Line, version))
+            if number == 1 and isinstance(lines[0], Header):
+                version = lines[0].schema_version
         except (ValueError, RecursionError) as error:
             raise InputError(one_line(f"{path}: line {number} is damaged ({error}); remove it and resume")) from None
     if lines and not isinstance(lines[0], Header):
@@ -458,8 +465,9 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         return fold(lines)
     try:
         plain = _unzip(where, data)
-        _check_version(where, msgspec.json.decode(plain, type=_Versioned).schema_version)
-        return msgspec.json.decode(plain, type=Record)
+        version = msgspec.json.decode(plain, type=_Versioned).schema_version
+        _check_version(where, version)
+        return msgspec.structs.replace(_decode(plain, Record, version), schema_version=SCHEMA_VERSION)
     except InputError as error:
         text = str(error)
         raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None
@@ -480,10 +488,22 @@ def _unzip(path: Path, data: bytes) -> bytes:
     return plain
 
 
+def _decode(data: bytes, kind: Any, version: int) -> Any:
+    """The ``kind`` (a record, or a line of a journal) that the JSON ``data`` of a file of that version holds."""
+    if version != 1:
+        return msgspec.json.decode(data, type=kind)
+    plain = msgspec.json.decode(data)
+    with contextlib.suppress(AttributeError, KeyError, TypeError):  # where it is damaged, its types say so below
+        for entry in [entry for run in plain["runs"] for entry in run["entries"]] if kind is Record else [plain]:
+            if "case" in entry:
+                entry["case"]["workload"] = VERSION_1_WORKLOAD | entry["case"]["workload"]
+    return msgspec.convert(plain, kind)
+
+
 def _check_version(path: Path, version: int) -> None:
-    if version != SCHEMA_VERSION:
+    if version not in READABLE:
         raise InputError(
-            f"{path}: schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION};"
+            f"{path}: schema_version = {version}: this streamsim-validate reads {' and '.join(map(str, READABLE))};"
             " use the version that wrote it, or measure again"
         )
 

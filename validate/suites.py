@@ -172,7 +172,8 @@ def _kernel_key(kernel: WorkloadKernel) -> str:
 
 def digest(schedule: Schedule) -> str:
     """Short fingerprint of a schedule: changes when a pattern builds something else than what was measured."""
-    return hashlib.sha256(msgspec.json.encode(schedule)).hexdigest()[:16]
+    measured = msgspec.structs.replace(schedule, unchunked=None)
+    return hashlib.sha256(msgspec.json.encode(measured)).hexdigest()[:16]
 
 
 def sincos(elements: int, iterations: int, inputs: tuple[int, ...] = (4,), outputs: tuple[int, ...] = (4,)) -> Workload:
@@ -213,9 +214,9 @@ def _unequal() -> Iterator[Case]:
         yield from _orders("vector add", Workload(elements, (4, 4), (4,), add), FEW)
         yield from _orders("quarter output", sincos(elements // 2, EVEN, (16,), (4,)), FEW)
         yield from _orders("no output", sincos(elements, EVEN, (4,), ()), FEW)
-    yield from _orders("copy kernel", Workload(4 * MI, kernels=(WorkloadKernel("copy"),)), FEW)
+    yield from _orders("copy kernel", Workload(4 * MI, (4,), (4,), (WorkloadKernel("copy"),)), FEW)
     for elements in (256 * KI, 4 * MI):
-        sleep = Workload(elements, kernels=(WorkloadKernel("sleep", parameter=SLEEP_CYCLES),))
+        sleep = Workload(elements, (4,), (4,), (WorkloadKernel("sleep", parameter=SLEEP_CYCLES),))
         yield from _orders("sleep", sleep, [(1, 1), (4, 4), (16, 8)])
 
 
@@ -228,7 +229,7 @@ def _buffers() -> Iterator[Case]:
         yield Case("ring", arguments, sincos(8 * MI, EVEN), "ring")
     layer = WorkloadKernel("sincos", parameter=SMALL)
     for layers, chunks, buffers in product((1, 4), (8, 32), (1, 2, 3)):
-        network = Workload(8 * MI, kernels=(layer,) * layers)
+        network = Workload(8 * MI, (4,), (4,), (layer,) * layers)
         yield Case("prefetch", {"chunks": chunks, "buffers": buffers}, network, "prefetch")
     for pattern, name, sizes in (("stages", "lanes", (1, 2, 4)), ("relay", "streams", (2, 4, 8))):
         for chunks, size in product((8, 32), sizes):

@@ -162,7 +162,7 @@ def _sections(best: "Best") -> list[list[Row]]:
     times: list[Row] = [
         ("use", best.simplest.makespan_s, f"{_words(best.simplest)}: the simplest within 1 % of the optimum"),
         ("optimum", optimum, f"{_words(best.best)}; {format_bytes(best.device_bytes)} on the card"),
-        ("serial", best.serial_s, f"the optimum is {best.speedup:.2f}x as fast"),
+        ("serial", best.serial_s, f"the unchunked program, blocking copies; the optimum is {best.speedup:.2f}x"),
         (
             "usual",
             best.usual.makespan_s,

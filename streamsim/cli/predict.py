@@ -19,7 +19,6 @@ from streamsim.cli.options import (
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device import Device
 from streamsim.files import dump_schedule, read_schedule, write_bytes
-from streamsim.patterns import serial
 from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -74,9 +73,8 @@ def predict_command(
     pipeline = Pipeline(**options)
     workload = pipeline.load()
     inputs = {**pipeline.inputs(workload), "device": device, "connections": connections}
-    unchunked = serial(workload, 1, pipeline.memory)
     card = chosen_device(device, connections)
-    prediction = _predict(pipeline.schedule(workload), card, unchunked)
+    prediction = _predict(pipeline.schedule(workload), card)
     likely = _interval(prediction, card, samples, seed)
     _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
 
@@ -98,7 +96,10 @@ def simulate_command(
     samples: int | None,
     seed: int,
 ) -> None:
-    """Predict a schedule from a file. Serial is then the same copies and kernels one at a time.
+    """Predict a schedule from a file.
+
+    Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
+    the same copies and kernels one by one.
 
     \b
     Examples:
@@ -131,10 +132,10 @@ def schedule_command(output: Path | None, **options: Any) -> None:
         write_bytes(data, output)
 
 
-def _predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> "Prediction":
+def _predict(schedule: Schedule, device: Device) -> "Prediction":
     from streamsim.report import predict  # with it comes the model; other commands do without
 
-    return predict(schedule, device, serial_schedule)
+    return predict(schedule, device)
 
 
 def _explanation(prediction: "Prediction", device: Device) -> "Explanation":
@@ -165,7 +166,7 @@ def _report(
         from streamsim.plot import save_explanation, save_gantt
 
         if explanation is None:
-            save_gantt(prediction.timeline, plot, prediction.serial_s)
+            save_gantt(prediction.timeline, plot, prediction.serial_s, prediction.serial_program)
         else:
             save_explanation(explanation, plot)
     if trace is not None:

@@ -79,7 +79,8 @@ def sweep_command(
     """Predict every combination of ranges, one row each; combinations that cannot be issued are left out.
 
     The output is written as it goes: the same command goes on where it was stopped, and the file ends up the
-    same. When only the bandwidth or latency of a direction is set, its duplex one changes with it.
+    same. The serial time and the speed-up of each row are over the unchunked program with blocking copies, as for
+    predict. When only the bandwidth or latency of a direction is set, its duplex one changes with it.
 
     \b
     Examples:
@@ -183,5 +184,5 @@ def _summarise(sweep: Sweep, written: "Journal", output: Path) -> None:
     if written.fastest is not None and output.is_file():
         row = dict(zip(sweep.columns, written.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
-        took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as serial"
+        took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
         print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))

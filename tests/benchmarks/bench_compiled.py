@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 9
-WORKLOAD = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3),))
+WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 # Its kernels leave the card to each other before they end, as those with a duration do not.
-COSTED = Workload(1 << 20, kernels=(WorkloadKernel("sincos", parameter=176),))
+COSTED = Workload(1 << 20, (4,), (4,), (WorkloadKernel("sincos", parameter=176),))
 GRID = [
     Config(order, chunks, streams, launch=launch)
     for order in ("depth-first", "breadth-first")
@@ -150,7 +150,7 @@ def repeat(times: int, workload: Workload, configs: list[Config], device: Any) -
 
 def one_prediction(device: Any) -> None:
     """Print how long one configuration takes: 100,000 chunks, and 16."""
-    large = Workload(100_000 << 8)
+    large = Workload(100_000 << 8, (4,), (4,), WORKLOAD.kernels)
     for workload, chunks, times in ((large, 100_000, 3), (WORKLOAD, 16, 500)):
         config = [Config(chunks=chunks, streams=4)]
         took = median(seconds(lambda: repeat(times, workload, config, device)) for _ in range(ROUNDS))  # noqa: B023
@@ -161,7 +161,7 @@ def cold_start() -> None:
     """Print the wall time from a new process to the first makespan, over that of importing numba alone."""
     first = (
         "from streamsim import Workload, load_device; from streamsim.compiled import makespans;"
-        "from streamsim.grid import Config; makespans(Workload(64), [Config()], load_device('h200'))"
+        "from streamsim.grid import Config; makespans(Workload(64, (4,)), [Config()], load_device('h200'))"
     )
     walls: list[list[float]] = [[], []]
     for _ in range(ROUNDS):

@@ -56,7 +56,7 @@ def ceiling() -> None:
 def pipeline(chunks: int) -> Schedule:
     """1 MiB each way and a 10 us kernel per chunk over four streams."""
     kernel = WorkloadKernel(duration_s=10e-6 * chunks)
-    return depth_first(Workload(chunks << 18, kernels=(kernel,)), chunks, streams=4)
+    return depth_first(Workload(chunks << 18, (4,), (4,), (kernel,)), chunks, streams=4)
 
 
 def seconds(work: Callable[[], object]) -> float:
