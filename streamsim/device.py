@@ -288,7 +288,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         floor. Zero where the card's threads are not known, and where copies and kernels exclude each other.
         Raises InputError as :meth:`kernel_time`.
         """
-        if not self._launch_s:
+        if not self._side_by_side:
             return 0.0
         if kernel.duration_s is not None:
             drain_s, alone_s = self._launch_s, self.kernel_time(kernel)[0]
@@ -317,9 +317,14 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (0.0, *_paces(self._cost(kernel), full, self.compute.floor_s, steps))
 
     @property
+    def _side_by_side(self) -> bool:
+        """Whether it is known what of a kernel's time leaves the card to others."""
+        return self.compute.resident_threads > 0 and self.copy_engines.count > 0
+
+    @property
     def _launch_s(self) -> float:
-        """What of every kernel's time leaves the card to others: its launch, where kernels can be side by side."""
-        return self.compute.floor_s if self.compute.resident_threads and self.copy_engines.count else 0.0
+        """What a launch with a duration leaves the card to others for."""
+        return self.compute.floor_s if self._side_by_side else 0.0
 
     def _waves(self, kernel: Kernel) -> float:
         """How often the threads of the whole launch of ``kernel`` fill the card; 0: not known."""

@@ -304,16 +304,32 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
         return _from_table(device, op, floor)
-    asked, threads = Fraction(in_ticks(op.duration_s)), device.compute.resident_threads
-    launched = max(op.elements, op.of_elements)
-    waves = max(Fraction(1), Fraction(launched, threads)) if threads else Fraction(1)  # of the whole launch
-    whole = asked * launched / op.elements if op.elements else asked  # the time of the whole launch
-    # A wave of it takes whole / waves; this op no less than that, of the share of the card that it fills.
-    least = whole / waves if 0 < op.elements < threads else Fraction(0)
-    part = min(Fraction(1), Fraction(launched, threads)) if 0 < op.elements < threads else Fraction(1)
-    alone, work = max(asked, floor, least), asked * Fraction(op.fill).limit_denominator(1000) * part
-    share = in_parts(min(Fraction(1), work / alone))
-    return Need(ticks=max(1, int(alone + HALF)), share=share, threads=share)  # the clock has whole ticks
+    return _given(device, op, floor)
+
+
+def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
+    """A kernel with a duration, alone or as a part of a launch.
+
+    A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
+    of the card's threads with a quarter of a wave's time; smaller parts take as long. Side by side only the rest counts.
+    """
+    assert op.duration_s is not None
+    share, card = Fraction(op.share), device.compute.resident_threads
+    whole = Fraction(op.duration_s) * TICKS_PER_S / share
+    rest = max(Fraction(0), whole - floor)
+    waves = Fraction(op.threads or op.elements) / share / card if card else Fraction(0)
+    alone = max(whole, floor)
+    if share < 1 and rest:
+        least, at = (rest / 4 / waves, 1 / (8 * waves)) if waves else (Fraction(0), Fraction(0))
+        if least < rest and at < 1:
+            alone = floor + least + (rest - least) * max(Fraction(0), share - at) / (1 - at)
+    ticks = max(1, int(alone + HALF))
+    launch = floor if card and device.copy_engines.count else Fraction(0)
+    fill = Fraction(op.fill) if op.fill else min(Fraction(1), waves or Fraction(1))
+    drain = max(0, min(int(launch + HALF), ticks - 1))
+    work = max(Fraction(0), whole * share - launch * share) * fill
+    busy = in_parts(min(Fraction(1), work / alone))
+    return Need(ticks=ticks, share=in_parts(min(Fraction(1), work / (alone - drain))), drain=drain, threads=busy)
 
 
 def in_parts(share: Fraction) -> Fraction:

@@ -257,9 +257,13 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     """A kernel of a given duration (and perhaps fewer threads than the card holds), or one from the cost table."""
     if draw(st.booleans()):
         return draw(costed_kernels(stream))
-    elements, more = draw(st.sampled_from(((0, 0), (0, 0), (8, 0), (8, 8), (8, 24), (4, 8), (16, 32), (32, 64))))
+    elements, threads, share = draw(
+        st.sampled_from(((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5)))
+    )
     duration_s = draw(KERNEL_TICKS) * NS
-    return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), of_elements=more)
+    return Kernel(
+        draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), share=share, threads=threads
+    )
 
 
 @st.composite

@@ -498,10 +498,13 @@ def test_scaling_all_times_scales_every_time(schedule: Schedule, device: Device,
     """Exact where no tick is rounded: rates of 1 and 1/2 byte per tick halve what is left at most once a copy.
 
     With 2**copies ticks to the tick, every time on the coarse clock is a whole number of ticks on the fine one. (A
-    kernel that loses all of its time still works for one tick, on either.)
+    kernel that loses all of its time still works for one tick, on either; and parts of launches are rounded.)
     """
-    needs = [oracle.need_of(schedule, device, op) for op in schedule.ops if isinstance(op, Kernel)]
+    kernels = [op for op in schedule.ops if isinstance(op, Kernel)]
+    needs = [oracle.need_of(schedule, device, op) for op in kernels]
     assume(all(need.drain < need.ticks - 1 for need in needs if need.drain))
+    floor = oracle.in_ticks(device.compute.floor_s)
+    assume(all(op.share == 1 and oracle.in_ticks(op.duration_s) > floor + 1 for op in kernels if op.duration_s))
     device = msgspec.structs.replace(device, h2d=halving(device.h2d), d2h=halving(device.d2h))
     copies = sum(isinstance(op, Copy) for op in schedule.ops)
     fine = 2**copies

@@ -529,15 +529,27 @@ def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
 
 
 def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
-    # A launch of 200 elements, two waves of 100 threads, takes 40 ticks. Its share for 25 of them is 5, but they need a
-    # wave's 20, on a quarter of the card, four at a time.
-    device = make_device(resident_threads=100, concurrent_kernels=16)
-    ops = [kernel(s, 5, elements=25, of_elements=200) for s in (1, 2, 3, 4, 5)]
-    assert spans(device, *ops, streams=5) == [(0, 20)] * 4 + [(20, 40)]
-    assert spans(device, kernel(1, 5, elements=100), kernel(2, 5, elements=200)) == [(0, 5), (5, 10)]
-    # A launch of 50 takes 10 ticks on half the card; a chunk of 25 takes as long, on a quarter.
-    ops = [kernel(1, 10, elements=50), *(kernel(s, 5, elements=25, of_elements=50) for s in (2, 3, 4))]
-    assert spans(device, *ops) == [(0, 10), (0, 10), (0, 10), (10, 20)]
+    # A launch of two waves of 80 threads takes 1280 ticks. No part of it takes less than a quarter of a wave's 640, 160:
+    # a sixteenth, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy: two at a time.
+    device = make_device(resident_threads=80, concurrent_kernels=16)
+    parts = [kernel(s, 80, share=1 / 16, threads=10) for s in (1, 2, 3)]
+    assert spans(device, *parts) == [(0, 160), (0, 160), (160, 320)]
+    # From there on in a line: 1120 ticks more for the other 15/16, so half of it 7/15 of them more.
+    assert spans(device, kernel(1, 640, share=1 / 2, threads=80)) == [(0, 160 + 1120 * 7 // 15 + 1)]  # and 2/3
+    # Whole, it takes its time; half a wave fills half of the card, unless more is said.
+    assert spans(device, kernel(1, 9, elements=80), kernel(2, 5, elements=160)) == [(0, 9), (9, 14)]
+    assert spans(device, kernel(1, 9, elements=40), kernel(2, 9, elements=40)) == [(0, 9), (0, 9)]
+    assert spans(device, kernel(1, 9, elements=40, fill=1.0), kernel(2, 9, elements=40)) == [(0, 9), (9, 18)]
+
+
+def test_a_launch_with_a_duration_is_its_floor_and_the_rest() -> None:
+    # 4 of 40 ticks are the launch itself: a half takes 4 + 36 / 2. Side by side the card is free for 4 at the end of each.
+    device = make_device(resident_threads=80, concurrent_kernels=16, floor=4)
+    assert spans(device, kernel(1, 20, share=0.5)) == [(0, 22)]
+    assert spans(device, kernel(1, 40), kernel(2, 40)) == [(0, 40), (36, 76)]
+    assert spans(device, kernel(1, 40), kernel(1, 40)) == [(0, 40), (40, 80)]
+    # The floor is the least that any takes.
+    assert spans(device, kernel(1, 1, share=0.5)) == [(0, 4)]
 
 
 def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:
@@ -629,8 +641,8 @@ def test_a_kernels_last_part_leaves_the_card_to_others() -> None:
     assert spans(DRAINING, full(1), full(2), full(1)) == [(0, 50), (40, 90), (80, 130)]
     # Three waves: 240 elements take 90 + 80 / 2 = 130, of which the last 10 again.
     assert spans(DRAINING, full(1, 240), full(2)) == [(0, 130), (120, 170)]
-    # A kernel with a duration has no such part; one beside it does.
-    assert spans(DRAINING, kernel(1, 20), full(2), kernel(3, 20)) == [(0, 20), (20, 70), (60, 80)]
+    # Of a kernel with a duration it is the floor, 4.
+    assert spans(DRAINING, kernel(1, 20), full(2), kernel(3, 20)) == [(0, 20), (16, 66), (56, 76)]
 
 
 def test_kernels_whose_work_is_done_do_not_count_as_running() -> None:
@@ -668,10 +680,10 @@ def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_ker
 
 
 def test_a_kernel_that_ends_is_seen_before_the_card_chooses() -> None:
-    # At 40 the card turns to stream 2's 10 ticks. At 50 both that and stream 1's first kernel end: its second, issued
-    # before stream 3's, goes first.
-    ops = full(1), kernel(2, 10), full(1), full(3)
-    assert spans(DRAINING, *ops) == [(0, 50), (40, 50), (50, 100), (90, 140)]
+    # At 40 the card turns to stream 2's 14 ticks, of which 10 are work. At 50 both that work and stream 1's first kernel
+    # end: its second, issued before stream 3's, goes first.
+    ops = full(1), kernel(2, 14), full(1), full(3)
+    assert spans(DRAINING, *ops) == [(0, 50), (40, 54), (50, 100), (90, 140)]
     # Stream 2's kernel will be ready at 39 + 15 = 54, as is known at 40. But stream 1's next one is before, at 50.
     device = msgspec.structs.replace(
         DRAINING, hand_over=msgspec.structs.replace(DRAINING.hand_over, h2d_to_kernel_s=15e-9)
