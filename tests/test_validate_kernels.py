@@ -23,8 +23,8 @@ from streamsim_validate.kernels import (
     Argument,
     Arrays,
     KernelSpec,
-    apply_reference,
     blocks_of,
+    compute_reference,
     elements_of,
     find_kernel,
     known_kernels,
@@ -33,10 +33,10 @@ from streamsim_validate.kernels import (
     widths_of,
 )
 from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, check_fits, data, union
-from streamsim_validate.reference import Output, WrongOutputError, outputs, run_reference
+from streamsim_validate.reference import Memo, Output, WrongOutputError, outputs, run_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -50,9 +50,7 @@ def as_bytes(*values: float) -> np.ndarray:
 
 
 def apply(name: str, reads: list[np.ndarray], widths: list[int], elements: int, parameter: int = 0) -> list[np.ndarray]:
-    writes = [np.zeros(width * elements, np.uint8) for width in widths]
-    apply_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, writes, elements, parameter)
-    return writes
+    return compute_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, widths, elements, parameter)
 
 
 def test_known_kernels() -> None:
@@ -95,26 +93,6 @@ def test_float32_iteration_stays_within_the_tolerance() -> None:
         (want,) = apply("sincos", [start.view(np.uint8)], [4], len(start), iterations)
         worst = float(np.abs(x - want.view(np.float32)).max())
         assert 0 < worst < kernels.sincos_tolerance(iterations)
-
-
-@pytest.mark.parametrize("width", [4, 8, 16])
-def test_one_period_repeated_is_the_whole(width: int) -> None:
-    """The shortcut for data that repeats gives what the kernel gives element by element."""
-    elements = 3 * PERIOD + 17
-    source = data("x", elements * width)
-    (short_cut,) = apply("sincos", [source], [4], elements, 2)
-    whole = find_kernel(Kernel(1, "sincos", 4)).reference
-    assert whole is not None
-    (direct,) = whole([source.reshape(elements, width)], [4], elements, 2)
-    assert np.array_equal(short_cut, direct.reshape(-1))
-
-
-def test_data_that_does_not_repeat_takes_no_shortcut() -> None:
-    elements = 2 * PERIOD + 5
-    source = data("x", elements * 4).copy()
-    source.view(np.float32)[PERIOD + 3] = 0.75
-    (out,) = apply("vector_add", [source], [4], elements)
-    assert np.array_equal(out, source)
 
 
 def test_host_data_depends_on_the_name_alone() -> None:
@@ -278,10 +256,10 @@ def test_an_error_in_two_floats_of_an_element_counts_twice() -> None:
 
 def test_output_is_compared_byte_for_byte_or_within_the_tolerance() -> None:
     want = as_bytes(1, 2, 3)
-    Output(want, 0.0).check("x", want.copy())
+    Output.of(want, 0.0).check("x", want.copy())
     with pytest.raises(WrongOutputError, match=r"byte 4 of 'x' is 0x01, expected 0x00 \(1 of 12 bytes differ\)"):
-        Output(want, 0.0).check("x", as_bytes(1, np.nextafter(np.float32(2), np.float32(3)), 3))
-    loose = Output(want, 0.1)
+        Output.of(want, 0.0).check("x", as_bytes(1, np.nextafter(np.float32(2), np.float32(3)), 3))
+    loose = Output.of(want, 0.1)
     close = as_bytes(1.05, 2, 2.95)
     loose.check("x", close)
     loose.check("x", close.copy())
@@ -313,7 +291,8 @@ def test_memory_that_does_not_fit_is_refused_by_side() -> None:
         check_fits(need, 74 << 20, 19 << 20)
 
 
-def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> None:
+def seen_elements() -> list[int]:
+    """How many elements the reference of a kernel ``seen``, registered with this, is asked for."""
     seen: list[int] = []
 
     def reference(
@@ -323,8 +302,23 @@ def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> N
         return kernels.sincos_reference(inputs, widths, elements, parameter)
 
     register(KernelSpec("seen", "", "x", reference=reference))
-    run_reference(depth_first(Workload(4 * 10**6, kernels=(WorkloadKernel("seen", parameter=1),)), 4, 2))
-    assert seen == [PERIOD] * 4
+    return seen
+
+
+@pytest.mark.parametrize("cut", [depth_first, breadth_first])
+def test_the_reference_of_a_large_array_computes_one_period_of_it(cut: Callable[..., Schedule]) -> None:
+    """Whatever it is cut into, and once for all schedules that share a memo."""
+    seen, memo = seen_elements(), Memo()
+    workload = Workload(4 * 10**6, kernels=(WorkloadKernel("seen", parameter=1),))
+    for chunks in (1, 4, 100):
+        run_reference(cut(workload, chunks, 2), memo)
+    assert seen == [PERIOD]
+
+
+def test_the_reference_of_a_small_array_computes_no_more_than_it_has() -> None:
+    seen = seen_elements()
+    run_reference(depth_first(Workload(90, kernels=(WorkloadKernel("seen", parameter=1),)), 3, 2))
+    assert seen == [30, 30, 30]
 
 
 def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ from streamsim_validate.suites import (
     digest,
     suite,
     suite_connections,
-    workload_key,
 )
 
 REPEATS = 11
@@ -118,7 +117,7 @@ class Planned(msgspec.Struct, frozen=True):
     @property
     def job(self) -> Job:
         """For :func:`measure`."""
-        return Job(self.key, self.schedule, None if self.case is None else workload_key(self.case.workload))
+        return Job(self.key, self.schedule)
 
 
 def planned(plan: Plan, connections: int) -> list[Planned]:

@@ -22,11 +22,10 @@ GROUP_SIZE = 64  # schedules whose repeats are interleaved
 
 
 class Job(NamedTuple):
-    """A schedule to measure. ``key`` names it in the results; jobs of one ``reference_key`` have the same output."""
+    """A schedule to measure. ``key`` names it in the results."""
 
     key: str
     schedule: Schedule
-    reference_key: str | None = None
 
 
 @dataclass
@@ -173,7 +172,7 @@ def _enter(member: _Member, bench: Bench) -> _Entrant | None:
     measured = Measured(job, group=member.group)
     replayer: Replayer | None = None
     try:
-        replayer = Replayer(job.schedule, bench, job.reference_key)
+        replayer = Replayer(job.schedule, bench)
         measured.verified = replayer.verify()
         for _ in range(WARM_UP_RUNS):
             replayer.run()
