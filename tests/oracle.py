@@ -311,7 +311,7 @@ def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
     """A kernel with a duration, alone or as a part of a launch.
 
     A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
-    of the card's threads with a quarter of a wave's time; smaller parts take as long. Side by side only the rest counts.
+    of the card's threads with a quarter of a wave's time; smaller parts take as long. Side by side the rest counts.
     """
     assert op.duration_s is not None
     share, card = Fraction(op.share), device.compute.resident_threads

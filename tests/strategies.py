@@ -258,7 +258,9 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     if draw(st.booleans()):
         return draw(costed_kernels(stream))
     elements, threads, share = draw(
-        st.sampled_from(((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5)))
+        st.sampled_from(
+            ((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5))
+        )
     )
     duration_s = draw(KERNEL_TICKS) * NS
     return Kernel(

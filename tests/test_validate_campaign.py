@@ -364,6 +364,19 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) ->
     assert Plan("r").drawn == 0
 
 
+def test_a_run_says_what_it_is_doing_and_how_far_it_is(tmp_path: Path) -> None:
+    """Each thing from its beginning on, in order: three schedules of three repeats are nine samples."""
+    told: list[tuple[str, int, int]] = []
+    measure_plan(a_plan(tmp_path), 8, fake_gpu()[0], None, lambda *step: told.append(step))
+    name = "group 1 of 1 (3 schedules)"
+    assert told == [
+        (f"{name}: making memory ready", 0, 3),
+        *((f"{name}: making ready and verifying", i, 3) for i in range(3)),
+        *((f"{name}: measuring", i, 9) for i in range(9)),
+        *((f"{name}: verifying again", i, 3) for i in range(3)),
+    ]
+
+
 def racy() -> Schedule:
     """A ring without its waits."""
     ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, WaitEvent))
@@ -432,7 +445,15 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     done = subprocess.run(
         line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    doing = [
+        "group 1 of 1 (1 schedules): making memory ready",
+        "group 1 of 1 (1 schedules): making ready and verifying",
+        "group 1 of 1 (1 schedules): measuring",
+        "group 1 of 1 (1 schedules): verifying again",
+    ]
+    both = [[f"with {queues} hardware queues in front of each engine", *doing] for queues in (8, 1)]
+    assert done.stderr.splitlines() == [line for lines in both for line in lines]
     assert done.stdout.splitlines()[-1] == "r.json.gz: 2 schedules measured on Emulated"
     record = read_record(tmp_path / "r.json.gz")
     assert [(session.connections, entry.build()) for session, entry in record.measured()] == [

@@ -24,8 +24,8 @@ from streamsim_validate.kernels import (
     Argument,
     Arrays,
     KernelSpec,
-    apply_reference,
     blocks_of,
+    compute_reference,
     elements_of,
     find_kernel,
     known_kernels,
@@ -34,10 +34,10 @@ from streamsim_validate.kernels import (
     widths_of,
 )
 from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, check_fits, data, union
-from streamsim_validate.reference import Output, WrongOutputError, outputs, run_reference
+from streamsim_validate.reference import Memo, Output, WrongOutputError, outputs, run_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -51,9 +51,7 @@ def as_bytes(*values: float) -> np.ndarray:
 
 
 def apply(name: str, reads: list[np.ndarray], widths: list[int], elements: int, parameter: int = 0) -> list[np.ndarray]:
-    writes = [np.zeros(width * elements, np.uint8) for width in widths]
-    apply_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, writes, elements, parameter)
-    return writes
+    return compute_reference(find_kernel(Kernel(1, name, elements, parameter)), reads, widths, elements, parameter)
 
 
 def test_known_kernels() -> None:
@@ -98,26 +96,6 @@ def test_float32_iteration_stays_within_the_tolerance() -> None:
         assert 0 < worst < kernels.sincos_tolerance(iterations)
 
 
-@pytest.mark.parametrize("width", [4, 8, 16])
-def test_one_period_repeated_is_the_whole(width: int) -> None:
-    """The shortcut for data that repeats gives what the kernel gives element by element."""
-    elements = 3 * PERIOD + 17
-    source = data("x", elements * width)
-    (short_cut,) = apply("sincos", [source], [4], elements, 2)
-    whole = find_kernel(Kernel(1, "sincos", 4)).reference
-    assert whole is not None
-    (direct,) = whole([source.reshape(elements, width)], [4], elements, 2)
-    assert np.array_equal(short_cut, direct.reshape(-1))
-
-
-def test_data_that_does_not_repeat_takes_no_shortcut() -> None:
-    elements = 2 * PERIOD + 5
-    source = data("x", elements * 4).copy()
-    source.view(np.float32)[PERIOD + 3] = 0.75
-    (out,) = apply("vector_add", [source], [4], elements)
-    assert np.array_equal(out, source)
-
-
 def test_host_data_depends_on_the_name_alone() -> None:
     assert np.array_equal(data("a", 1000), data("a", 4000)[:1000])
     assert not np.array_equal(data("a", 1000), data("b", 1000))
@@ -157,14 +135,16 @@ def test_the_stand_in_takes_regions_of_any_size() -> None:
 def test_the_stand_in_takes_what_is_predicted() -> None:
     """2 ms over a million elements, on a card of 8192 threads: all of it, or the share that it is said to fill.
 
-    A chunk of few elements takes and holds what the model says of it, whatever that is.
+    A part of a launch takes what the model says of it: of 2 ms, of which 4 us are the launch, an eighth takes
+    4 + 1996 / 8 us on all of the card. A small part takes and holds what a few threads do.
     """
-    assert stand_in(Kernel(1, elements=10**6, duration_s=2e-3), 8192) == (2e-3, 1.0)
-    assert stand_in(Kernel(1, elements=10**6, duration_s=2e-3, fill=0.3), 8192) == pytest.approx((2e-3, 0.3))
-    ideal = load_device("ideal")
-    card = msgspec.structs.replace(ideal, compute=msgspec.structs.replace(ideal.compute, resident_threads=8192))
-    chunk = Kernel(1, elements=1000, duration_s=2e-6, of_elements=10**6)
-    assert stand_in(chunk, 8192) == card.kernel_time(chunk)
+    assert stand_in(Kernel(1, elements=10**6, duration_s=2e-3), 8192, 4e-6) == pytest.approx((2e-3, 1.0))
+    assert stand_in(Kernel(1, elements=10**6, duration_s=2e-3, fill=0.3), 8192, 4e-6) == pytest.approx((2e-3, 0.3))
+    assert stand_in(Kernel(1, duration_s=250e-6, share=1 / 8), 8192, 4e-6) == pytest.approx((253.5e-6, 1.0))
+    waves = 2**20 / 8192
+    took_s, share = stand_in(Kernel(1, duration_s=2e-3 / 2048, share=1 / 2048, threads=512), 8192, 0.0)
+    assert took_s == pytest.approx(2e-3 / waves / 4)
+    assert share == pytest.approx(2e-3 / 2048 / took_s)
 
 
 @pytest.mark.parametrize(
@@ -277,10 +257,10 @@ def test_an_error_in_two_floats_of_an_element_counts_twice() -> None:
 
 def test_output_is_compared_byte_for_byte_or_within_the_tolerance() -> None:
     want = as_bytes(1, 2, 3)
-    Output(want, 0.0).check("x", want.copy())
+    Output.of(want, 0.0).check("x", want.copy())
     with pytest.raises(WrongOutputError, match=r"byte 4 of 'x' is 0x01, expected 0x00 \(1 of 12 bytes differ\)"):
-        Output(want, 0.0).check("x", as_bytes(1, np.nextafter(np.float32(2), np.float32(3)), 3))
-    loose = Output(want, 0.1)
+        Output.of(want, 0.0).check("x", as_bytes(1, np.nextafter(np.float32(2), np.float32(3)), 3))
+    loose = Output.of(want, 0.1)
     close = as_bytes(1.05, 2, 2.95)
     loose.check("x", close)
     loose.check("x", close.copy())
@@ -312,7 +292,8 @@ def test_memory_that_does_not_fit_is_refused_by_side() -> None:
         check_fits(need, 74 << 20, 19 << 20)
 
 
-def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> None:
+def seen_elements() -> list[int]:
+    """How many elements the reference of a kernel ``seen``, registered with this, is asked for."""
     seen: list[int] = []
 
     def reference(
@@ -322,8 +303,23 @@ def test_the_reference_of_a_large_array_computes_one_period_of_each_chunk() -> N
         return kernels.sincos_reference(inputs, widths, elements, parameter)
 
     register(KernelSpec("seen", "", "x", reference=reference))
-    run_reference(depth_first(Workload(4 * 10**6, (4,), (4,), (WorkloadKernel("seen", parameter=1),)), 4, 2))
-    assert seen == [PERIOD] * 4
+    return seen
+
+
+@pytest.mark.parametrize("cut", [depth_first, breadth_first])
+def test_the_reference_of_a_large_array_computes_one_period_of_it(cut: Callable[..., Schedule]) -> None:
+    """Whatever it is cut into, and once for all schedules that share a memo."""
+    seen, memo = seen_elements(), Memo()
+    workload = Workload(4 * 10**6, (4,), (4,), kernels=(WorkloadKernel("seen", parameter=1),))
+    for chunks in (1, 4, 100):
+        run_reference(cut(workload, chunks, 2), memo)
+    assert seen == [PERIOD]
+
+
+def test_the_reference_of_a_small_array_computes_no_more_than_it_has() -> None:
+    seen = seen_elements()
+    run_reference(depth_first(Workload(90, (4,), (4,), kernels=(WorkloadKernel("seen", parameter=1),)), 3, 2))
+    assert seen == [30, 30, 30]
 
 
 def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import msgspec
 
 from streamsim.devices import load_device
 from streamsim.model import simulate
+from streamsim.patterns import depth_first
 from streamsim.schedule import Kernel
 from streamsim_validate import random_suite
 from streamsim_validate.kernels import SPIN, find_kernel, known_kernels, widths_of
 from streamsim_validate.memory import buffers_of
 from streamsim_validate.probes import KERNELS
 from streamsim_validate.random_suite import LAUNCHABLE, MOST_BYTES, random_cases
+from streamsim_validate.reference import Memo, run_reference
 from streamsim_validate.suites import MI, RANDOM_COUNT, Case, digest, suite
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def test_it_draws_what_a_user_may_write() -> None:
     assert {len(w.outputs) for w in workloads} == {0, 1, 2}
     assert {n for w in workloads for n in w.inputs + w.outputs} == {4, 8, 12, 16}
     assert {len(w.kernels) for w in workloads} == {1, 2, 3}
-    assert {kernel.fill for w in workloads for kernel in w.kernels} == {0.25, 0.5, 1.0}
+    assert {kernel.fill for w in workloads for kernel in w.kernels} == {0.25, 0.5, None}
     chunks = {int(case.arguments["chunks"]) for case in CASES}
     assert (min(chunks), max(chunks)) == (1, 128)
     assert max(int(case.arguments.get("streams", 1)) for case in CASES) == 32
@@ -104,6 +106,15 @@ def test_it_draws_what_a_user_may_write() -> None:
     pageable = sum(case.arguments.get("memory") == "pageable" for case in CASES)
     assert sum(case.pattern in LAUNCHABLE for case in CASES) > graphs > 8 * len(CASES) // 100 > pageable > 0
     assert {case.effect for case in CASES} == {"named kernels", "timed kernels", "named and timed"}
+
+
+def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
+    memo = Memo()
+    for case, schedule in zip(CASES[:100], SCHEDULES, strict=False):
+        if case.workload.outputs and case.effect == "named kernels" and case.workload.elements < MI:
+            want = run_reference(depth_first(case.workload, 1, 1), memo).outputs.values()
+            found = run_reference(schedule, memo).outputs.values()
+            assert [output.stretches for output in found] == [output.stretches for output in want], case.key
 
 
 def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> None:

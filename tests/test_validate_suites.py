@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from streamsim.errors import InputError
+from streamsim.patterns import depth_first
 from streamsim.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim_validate.kernels import PERIOD, find_kernel, widths_of
 from streamsim_validate.memory import buffers_of
+from streamsim_validate.reference import Memo, run_reference
 from streamsim_validate.suites import (
     CONNECTIONS,
     KI,
@@ -84,6 +86,16 @@ def test_no_chunk_begins_where_the_host_data_repeats() -> None:
         op.host.offset for schedule in SCHEDULES.values() for op in schedule.ops if isinstance(op, Copy) and op.host
     }
     assert not [offset for offset in offsets if offset and offset % (4 * PERIOD) == 0]
+
+
+def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chunk() -> None:
+    """Kernels here work element by element, so a pattern that leaves a chunk out, or mixes two up, gives another."""
+    memo = Memo()
+    for case in (*STANDARD[8][::3], *STANDARD[32]):
+        if case.workload.outputs:
+            (want,) = run_reference(depth_first(case.workload, 1, 1), memo).outputs.values()
+            (found,) = run_reference(SCHEDULES[case.key], memo).outputs.values()
+            assert found.stretches == want.stretches, case.key
 
 
 def test_it_fits_a_small_card() -> None:

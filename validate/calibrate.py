@@ -15,6 +15,7 @@ from streamsim.files import one_line
 from streamsim.garbage import collector_off
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
+from streamsim_validate.measure import OnStep, quietly
 from streamsim_validate.probes import COPY_KINDS, MIXES, QUEUES, Chain, mix_kind, probes
 from streamsim_validate.replay import Bench, Replayer, prepare
 
@@ -33,11 +34,11 @@ def calibrate(gpu: Gpu) -> Device:
     return fits.fit(take(gpu))
 
 
-def take(gpu: Gpu, seed: int = 0) -> Samples:
+def take(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Samples:
     """Measure every probe, repeats interleaved in shuffled order and copies twice as often, and keep the raw samples.
 
     The probes that need a stream for each of many queues come last: the driver's queues, once made, make
-    everything else a little slower.
+    everything else a little slower. ``on_step`` is told how far it is.
     """
     found = list(probes(gpu.card.resident_threads))
     timings: dict[Chain, list[Timing]] = {chain: [] for chain, _ in found}
@@ -47,17 +48,20 @@ def take(gpu: Gpu, seed: int = 0) -> Samples:
         for many in (False, True):
             part = [probe for probe in found if (probe[0].kind in OVER_MANY_STREAMS) == many]
             twice = [probe for probe in part if probe[0].kind in COPY_KINDS]  # in each round: they scatter most
-            _measure([(timings[chain], Replayer(schedule, bench)) for chain, schedule in part + twice], rng)
+            ready = [(timings[chain], Replayer(schedule, bench)) for chain, schedule in part + twice]
+            _measure(ready, rng, "calibrating over many streams" if many else "calibrating", on_step)
     finally:
         bench.close()
     return Samples(gpu.card, date.today().isoformat(), timings)
 
 
-def _measure(ready: list[tuple[list[Timing], Replayer]], rng: random.Random) -> None:
+def _measure(ready: list[tuple[list[Timing], Replayer]], rng: random.Random, what: str, on_step: OnStep) -> None:
+    turns = WARM_UP_RUNS + REPEATS
     with collector_off():
-        for turn in range(WARM_UP_RUNS + REPEATS):
+        for turn in range(turns):
             rng.shuffle(ready)
-            for timings, replayer in ready:
+            for i, (timings, replayer) in enumerate(ready, turn * len(ready)):
+                on_step(what, i, turns * len(ready))
                 sample = replayer.run()
                 if turn >= WARM_UP_RUNS:
                     timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))

@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from streamsim.cli.notes import steps
 from streamsim.errors import InputError
 from streamsim.schedule import Schedule
 from streamsim_validate import fits, profiler
@@ -24,7 +26,7 @@ from streamsim_validate.calibrate import take
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.kernels import load_kernels
-from streamsim_validate.measure import Job, Measured, measure
+from streamsim_validate.measure import Job, Measured, OnStep, measure, quietly
 from streamsim_validate.probes import host_calls
 from streamsim_validate.record import (
     Entry,
@@ -41,7 +43,7 @@ from streamsim_validate.record import (
     now,
     to_times,
 )
-from streamsim_validate.replay import Sample, refuse_races
+from streamsim_validate.replay import refuse_races
 from streamsim_validate.suites import (
     RANDOM,
     RANDOM_COUNT,
@@ -49,7 +51,6 @@ from streamsim_validate.suites import (
     digest,
     suite,
     suite_connections,
-    workload_key,
 )
 
 REPEATS = 11
@@ -118,7 +119,7 @@ class Planned(msgspec.Struct, frozen=True):
     @property
     def job(self) -> Job:
         """For :func:`measure`."""
-        return Job(self.key, self.schedule, None if self.case is None else workload_key(self.case.workload))
+        return Job(self.key, self.schedule)
 
 
 def planned(plan: Plan, connections: int) -> list[Planned]:
@@ -145,8 +146,11 @@ def run(plan: Plan) -> Record:
         _refuse_races(plan.schedules)  # those of the suites have none
     import_cupy()  # in vain there is no need to start a process
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
-    for connections in plan.connections or usual:
+    counts = plan.connections or usual
+    for connections in counts:
         planned(plan, connections)  # complain here, in one line
+        if len(counts) > 1:
+            print(f"with {connections} hardware queues in front of each engine", file=sys.stderr, flush=True)
         _start(plan, connections)
     return finish(journal_path(plan.output), plan.output, with_profiles)
 
@@ -202,21 +206,24 @@ def _last_words(code: int, complaint: str) -> str:
     return f"the measuring process died (exit code {code}){reason}; the same command goes on from its journal"
 
 
-def measure_plan(plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None) -> None:
+def measure_plan(
+    plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None, on_step: OnStep = quietly
+) -> None:
     """Measure on an open card what is not in the journal yet, and append it there.
 
-    ``take_samples``: calibrates, before the run's first measurement and after its last.
+    ``take_samples``: calibrates, before the run's first measurement and after its last. ``on_step`` is told what is
+    being done.
     """
     with Journal(journal_path(plan.output), header(gpu.card, plan.title, _fingerprint(plan.kernels))) as journal:
         left, untraced = _left(plan, connections, journal)
         if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
-            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else ())
+            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else (), on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
-        _trace(untraced, connections, gpu, journal, plan.allow_races)  # last: the profiler slows the host
+        _trace(untraced, connections, gpu, journal, plan.allow_races, on_step)  # last: the profiler slows the host
 
 
 def _fingerprint(paths: Sequence[str]) -> str:
@@ -229,19 +236,20 @@ def _fingerprint(paths: Sequence[str]) -> str:
     return found.hexdigest()[:16]
 
 
-def _measure(plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job]) -> None:
-    progress = _Progress(len(left) * plan.repeats)
+def _measure(
+    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job], on_step: OnStep
+) -> None:
     measure(
         [item.job for item in left.values()],
         gpu,
         plan.repeats,
         plan.seed,
         on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
-        on_sample=progress.sample,
         allow_races=plan.allow_races,
         companions=companions,
         on_group=lambda number, companions: journal.append(group(number, companions)),
         first_group=journal.next_group,
+        on_step=on_step,
     )
 
 
@@ -254,15 +262,19 @@ def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Pla
     return left, [item.job for item in items if plan.timelines and item.key not in traced]
 
 
-def _trace(jobs: Sequence[Job], connections: int, gpu: Gpu, journal: Journal, allow_races: bool) -> None:
+def _trace(
+    jobs: Sequence[Job], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
+) -> None:
     """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
     if not jobs:
         return
-    for key, found in profiler.profile_all(jobs, gpu, allow_races):
+    on_step("tracing", 0, len(jobs))
+    for done, (key, found) in enumerate(profiler.profile_all(jobs, gpu, allow_races), 1):
         if isinstance(found, InputError):
             print(f"{key}: {found}", flush=True)
         else:
             journal.append(Traced(key, found, connections))
+        on_step("tracing", done, len(jobs))
 
 
 def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
@@ -282,6 +294,7 @@ def with_profiles(record: Record) -> Record:
     samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
     if not any(samples):
         return record
+    print("fitting the calibrations", file=sys.stderr, flush=True)
     with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
         profiles = pool.map(_fitted, samples)
         runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
@@ -325,29 +338,15 @@ def group(number: int, companions: Sequence[Measured]) -> Group:
     return Group(number, fits.rows_of(timings))
 
 
-class _Progress:
-    """A line on the terminal that says how far the measuring is."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._shown = sys.stdout.isatty()
-
-    def sample(self, _job: Job, _sample: Sample) -> None:
-        self._done += 1
-        if self._shown and (self._done % 64 == 0 or self._done == self._total):
-            end = "\n" if self._done == self._total else ""
-            print(f"\rmeasured {self._done} of {self._total} samples", end=end, flush=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run a measuring process: the plan on stdin, the number of connections as argument."""
     try:
         plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
         for path in plan.kernels:
             load_kernels(path)
-        with open_gpu(plan.device) as gpu:
-            measure_plan(plan, int(arguments[0]), gpu, take if plan.calibrate else None)
+        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
+            calibrates = partial(take, on_step=on_step) if plan.calibrate else None
+            measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
         return getattr(error, "exit_code", BAD_INPUT)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.notes import notices_as_notes
+from streamsim.cli.notes import notices_as_notes, steps
 from streamsim.device import MODEL_SPREAD, Device, number_names
 from streamsim.devices import load_device
 from streamsim.errors import InputError
@@ -143,8 +143,8 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
     if taken:
         found = read_samples(Path(taken))
     else:
-        with open_gpu(device) as gpu:
-            found = take(gpu)
+        with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
+            found = take(gpu, on_step=on_step)
     if samples:
         write_samples(found, Path(samples))
     profile = fit(found)

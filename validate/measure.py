@@ -22,11 +22,10 @@ GROUP_SIZE = 64  # schedules whose repeats are interleaved
 
 
 class Job(NamedTuple):
-    """A schedule to measure. ``key`` names it in the results; jobs of one ``reference_key`` have the same output."""
+    """A schedule to measure. ``key`` names it in the results."""
 
     key: str
     schedule: Schedule
-    reference_key: str | None = None
 
 
 @dataclass
@@ -46,6 +45,11 @@ class Measured:
 OnResult = Callable[[Measured], None]
 OnSample = Callable[[Job, Sample], None]
 OnGroup = Callable[[int, Sequence[Measured]], None]
+OnStep = Callable[[str, int, int], None]
+
+
+def quietly(_what: str, _done: int, _of_all: int) -> None:
+    """Say nothing of what is being done, so many of all."""
 
 
 def measure(
@@ -59,6 +63,7 @@ def measure(
     companions: Sequence[Job] = (),
     on_group: OnGroup = lambda _number, _companions: None,
     first_group: int = 1,
+    on_step: OnStep = quietly,
 ) -> list[Measured]:
     """Measure every job ``repeats`` times, repeats interleaved in shuffled order within groups of jobs.
 
@@ -70,7 +75,8 @@ def measure(
 
     ``companions`` are measured again with every group, their repeats among those of its jobs. Once a group is
     settled, ``on_group`` is called with its number, from ``first_group`` on, and what came of them; one that fails
-    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples.
+    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``on_step`` is told
+    what is being done, and how far that is.
 
     Raises LostGpuError when a schedule has broken the card's context, after settling it (status
     "lost: ...") and those before it.
@@ -85,12 +91,14 @@ def measure(
         on_result(measured)
 
     try:
-        for number, group in enumerate(groups(jobs, gpu, settle, companions), first_group):
+        found = list(groups(jobs, gpu, settle, companions))
+        for number, group in enumerate(found, first_group):
             beside: list[Measured] = []
             members = [_Member(job, number, settle, on_sample) for job in group]
             members += [_Member(job, number, beside.append, lambda _job, _sample: None) for job in companions]
+            of_all = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
             try:
-                _measure_group(members, bench, repeats, random.Random(f"{seed} {number}"))
+                _measure_group(members, bench, repeats, random.Random(f"{seed} {number}"), of_all, on_step)
             finally:
                 if companions:
                     on_group(number, beside)
@@ -150,7 +158,10 @@ class _Entrant(NamedTuple):
     measured: Measured
 
 
-def _measure_group(members: Sequence[_Member], bench: Bench, repeats: int, rng: random.Random) -> None:
+def _measure_group(
+    members: Sequence[_Member], bench: Bench, repeats: int, rng: random.Random, name: str, on_step: OnStep
+) -> None:
+    on_step(f"{name}: making memory ready", 0, len(members))
     try:
         prepare(bench, (member.job.schedule for member in members))
     except InputError:
@@ -158,13 +169,14 @@ def _measure_group(members: Sequence[_Member], bench: Bench, repeats: int, rng: 
         prepare(bench, (member.job.schedule for member in members))
     entrants: list[_Entrant] = []
     try:
-        for member in members:
+        for i, member in enumerate(members):
+            on_step(f"{name}: making ready and verifying", i, len(members))
             entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        _run_rounds(entrants, repeats, rng)
+        _run_rounds(entrants, repeats, rng, f"{name}: measuring", on_step)
     finally:
-        _leave(entrants)
+        _leave(entrants, f"{name}: verifying again", on_step)
 
 
 def _enter(member: _Member, bench: Bench) -> _Entrant | None:
@@ -173,7 +185,7 @@ def _enter(member: _Member, bench: Bench) -> _Entrant | None:
     measured = Measured(job, group=member.group)
     replayer: Replayer | None = None
     try:
-        replayer = Replayer(job.schedule, bench, job.reference_key)
+        replayer = Replayer(job.schedule, bench)
         measured.verified = replayer.verify()
         for _ in range(WARM_UP_RUNS):
             replayer.run()
@@ -192,13 +204,14 @@ def _failure(error: InputError) -> str:
     return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
 
 
-def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random) -> None:
+def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, what: str, on_step: OnStep) -> None:
     order = list(entrants)
     gc.collect()
     with collector_off():
-        for _ in range(repeats):
+        for turn in range(repeats):
             rng.shuffle(order)
-            for entrant in order:
+            for i, entrant in enumerate(order, turn * len(order)):
+                on_step(what, i, repeats * len(order))
                 if entrant.measured.status == "ok":
                     _sample(entrant)
 
@@ -216,14 +229,15 @@ def _sample(entrant: _Entrant) -> None:
     entrant.member.on_sample(measured.job, sample)
 
 
-def _leave(entrants: list[_Entrant]) -> None:
+def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
     """Verify once more and settle every job of the group, whatever ended its rounds.
 
     Once the context is lost, or on Ctrl-C, nothing is verified any more: what was verified before its samples stands.
     """
     is_lost = any(entrant.measured.status.startswith("lost") for entrant in entrants)
     stopped: KeyboardInterrupt | None = None
-    for member, replayer, measured in entrants:
+    for i, (member, replayer, measured) in enumerate(entrants):
+        on_step(what, i, len(entrants))
         if measured.status == "ok" and measured.samples and not is_lost and not stopped:
             try:
                 replayer.verify(timed=True)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streamsim.errors import InputError
 from streamsim.schedule import Copy, Memory, Schedule
-from streamsim_validate.kernels import FLOAT_BYTES, PERIOD
+from streamsim_validate.content import Pattern, Stretch, to_bytes
+from streamsim_validate.kernels import PERIOD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,10 +95,15 @@ def view(address: int, n_bytes: int) -> NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(address))
 
 
-def data(name: str, n_bytes: int) -> NDArray[np.uint8]:
+@lru_cache(1024)
+def host_pattern(name: str) -> Pattern:
     """What a host buffer of this name holds: float32 in [0, 1) that repeat after ``PERIOD``."""
-    floats = np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32)
-    return np.resize(floats, -(-n_bytes // FLOAT_BYTES)).view(np.uint8)[:n_bytes]
+    return Pattern(np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32).view(np.uint8))
+
+
+def data(name: str, n_bytes: int) -> NDArray[np.uint8]:
+    """The first bytes that a host buffer of this name holds."""
+    return to_bytes([Stretch(host_pattern(name), 0, n_bytes)])
 
 
 class Block(NamedTuple):
@@ -126,11 +133,15 @@ class Arena:
                 self._free(key)
                 self._blocks[key] = Block(self._allocate(key, size), size)
                 if key.memory != "device":
-                    self.host(key)[:] = data(key.name, size)
+                    self.fill_host(key, size)
 
     def host(self, key: Key) -> NDArray[np.uint8]:
         """The bytes of a host buffer."""
         return view(*self._blocks[key])
+
+    def fill_host(self, key: Key, n_bytes: int) -> None:
+        """Put its data into the first bytes of a host buffer."""
+        Stretch(host_pattern(key.name), 0, n_bytes).fill(self.host(key)[:n_bytes])
 
     def read_device(self, name: str, n_bytes: int) -> NDArray[np.uint8]:
         """A copy of the first bytes of a device buffer."""

@@ -6,14 +6,25 @@ when the card's output is this output.
 
 from __future__ import annotations
 
+import math
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streamsim.errors import InputError
 from streamsim.schedule import Copy, Direction, Kernel, Region, Schedule
-from streamsim_validate.kernels import FLOAT_BYTES, apply_reference, elements_of, find_kernel
+from streamsim_validate.content import Content, Pattern, Stretch, first_of, to_bytes
+from streamsim_validate.kernels import (
+    FLOAT_BYTES,
+    SPIN,
+    KernelSpec,
+    compute_reference,
+    elements_of,
+    find_kernel,
+    widths_of,
+)
 from streamsim_validate.memory import (
     DEVICE_POISON,
     HOST_POISON,
@@ -21,11 +32,11 @@ from streamsim_validate.memory import (
     SCRATCH_HOST,
     Key,
     buffers_of,
-    data,
+    host_pattern,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
 
     from numpy.typing import NDArray
 
@@ -61,57 +72,67 @@ def outputs(schedule: Schedule) -> list[Key]:
     return [Key(buffer.memory, buffer.name) for buffer in schedule.buffers if buffer.name in written]
 
 
-def initial(schedule: Schedule, key: Key, n_bytes: int) -> Bytes:
+def initial(schedule: Schedule, key: Key) -> Pattern:
     """A buffer's content before a verified run."""
     if key.memory == "device":
-        return np.full(n_bytes, DEVICE_POISON, np.uint8)
+        return _DEVICE
     if key.name in host_buffers(schedule, "h2d") or key.name == SCRATCH_HOST["h2d"]:
-        return data(key.name, n_bytes)
-    return np.full(n_bytes, HOST_POISON, np.uint8)
+        return host_pattern(key.name)
+    return _HOST
 
 
-@dataclass
+_DEVICE, _HOST = (Pattern(np.full(1, poison, np.uint8)) for poison in (DEVICE_POISON, HOST_POISON))
+
+
+@dataclass(frozen=True)
 class Output:
-    """One expected buffer; ``tolerance`` is 0 where every byte must agree.
+    """What one buffer is expected to hold."""
 
-    ``accepted`` is an output that was within the tolerance: another one that equals it byte for byte is
-    too, and bytes compare much faster.
-    """
+    stretches: tuple[Stretch, ...]
 
-    want: Bytes
-    tolerance: float
-    accepted: Bytes | None = None
+    @classmethod
+    def of(cls, want: Bytes, tolerance: float) -> Output:
+        """These very bytes; ``tolerance``: as :class:`Pattern` has it."""
+        return cls((Stretch(Pattern(want, tolerance), 0, len(want)),))
+
+    @property
+    def bytes(self) -> int:
+        """The number of them."""
+        return sum(stretch.bytes for stretch in self.stretches)
+
+    @property
+    def want(self) -> Bytes:
+        """The bytes themselves."""
+        return to_bytes(self.stretches)
+
+    @property
+    def tolerance(self) -> float:
+        """The largest of its parts."""
+        return max(stretch.pattern.tolerance for stretch in self.stretches)
 
     def check(self, name: str, got: Bytes) -> None:
         """Raise WrongOutputError naming the first wrong element."""
-        if _same(got, self.want) or (self.accepted is not None and _same(got, self.accepted)):
-            return
-        if self.tolerance:
-            _check_floats(name, got.view(np.float32), self.want.view(np.float32), self.tolerance)
-            self.accepted = got.copy()
-            return
-        first = int(np.argmax(got != self.want))
-        raise WrongOutputError(
-            f"wrong output: byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{self.want[first]:02x}"
-            f" ({int(np.count_nonzero(got != self.want))} of {len(got)} bytes differ); its time does not count"
-        )
+        begin = 0
+        for stretch in self.stretches:
+            if not stretch.is_in(got[begin : begin + stretch.bytes]):
+                raise WrongOutputError(f"wrong output: {self._what_is_wrong(name, got)}; its time does not count")
+            begin += stretch.bytes
 
-
-def _same(a: Bytes, b: Bytes) -> bool:
-    words = len(a) // 8 * 8  # compared eight bytes at a time
-    same = np.array_equal(a[:words].view(np.uint64), b[:words].view(np.uint64))
-    return same and np.array_equal(a[words:], b[words:])
-
-
-def _check_floats(name: str, got: NDArray[np.float32], want: NDArray[np.float32], tolerance: float) -> None:
-    with np.errstate(invalid="ignore", over="ignore"):
-        wrong = ~((np.abs(got - want) <= tolerance) | (got.view(np.uint32) == want.view(np.uint32)))
-    if wrong.any():
+    def _what_is_wrong(self, name: str, got: Bytes) -> str:
+        """The first wrong element, and how many are: floats where they have a tolerance, else bytes."""
+        starts = np.cumsum([0, *(stretch.bytes for stretch in self.stretches)])
+        parts = zip(self.stretches, np.split(got, starts[1:-1]), strict=True)
+        wrong, want = np.concatenate([stretch.far(part) for stretch, part in parts]), self.want
         first = int(np.argmax(wrong))
-        raise WrongOutputError(
-            f"wrong output: float {first} of {name!r} is {got[first]:.9g}, expected {want[first]:.9g} within"
-            f" {tolerance:.1e} ({int(np.count_nonzero(wrong))} of {len(got)} differ); its time does not count"
-        )
+        tolerance = self.stretches[int(np.searchsorted(starts, first, "right")) - 1].pattern.tolerance
+        floats = wrong[: len(wrong) // FLOAT_BYTES * FLOAT_BYTES].reshape(-1, FLOAT_BYTES)
+        if tolerance and first % FLOAT_BYTES == 0 and floats[first // FLOAT_BYTES].all():
+            n, count = first // FLOAT_BYTES, int(floats.any(axis=1).sum())
+            is_, should = (float(array[first : first + FLOAT_BYTES].view(np.float32)[0]) for array in (got, want))
+            what = f"float {n} of {name!r} is {is_:.9g}, expected {should:.9g} within {tolerance:.1e}"
+            return f"{what} ({count} of {len(floats)} differ)"
+        what = f"byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{want[first]:02x}"
+        return f"{what} ({int(wrong.sum())} of {len(got)} bytes differ)"
 
 
 @dataclass
@@ -123,26 +144,50 @@ class Expected:
     def check(self, read: Callable[[Key, int], Bytes]) -> None:
         """Compare each output with ``read(key, bytes)``; raises WrongOutputError."""
         for key, output in self.outputs.items():
-            output.check(key.name, read(key, len(output.want)))
-
-    @property
-    def bytes(self) -> int:
-        """Memory held."""
-        return sum(len(o.want) * (1 if o.accepted is None else 2) for o in self.outputs.values())
+            output.check(key.name, read(key, output.bytes))
 
 
-def run_reference(schedule: Schedule) -> Expected:
+class Memo:
+    """What kernels have made of patterns, so that schedules of one workload compute it once.
+
+    The least recently used goes once all together hold more than ``most_bytes``.
+    """
+
+    def __init__(self, most_bytes: int = 256 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._found: OrderedDict[object, list[Pattern]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
+        """What is known under the key, or else what ``compute`` finds."""
+        if key not in self._found:
+            self._found[key] = compute()
+            self._bytes += _held(self._found[key])
+        self._found.move_to_end(key)
+        while self._bytes > self._most_bytes and len(self._found) > 1:
+            self._bytes -= _held(self._found.popitem(last=False)[1])
+        return self._found[key]
+
+
+def _held(patterns: Iterable[Pattern]) -> int:
+    return sum(2 * len(pattern.values) for pattern in patterns)  # with the row that is accepted
+
+
+def run_reference(schedule: Schedule, memo: Memo | None = None) -> Expected:
     """Execute the schedule in NumPy, op by op. Every kernel must have a reference."""
-    return _Executor(schedule).run()
+    return _Executor(schedule, memo or Memo()).run()
 
 
 class _Executor:
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, memo: Memo) -> None:
         self._schedule = schedule
-        self._memory = {key.name: initial(schedule, key, size) for key, size in buffers_of(schedule).items()}
-        # How far a region's content may be from the card's, by where it begins. A region that is read from
-        # elsewhere counts as exact, which can only make the check stricter.
-        self._tolerance: dict[tuple[str, int], float] = {}
+        self._memo = memo
+        self._sizes = {key.name: size for key, size in buffers_of(schedule).items()}
+        self._memory = {key.name: Content(size, initial(schedule, key)) for key, size in buffers_of(schedule).items()}
+        self._elements: Counter[tuple[str, int]] = Counter()  # that each kernel works on in all
+        for op in schedule.ops:
+            if isinstance(op, Kernel):
+                self._elements[op.name, op.parameter] += elements_of(find_kernel(op), op)
 
     def run(self) -> Expected:
         for op in self._schedule.ops:
@@ -150,31 +195,96 @@ class _Executor:
                 self._copy(op)
             elif isinstance(op, Kernel):
                 self._kernel(op)
-        return Expected({key: Output(self._memory[key.name], self._worst(key.name)) for key in outputs(self._schedule)})
+        found = {key: self._memory[key.name].read(0, self._sizes[key.name]) for key in outputs(self._schedule)}
+        return Expected({key: Output(tuple(stretches)) for key, stretches in found.items()})
 
-    def _worst(self, name: str) -> float:
-        return max((value for (buffer, _), value in self._tolerance.items() if buffer == name), default=0.0)
-
-    def _bytes(self, region: Region) -> Bytes:
-        return self._memory[region.buffer][region.offset : region.offset + region.bytes]
+    def _read(self, region: Region) -> list[Stretch]:
+        return self._memory[region.buffer].read(region.offset, region.bytes)
 
     def _copy(self, copy: Copy) -> None:
         host = copy.host or Region(SCRATCH_HOST[copy.direction], 0, copy.bytes)
         device = copy.device or Region(SCRATCH_DEVICE[copy.direction], 0, copy.bytes)
         source, target = (host, device) if copy.direction == "h2d" else (device, host)
-        self._bytes(target)[:] = self._bytes(source)
-        self._tolerance[target.buffer, target.offset] = self._tolerance.get((source.buffer, source.offset), 0.0)
+        self._memory[target.buffer].write(target.offset, self._read(source))
 
     def _kernel(self, kernel: Kernel) -> None:
         spec = find_kernel(kernel)
-        reads = [self._bytes(region) for region in kernel.reads]
-        writes = [self._bytes(region) for region in kernel.writes]
-        elements = elements_of(spec, kernel)
-        apply_reference(spec, reads, writes, elements, kernel.parameter)
-        # Kernels sum what they read, so an error counts once for every float of an element that carries it.
-        inherited = sum(
-            self._tolerance.get((region.buffer, region.offset), 0.0) * max(1, region.bytes // (elements * FLOAT_BYTES))
-            for region in kernel.reads
-        )
-        for region in kernel.writes:
-            self._tolerance[region.buffer, region.offset] = inherited + spec.tolerance(kernel.parameter)
+        reads = [self._read(region) for region in kernel.reads]
+        if spec is SPIN:
+            results = _passed_through(reads, [region.bytes for region in kernel.writes])
+        else:
+            results = self._computed(spec, kernel, reads)
+        for region, result in zip(kernel.writes, results, strict=False):
+            self._memory[region.buffer].write(region.offset, result)
+
+    def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
+        """What the kernel makes of its inputs: of one period of them where they repeat, and that only once."""
+        elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
+        tolerance = spec.tolerance(kernel.parameter) + _inherited(reads, in_widths)
+
+        def made_of(inputs: list[list[Stretch]], count: int) -> list[Pattern]:
+            arrays = [to_bytes(stretches) for stretches in inputs]
+            results = compute_reference(spec, arrays, out_widths, count, kernel.parameter)
+            return [Pattern(result, tolerance) for result in results]
+
+        repeated = _repeated(reads, in_widths) if spec.elementwise else None
+        if repeated is None or repeated.elements > self._elements[kernel.name, kernel.parameter]:
+            patterns, first = made_of(reads, elements), 0
+        else:
+            inputs, first, count = repeated
+            key = (spec, kernel.parameter, *inputs, *out_widths)
+            patterns = self._memo.get(key, lambda: made_of([[stretch] for stretch in inputs], count))
+        return [
+            [Stretch(pattern, first * width, elements * width)]
+            for pattern, width in zip(patterns, out_widths, strict=False)
+        ]
+
+
+def _inherited(reads: list[list[Stretch]], widths: list[int]) -> float:
+    """How far a sum of all floats that an element reads may be off: each float counts."""
+    off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
+    return sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, widths, strict=True))
+
+
+def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:
+    """What :func:`streamsim_validate.kernels.pass_through_reference` gives, without the bytes."""
+    found = []
+    for k, size in enumerate(sizes if reads else ()):
+        source = reads[min(k, len(reads) - 1)]
+        if size > sum(stretch.bytes for stretch in source):  # it is repeated: a pattern of its own
+            tolerance = max(stretch.pattern.tolerance for stretch in source)
+            source = [Stretch(Pattern(to_bytes(source), tolerance), 0, size)]
+        found.append(list(first_of(source, size)))
+    return found
+
+
+class _Repeated(NamedTuple):
+    """Inputs that repeat after so many ``elements``: one period of each.
+
+    Turned so that the first begins as near to its pattern's beginning as it can, so whatever chunk of a workload they
+    are read for, they are the same. The chunk begins with the element ``first`` of them.
+    """
+
+    inputs: tuple[Stretch, ...]
+    first: int
+    elements: int
+
+
+def _repeated(reads: list[list[Stretch]], widths: list[int]) -> _Repeated | None:
+    """None where there are no inputs or one of them does not repeat."""
+    if not reads or any(len(stretches) > 1 for stretches in reads):
+        return None
+    stretches = [found for (found,) in reads]
+    periods = [
+        len(s.pattern.values) // math.gcd(len(s.pattern.values), w) for s, w in zip(stretches, widths, strict=True)
+    ]
+    elements = math.lcm(*periods)
+    # With g their greatest common divisor, width w and length l: first * w = phase - phase % g, modulo l.
+    length, width = len(stretches[0].pattern.values), widths[0]
+    g = math.gcd(length, width)
+    first = stretches[0].phase // g * pow(width // g, -1, length // g) % (length // g)
+    inputs = tuple(
+        Stretch(s.pattern, (s.phase - first * w) % len(s.pattern.values), elements * w)
+        for s, w in zip(stretches, widths, strict=True)
+    )
+    return _Repeated(inputs, first, elements)

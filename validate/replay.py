@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -46,13 +45,13 @@ from streamsim_validate.memory import (
     Key,
     buffers_of,
     check_fits,
-    data,
     free_host_bytes,
     union,
 )
 from streamsim_validate.queue_order import QueueOrder
 from streamsim_validate.reference import (
     Expected,
+    Memo,
     Output,
     WrongOutputError,
     has_reference,
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 NS = 1e-9
-CACHED_REFERENCE_BYTES = 2 << 30
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -149,7 +147,7 @@ class Bench:
     arena: Arena = field(init=False)
     queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
-    _references: OrderedDict[tuple[str, tuple[Key, ...]], Expected] = field(default_factory=OrderedDict)
+    memo: Memo = field(default_factory=Memo)
     _launch_s: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,29 +188,10 @@ class Bench:
             self._launch_s[blocks] = measure_launch_s(self, blocks)
         return self._launch_s[blocks]
 
-    def expected(self, schedule: Schedule, key: str | None) -> Expected:
-        """The outputs of a schedule, shared by schedules of one ``key`` (a workload, say) with the same host outputs.
-
-        What is left on the device differs from pattern to pattern, and what is no work of element by element with how
-        it is cut, so that is never shared.
-        """
-        found = tuple(outputs(schedule))
-        by_element = all(find_kernel(op).elementwise for op in schedule.ops if isinstance(op, Kernel))
-        if key is None or not by_element or any(output.memory == "device" for output in found):
-            return run_reference(schedule)
-        place = (key, found)
-        if place not in self._references:
-            self._references[place] = run_reference(schedule)
-        self._references.move_to_end(place)
-        while len(self._references) > 1 and sum(e.bytes for e in self._references.values()) > CACHED_REFERENCE_BYTES:
-            self._references.popitem(last=False)
-        return self._references[place]
-
     def close(self) -> None:
         """Give the memory back."""
         self.arena.clear()
         self.queue_order.close()
-        self._references.clear()
 
 
 def source_of(spec: KernelSpec) -> str:
@@ -408,11 +387,10 @@ class Replayer:
     Raises InputError when the card cannot run it, or when its ops race and ``bench`` does not allow races.
     """
 
-    def __init__(self, schedule: Schedule, bench: Bench, reference_key: str | None = None) -> None:
+    def __init__(self, schedule: Schedule, bench: Bench) -> None:
         self.schedule = closed(schedule)
         self._bench = bench
         self._cuda = bench.gpu.cuda
-        self._reference_key = reference_key
         if not bench.allow_races:
             with self._named_errors():
                 refuse_races(self.schedule)
@@ -514,10 +492,9 @@ class Replayer:
         return True
 
     def _reference(self) -> Expected:
-        if has_reference(self.schedule):
-            return self._bench.expected(self.schedule, self._reference_key)
         if self._expected is None:
-            self._expected = self._one_at_a_time()
+            computed = has_reference(self.schedule)
+            self._expected = run_reference(self.schedule, self._bench.memo) if computed else self._one_at_a_time()
         return self._expected
 
     def _one_at_a_time(self) -> Expected:
@@ -530,7 +507,7 @@ class Replayer:
             self._cuda.deviceSynchronize()
         sizes = {buffer.name: buffer.bytes for buffer in self.schedule.buffers}
         tolerance = max(find_kernel(op).tolerance(op.parameter) for op in self.schedule.ops if isinstance(op, Kernel))
-        found = {key: Output(self._read(key, sizes[key.name]).copy(), tolerance) for key in outputs(self.schedule)}
+        found = {key: Output.of(self._read(key, sizes[key.name]).copy(), tolerance) for key in outputs(self.schedule)}
         return Expected(found)
 
     def _reset(self) -> None:
@@ -545,7 +522,7 @@ class Replayer:
             elif buffer.name not in self._sources:
                 arena.host(key)[: buffer.bytes] = HOST_POISON
             elif buffer.name in arena.written:
-                arena.host(key)[: buffer.bytes] = data(buffer.name, buffer.bytes)
+                arena.fill_host(key, buffer.bytes)
         self._poison_scratch()
         self._cuda.deviceSynchronize()
 

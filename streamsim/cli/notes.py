@@ -1,13 +1,22 @@
 """What a long command says on stderr, so that its output stays clean."""
 
+from __future__ import annotations
+
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
 
 from streamsim.errors import Notice
 from streamsim.files import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.progress import Progress
+
+SECONDS_A_REFRESH = 0.5
 
 
 def note(text: str) -> None:
@@ -39,10 +48,54 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    with _bar(sys.stderr) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of_all: progress.update(task, completed=done, total=of_all)
+
+
+@contextmanager
+def steps(stream: TextIO) -> Iterator[Callable[[str, int, int], None]]:
+    """Says on ``stream`` what is being done when told (what, done, of all): a bar on a terminal, else a line for each.
+
+    Nothing runs between two calls and most calls do next to nothing, so that what is timed meanwhile is not disturbed.
+    """
+    if not stream.isatty():
+        yield _Lines(stream).tell
+        return
+    with _bar(stream, auto_refresh=False) as progress:
+        yield _Steps(progress).tell
+
+
+class _Lines:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._said = ""
+
+    def tell(self, what: str, _done: int, _of_all: int) -> None:
+        if what != self._said:
+            print(one_line(what), file=self._stream, flush=True)
+            self._said = what
+
+
+class _Steps:
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+        self._said, self._shown_at = "", 0.0
+
+    def tell(self, what: str, done: int, of_all: int) -> None:
+        now = monotonic()
+        if what == self._said and now < self._shown_at + SECONDS_A_REFRESH:
+            return
+        if what != self._said:
+            self._progress.reset(self._task)  # its pace is another
+        self._progress.update(self._task, description=what, completed=done, total=of_all, refresh=True)
+        self._said, self._shown_at = what, now
+
+
+def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, of_all: progress.update(task, completed=done, total=of_all)
+    return Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=auto_refresh)

@@ -1,0 +1,167 @@
+"""What buffers hold, described by patterns: against the bytes themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring
+from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim_validate.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
+from streamsim_validate.kernels import elements_of, find_kernel
+from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, PERIOD, buffers_of, data
+from streamsim_validate.reference import host_buffers, outputs, run_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATTERNS = [Pattern(np.arange(start, start + n, dtype=np.uint8)) for start, n in ((0, 1), (10, 7), (100, 33))]
+
+
+@given(st.integers(1, 60), st.data())
+def test_a_content_is_read_as_it_was_written(n: int, draw: st.DataObject) -> None:
+    """Copies from place to place and new patterns, beside an array of the bytes."""
+    content, plain = Content(n, PATTERNS[0]), np.zeros(n, np.uint8)
+    for _ in range(draw.draw(st.integers(1, 8))):
+        size = draw.draw(st.integers(1, n))
+        source, target = (draw.draw(st.integers(0, n - size)) for _ in range(2))
+        pattern = draw.draw(st.sampled_from([None, *PATTERNS]))
+        if pattern is None:
+            moved, there = content.read(source, size), plain[source : source + size].copy()
+        else:
+            moved = [Stretch(pattern, source % len(pattern.values), size)]
+            there = np.array([pattern.values[(source + i) % len(pattern.values)] for i in range(size)], np.uint8)
+        content.write(target, moved)
+        plain[target : target + size] = there
+        for begin, end in ((0, n), (target, n), (0, target + size)):
+            if begin < end:
+                assert to_bytes(content.read(begin, end - begin)).tolist() == plain[begin:end].tolist()
+
+
+def test_chunks_that_come_together_are_one_stretch_again() -> None:
+    content = Content(100, PATTERNS[0])
+    whole = Stretch(PATTERNS[1], 3, 100)
+    for offset in (50, 0, 75, 25):
+        content.write(offset, [whole.part(offset, 25)])
+    assert content.read(0, 100) == [whole]
+
+
+@given(st.sampled_from([1, 7, 1000, ROW_BYTES, 4 * PERIOD]), st.data())
+def test_one_wrong_byte_is_found_wherever_it_is(length: int, draw: st.DataObject) -> None:
+    pattern = Pattern(np.random.default_rng(length).integers(0, 256, length, np.uint8))
+    n = draw.draw(st.integers(1, 3 * max(length, ROW_BYTES)))
+    stretch = Stretch(pattern, draw.draw(st.integers(0, length - 1)), n)
+    got = to_bytes([stretch])
+    assert stretch.is_in(got)
+    place = draw.draw(st.integers(0, n - 1))
+    got[place] ^= 1 << draw.draw(st.integers(0, 7))
+    assert not stretch.is_in(got)
+    assert np.flatnonzero(stretch.far(got)).tolist() == [place]
+
+
+@given(st.integers(0, PERIOD - 1), st.integers(1, 2 * PERIOD), st.data())
+def test_one_float_too_far_is_found_wherever_it_is(first: int, n: int, draw: st.DataObject) -> None:
+    """Also once the card's own floats, all within the tolerance, are known: they, or the pattern's, and none else."""
+    floats = np.random.default_rng(0).random(PERIOD, np.float32)
+    pattern = Pattern(floats.view(np.uint8), tolerance=1e-3)
+    of_card = np.resize(np.roll(floats + np.float32(5e-4), -first), n)
+    stretch = Stretch(pattern, 4 * first, 4 * n)
+    assert stretch.is_in(of_card.view(np.uint8))
+    place = draw.draw(st.integers(0, n - 1))
+    of_card[place] += np.float32(1e-3)
+    assert not stretch.is_in(of_card.view(np.uint8))
+    assert np.flatnonzero(stretch.far(of_card.view(np.uint8))).tolist() == [4 * place + i for i in range(4)]
+
+
+# Schedules
+
+
+def plainly(schedule: Schedule) -> dict[str, np.ndarray]:
+    """The outputs, by the bytes of every buffer and each kernel's own reference on all of its elements."""
+    sources = host_buffers(schedule, "h2d")
+    memory = {}
+    for key, size in buffers_of(schedule).items():
+        poison = DEVICE_POISON if key.memory == "device" else HOST_POISON
+        memory[key.name] = data(key.name, size) if key.name in sources else np.full(size, poison, np.uint8)
+
+    def at(region: Region) -> np.ndarray:
+        return memory[region.buffer][region.offset : region.offset + region.bytes]
+
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            assert op.host
+            assert op.device
+            to, source = (op.device, op.host) if op.direction == "h2d" else (op.host, op.device)
+            at(to)[:] = at(source)
+        elif isinstance(op, Kernel):
+            spec = find_kernel(op)
+            n = elements_of(spec, op)
+            assert spec.reference
+            inputs = [at(region).copy().reshape(n, -1) for region in op.reads]
+            results = spec.reference(inputs, [region.bytes // n for region in op.writes], n, op.parameter)
+            for region, result in zip(op.writes, results, strict=False):
+                at(region)[:] = np.ascontiguousarray(result).reshape(-1).view(np.uint8)
+    return {key.name: memory[key.name] for key in outputs(schedule)}
+
+
+SINCOS, ADD, COPY = WorkloadKernel("sincos", None, 2), WorkloadKernel("vector_add"), WorkloadKernel("copy")
+TIMED = WorkloadKernel("timed", 1e-4)
+LARGE = 2 * PERIOD + 1001
+WORKLOADS = [
+    Workload(LARGE, kernels=(SINCOS,)),
+    Workload(LARGE, (4, 12), (8, 4), (SINCOS, ADD)),
+    Workload(LARGE, (16,), (4,), (SINCOS, COPY)),
+    Workload(LARGE, (8, 4), (), (SINCOS, ADD)),
+    Workload(4 * LARGE, (3, 5), (2, 7), (COPY,)),
+    Workload(LARGE, (4, 8), (8, 4, 12), (TIMED,)),
+    Workload(LARGE, (4,), (), (TIMED, SINCOS)),
+    Workload(LARGE, (), (4,), (ADD,)),
+    Workload(997, (4, 4), (4, 4), (SINCOS, COPY)),
+]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda workload: depth_first(workload, 1, 1),
+        lambda workload: breadth_first(workload, 7, 3),
+        lambda workload: ring(workload, 5, 2),
+        lambda workload: prefetch(workload, 3),
+    ],
+    ids=("whole", "breadth-first", "ring", "prefetch"),
+)
+def test_a_schedule_leaves_what_its_bytes_would(workload: Workload, cut: Callable[[Workload], Schedule]) -> None:
+    schedule = cut(workload)
+    found = run_reference(schedule).outputs
+    plain = plainly(schedule)
+    assert {key.name for key in found} == set(plain)
+    for key, output in found.items():
+        assert np.array_equal(output.want, plain[key.name])
+        output.check(key.name, plain[key.name])
+
+
+def test_a_large_schedule_is_a_handful_of_stretches() -> None:
+    """Sixty-four chunks of 256 MiB in all: no array of that size is made, and one stretch describes the output."""
+    workload = Workload(64 << 20, (4,), (4,), kernels=(SINCOS,))
+    for schedule in (depth_first(workload, 64, 4), ring(workload, 64, 3)):
+        (output,) = run_reference(schedule).outputs.values()
+        assert len(output.stretches) == 1
+        assert output.bytes == 256 << 20
+
+
+def test_a_region_that_is_read_partly_from_elsewhere_counts_its_worst_part() -> None:
+    """Half of what the second kernel adds is as the first left it, half as it was copied: as far off as the first."""
+    n = 64
+    first = Kernel(1, "sincos", n // 2, 3, reads=(Region("d", 0, 2 * n),), writes=(Region("d", 0, 2 * n),))
+    second = Kernel(1, "vector_add", n, reads=(Region("d", 0, 4 * n),), writes=(Region("e", 0, 4 * n),))
+    there = Copy("h2d", 4 * n, 1, Region("h", 0, 4 * n), Region("d", 0, 4 * n))
+    back = Copy("d2h", 4 * n, 1, Region("back", 0, 4 * n), Region("e", 0, 4 * n))
+    buffers = (Buffer("h", 4 * n, "pinned"), Buffer("back", 4 * n, "pinned"))
+    buffers += tuple(Buffer(name, 4 * n, "device") for name in ("d", "e"))
+    (output,) = run_reference(Schedule((there, first, second, back), ("non-blocking",), buffers)).outputs.values()
+    assert output.tolerance == find_kernel(first).tolerance(3) > 0
