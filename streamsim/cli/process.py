@@ -7,6 +7,7 @@ unexpected error comes from.
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -35,6 +36,7 @@ class Group(click.Group):
 def run(app: click.Command, name: str, arguments: list[str] | None, interrupted: str = "") -> int:
     """Run the program ``name`` and return its exit code. ``interrupted``: what to say when it is."""
     _open_closed_streams()
+    _show_warnings_as_lines(name)
     try:
         code = app.main(arguments, prog_name=name, standalone_mode=False)
         return _flushed(code if isinstance(code, int) else OK, name)
@@ -79,6 +81,15 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _show_warnings_as_lines(name: str) -> None:
+    """What a library warns of is said once, as the program's own notes are."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(one_line(f"{name}: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show
 
 
 def _flushed(code: int, name: str) -> int:
