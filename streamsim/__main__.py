@@ -1,6 +1,17 @@
-"""``python -m streamsim`` is the ``streamsim`` command."""
+"""``python -m streamsim`` is the ``streamsim`` command: see :func:`main`."""
 
-from streamsim.cli import main
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Load the command and run it; Ctrl-C ends it without a word while it is still being loaded, too."""
+    try:
+        from streamsim.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -478,4 +478,4 @@ def _hazards(first: Op, second: Op, pageable: frozenset[str]) -> list[Hazard]:
             if a.buffer == b.buffer and start < end and (a_writes or b_writes):
                 kind = HAZARD_KINDS[0 if not b_writes else 1 + a_writes]
                 found.add(Hazard(kind, a.buffer, start, end - start))
-    return sorted(found, key=lambda hazard: (HAZARD_KINDS.index(hazard.kind), hazard.buffer, hazard.offset))
+    return sorted(found, key=lambda h: (HAZARD_KINDS.index(h.kind), h.buffer, h.offset, h.bytes))

@@ -26,6 +26,7 @@ import msgspec
 
 from streamsim.device import Device
 from streamsim.errors import InputError, Notice
+from streamsim.kinds import mistaken_for
 from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
 from streamsim.schedule import Schedule
 from streamsim.sizes import parse_kernel, parse_part
@@ -113,10 +114,9 @@ def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
         if dump_schedule(schedule) != data:  # a file as we write it names nothing twice
             json.loads(data, object_pairs_hook=_refuse_duplicates)
         return schedule
-    except InputError as error:
-        raise InputError(one_line(f"{where}: {error}")) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(one_line(f"{where}: {_explain_json(error, data)}")) from None
+        reason = str(error) if isinstance(error, InputError) else _explain_json(error, data)
+        raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None
 
 
 def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
@@ -153,11 +153,12 @@ def _read(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The plain table in a TOML file, for who checks it himself. Raises InputError naming the file."""
+    """The plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
+    data = _read(path, LARGEST_TOML_BYTES)
+    if mistaken := mistaken_for("sweep", data):
+        raise InputError(one_line(f"{path}: {mistaken}"))
     try:
-        return tomllib.loads(_read(path, LARGEST_TOML_BYTES).decode())
-    except InputError:
-        raise
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InputError(one_line(f"{path}: {_malformed(error)}")) from None
 
@@ -176,13 +177,11 @@ def _parse_toml(data: bytes, kind: type[T], where: str) -> T:
         plain, retired = without_retired(plain) if kind is Device else (plain, [])
         numbers = _numbers(plain, kind, "")
         value = msgspec.convert(numbers, kind)
-    except InputError as error:
-        raise InputError(one_line(f"{where}: {error}")) from None
-    except msgspec.ValidationError as error:
-        raise InputError(one_line(f"{where}: {_explain(error, plain)}")) from None
     except (ValueError, RecursionError) as error:
-        is_json = "; this looks like JSON: a schedule, for `streamsim simulate`" if data.lstrip()[:1] == b"{" else ""
-        raise InputError(one_line(f"{where}: {_malformed(error)}{is_json}")) from None
+        reason = str(error) if isinstance(error, InputError) else ""
+        reason = reason or (_explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error))
+        name = next(name for name, of in KINDS.items() if of is kind)
+        raise InputError(one_line(f"{where}: {mistaken_for(name, data) or reason}")) from None
     if retired:
         text = f"{where}: {', '.join(retired)}: no longer part of a profile, left out"
         warnings.warn(text, Notice, stacklevel=3)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streamsim.errors import InputError
-from streamsim.quantities import parse_count, shown
+from streamsim.quantities import parse_number, shown
 from streamsim.schedule import check_choice
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _factor(text: str, field: str) -> float:
 
 def parse_buffers(text: str) -> tuple[int | None, ...]:
     """``"all,2,3"`` -> (None, 2, 3): device buffers of one chunk, or one for every chunk."""
-    count = partial(parse_count, most=MOST_CHUNKS)
+    count = partial(parse_number, most=MOST_CHUNKS)
     found: list[int | None] = []
     for part in text.split(","):
         found += [None] if part.strip() == ALL else map(int, expand(part, "buffers", count))

@@ -271,7 +271,7 @@ def read_json_lines(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 def read_csv(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """The rows of a CSV file, numbers as numbers and None for what is empty."""
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             yield {name: _value(name, text) for name, text in row.items()}
 

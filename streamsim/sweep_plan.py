@@ -19,7 +19,7 @@ from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_table, read_workload
 from streamsim.grid import HOST_MEMORIES, ORDERS
-from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, shown
+from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_number, parse_seconds, shown
 from streamsim.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
 from streamsim.schedule import LAUNCHES
 from streamsim.sizes import parse_kernel
@@ -102,7 +102,7 @@ def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis
         axes.append(Axis("buffers", parse_buffers(_joined(texts, "buffers"))))
     for name, most in COUNTS.items():
         if name in texts:
-            axes.append(Axis(name, expand(_joined(texts, name), name, _count(most))))
+            axes.append(Axis(name, expand(_joined(texts, name), name, partial(parse_number, most=most))))
     return axes
 
 

@@ -4,15 +4,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
+from streamsim import kinds
 from streamsim.cli import main
 from streamsim.devices import load_device
-from streamsim.files import dump_device, dump_schedule
+from streamsim.errors import InputError
+from streamsim.files import (
+    dump_device,
+    dump_schedule,
+    read_device,
+    read_schedule,
+    read_workload,
+    write_device,
+    write_schedule,
+    write_workload,
+)
+from streamsim.model import simulate
 from streamsim.patterns import depth_first
+from streamsim.sweep_plan import read_sweep
+from streamsim.trace import write_trace
+from streamsim_validate.calibrate import read_samples
+from streamsim_validate.record import Header, read_record
 
 SCHEDULE = dump_schedule(depth_first(pipeline_of(64), 2, 2)).decode()
 DEVICE = dump_device(load_device("h200"))
@@ -46,7 +63,7 @@ def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
         ("--h2d 1.5", "--h2d = '1.5': "),
         ("--h2d 3ms", "--h2d = '3ms': "),
         ("--h2d abc", "--h2d = 'abc': "),
-        ("--h2d 4KiB --d2h 12Kib", "--d2h = '12Kib': "),
+        ("--h2d 4KiB --d2h 12Kb", "--d2h = '12Kb': "),
         ("--kernel -1ms", "--kernel = '-1ms': "),
         ("--kernel 0", "--kernel = '0': "),
         ("--kernel nan", "--kernel = 'nan': "),
@@ -234,8 +251,10 @@ def test_the_other_command_is_named(capsys, tmp_path: Path) -> None:
     schedule, workload = tmp_path / "plan.json", tmp_path / "work.toml"
     schedule.write_text('{"ops": []}')
     workload.write_text("elements = 5")
-    assert refused(capsys, tmp_path, "predict", str(schedule)).endswith("a schedule, for `streamsim simulate`")
-    assert refused(capsys, tmp_path, "simulate", str(workload)).endswith("; a schedule is a JSON object")
+    said = refused(capsys, tmp_path, "predict", str(schedule))
+    assert said.endswith(": is a schedule, for `streamsim simulate`; expected a workload")
+    said = refused(capsys, tmp_path, "simulate", str(workload))
+    assert said.endswith(": is a workload, for `streamsim predict`; expected a schedule")
 
 
 def test_a_path_with_a_line_break_is_shown_on_one_line(capsys, tmp_path: Path) -> None:
@@ -281,3 +300,52 @@ def test_any_options_give_a_prediction_or_one_line(capsys, tmp_path: Path, monke
     out, err = capsys.readouterr()
     assert (code, bool(out), err.count("\n")) in ((0, True, 0), (2, False, 1))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of every kind."""
+    folder = tmp_path_factory.mktemp("kinds")
+    found = {name: folder / name for name in ("schedule", "workload", "device", "sweep", "journal", "trace")}
+    write_schedule(depth_first(pipeline_of(64), 2, 2), found["schedule"])
+    write_workload(pipeline_of(64), found["workload"])
+    write_device(load_device("ideal"), found["device"])
+    found["sweep"].write_text('h2d = ["1MiB"]\nchunks = "1..4"\n')
+    write_trace(simulate(depth_first(pipeline_of(64), 2, 2), load_device("ideal")), found["trace"])
+    record = read_record("validate/records/races-h200.json.gz")
+    head = Header(record.card, record.machine, "quick", "1")
+    found["journal"].write_bytes(msgspec.json.encode(head) + b"\n")
+    shipped = {"record": "races-h200.json.gz", "samples": "calibration-h200.samples.gz"}
+    return found | {kind: Path("validate/records") / name for kind, name in shipped.items()}
+
+
+READERS = {
+    "schedule": (read_schedule, ()),
+    "workload": (read_workload, ()),
+    "device": (read_device, ()),
+    "sweep": (read_sweep, ()),
+    "record": (read_record, ("journal",)),
+    "samples": (read_samples, ()),
+}
+
+
+@pytest.mark.parametrize("expected", READERS)
+def test_any_kind_of_file_in_place_of_another_is_named(expected: str, one_of_each: dict[str, Path]) -> None:
+    read, as_well = READERS[expected]
+    assert set(one_of_each) == set(kinds.WORDS)
+    for kind, path in one_of_each.items():
+        if kind in (expected, *as_well):
+            read(path)
+        else:
+            with pytest.raises(InputError) as caught:
+                read(path)
+            assert str(caught.value).startswith(f"{path}: is {kinds.WORDS[kind]}; expected ")
+
+
+def test_two_formats_at_once_are_refused_unless_they_agree(capsys, tmp_path: Path) -> None:
+    pipeline = ("predict", "--h2d", "4KiB")
+    for both in (("--json", "--format", "csv"), ("--format", "csv", "--json")):
+        for command in (pipeline, ("sweep", *pipeline[1:])):
+            assert "--json, --format csv: they say different things" in refused(capsys, tmp_path, *command, *both)
+    assert main([*pipeline, "--json", "--format", "json"]) == 0
+    assert main([*pipeline, "--format", "csv"]) == 0

@@ -695,3 +695,17 @@ def test_no_repair_is_needed_where_nothing_is_missing() -> None:
     assert repaired(schedule, check_schedule(schedule)) == schedule
     with pytest.raises(InputError):
         repaired(schedule, [Finding("race", (0, 1), "", "", (), MissingWait(0, 1, 10**6))])
+
+
+def test_findings_that_tie_have_one_order_whatever_the_hash_seed() -> None:
+    """Clashes of the same kind that begin at the same byte, in 24 buffers, come with the fewer bytes first."""
+    names = [f"buffer {k:02}" for k in range(24)]
+    whole, half = ([Region(name, 0, n) for name in names] for n in (8, 4))
+    schedule = card.program(
+        Kernel(1, duration_s=1e-6, writes=tuple(whole)),
+        Kernel(2, duration_s=1e-6, reads=(*whole, *half)),
+        streams=2,
+        buffers=tuple(Buffer(name, 8, "device") for name in names),
+    )
+    (race,) = (found for found in check_schedule(schedule) if found.rule == "race")
+    assert [(h.buffer, h.bytes) for h in race.hazards] == [(name, n) for name in names for n in (4, 8)]

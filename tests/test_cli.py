@@ -124,6 +124,18 @@ def test_a_workload_file_is_the_same_as_its_sizes(capsys, tmp_path: Path) -> Non
     assert both[0] == both[1]
 
 
+def test_schedule_takes_what_predict_takes(capsys, tmp_path: Path) -> None:
+    """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
+    shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
+    wanted = run(capsys, "schedule", *shape)
+    more = ("--device", "a100", "--connections", "4", "--json", "--explain", "--samples", "9", "--seed", "1")
+    assert run(capsys, "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
+    assert not list(tmp_path.iterdir())
+    context = click.Context(app)
+    taken = [{o.name for o in app.get_command(context, name).params} for name in ("predict", "schedule")]
+    assert taken[0] <= taken[1]
+
+
 def test_simulate_is_predict_with_the_schedule_from_a_file(capsys, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     assert run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", "--streams", "2", "-o", str(path)) == ""

@@ -436,6 +436,18 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
         simulate(program(h2d(1, 8)), make_device())
 
 
+def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(monkeypatch) -> None:
+    """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
+    from streamsim.compiled import kernel
+
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+    monkeypatch.setattr(kernel, "_cache", True)
+    with pytest.warns(RuntimeWarning, match="every run compiles it anew: set NUMBA_CACHE_DIR to a folder") as said:
+        found = [kernel._compiled(function) for function in (lambda: 7, lambda: 8)]
+    assert len(said) == 1
+    assert [function() for function in found] == [7, 8]
+
+
 def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: None)
     assert not available()

@@ -76,7 +76,7 @@ def test_every_cause_is_in_its_guide() -> None:
 # The machinery notices what it is there to notice.
 
 WRONG = {
-    "a command that fails": "```console\n$ streamsim predict --h2d 64Mib\n```\n",
+    "a command that fails": "```console\n$ streamsim predict --h2d 64Mb\n```\n",
     "another exit code": "```console exits 1\n$ streamsim devices\n```\n",
     "output that differs": "```console\n$ streamsim --version\nstreamsim 99\n```\n",
     "an option that the command lacks": "```console gpu\n$ streamsim-validate run --suit quick -o r.json.gz\n```\n",

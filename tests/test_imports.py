@@ -27,6 +27,7 @@ ROOMS = (
     ("timeline",),
     ("devices",),
     ("files",),
+    ("kinds",),
     ("ranges", "sizes"),
     ("patterns", "device"),
     ("order", "quantities"),

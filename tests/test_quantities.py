@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -15,13 +16,14 @@ from streamsim.quantities import (
     parse_bandwidth,
     parse_bytes,
     parse_count,
+    parse_number,
     parse_seconds,
     shown,
 )
 
 PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 TIMES = {"s": 0, "ms": -3, "us": -6, "\N{MICRO SIGN}s": -6, "\N{GREEK SMALL LETTER MU}s": -6, "ns": -9}
-PARSERS = (parse_bytes, parse_count, parse_seconds, parse_bandwidth)
+PARSERS = (parse_bytes, parse_count, parse_number, parse_seconds, parse_bandwidth)
 spaces = st.sampled_from(("", " ", "  "))
 
 
@@ -41,6 +43,32 @@ def test_times_are_the_nearest_float_or_its_neighbour(digits: int, decimals: int
 
 def test_changes_are_signed_and_nothing_has_no_minus() -> None:
     assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "+0.0%", "+0.0%"]
+
+
+@given(st.integers(1, 8000), st.sampled_from("kmgt"), st.randoms(use_true_random=False))
+def test_binary_suffixes_mean_the_same_in_any_case(number: int, prefix: str, rng: Random) -> None:
+    suffix = "".join(rng.choice((c.lower(), c.upper())) for c in f"{prefix}iB")
+    exact = number * 1024 ** ("kmgt".index(prefix) + 1)
+    if exact < 2**43:
+        assert parse_bytes(f"{number}{suffix}") == parse_count(f"{number}{suffix[:2]}") == exact
+
+
+@pytest.mark.parametrize("text", ["64M", "64m", "64Mb", "64mb", "64Mi", "64 mi", "64mB"])
+def test_a_size_that_nobody_can_tell_is_told_what_it_may_mean(text: str) -> None:
+    with pytest.raises(InputError, match=r"did you mean 64MB or 64MiB\?$"):
+        parse_bytes(text)
+
+
+def test_a_rate_that_nobody_can_tell_is_told_what_it_may_mean() -> None:
+    with pytest.raises(InputError, match=r"did you mean 25GB/s or 25GiB/s\?$"):
+        parse_bandwidth("25Gb/s")
+
+
+@pytest.mark.parametrize("text", ["1-64", "1..64", "1:64", "1 - 64", "1,64"])
+def test_a_range_for_one_number_is_told_how_ranges_are_written(text: str) -> None:
+    assert parse_number("64", "chunks") == 64
+    with pytest.raises(InputError, match=r"^chunks = .*: expected a whole number, or for streamsim sweep .*: 1\.\.64$"):
+        parse_number(text, "chunks")
 
 
 @pytest.mark.parametrize("number", ["2e1", "2E1", "20", "20.0", "+.2e2", "2000e-2"])

@@ -6,14 +6,12 @@ import ctypes
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import MS_KERNEL, pipeline_of
 
-from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring
 from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule

@@ -86,7 +86,7 @@ def test_it_is_typed_and_brings_the_devices(wheel: zipfile.ZipFile) -> None:
 def test_commands_and_dependences(wheel: zipfile.ZipFile) -> None:
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
     scripts = wheel.read(f"{folder}/entry_points.txt").decode()
-    assert "streamsim = streamsim.cli:main" in scripts
+    assert "streamsim = streamsim.__main__:main" in scripts
     assert "\nvalidate =" not in scripts
     metadata = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
     needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]

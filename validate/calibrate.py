@@ -13,6 +13,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.garbage import collector_off
+from streamsim.kinds import mistaken_for
 from streamsim_validate import fits
 from streamsim_validate.fits import Samples, Timing
 from streamsim_validate.measure import OnStep, quietly
@@ -81,11 +82,14 @@ def read_samples(path: Path) -> Samples:
 
     Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
     """
+    data = b""
     try:
-        plain = msgspec.json.decode(gzip.decompress(path.read_bytes()), type=fits.PlainSamples)
+        data = path.read_bytes()
+        plain = msgspec.json.decode(gzip.decompress(data), type=fits.PlainSamples)
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
         remedy = "measure them with `streamsim-validate calibrate`"
-        raise InputError(one_line(f"{path}: no calibration samples ({error}); {remedy}")) from error
+        reason = mistaken_for("samples", data) or f"no calibration samples ({error}); {remedy}"
+        raise InputError(one_line(f"{path}: {reason}")) from error
     try:
         return Samples.from_plain(plain)
     except InputError as error:

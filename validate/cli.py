@@ -1,28 +1,24 @@
-"""The ``streamsim-validate`` command: parse, call, print.
-
-Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input (one line on stderr), 3 no CuPy or no usable GPU,
-130 interrupted.
-"""
+"""The ``streamsim-validate`` command: parse, call, print. Exit codes: :mod:`streamsim.cli.process`."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from streamsim.cli.notes import notices_as_notes, steps
+from streamsim.cli import process
+from streamsim.cli.notes import steps
+from streamsim.cli.options import format_options
 from streamsim.device import MODEL_SPREAD, Device, number_names
 from streamsim.devices import load_device
 from streamsim.errors import InputError
-from streamsim.files import one_line, read_schedule, write_device
-from streamsim_validate.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, REPEATS, Plan, check_writable, run
+from streamsim.files import read_schedule, write_device
+from streamsim_validate.campaign import REPEATS, Plan, check_writable, run
 from streamsim_validate.gpu import open_gpu
 from streamsim_validate.record import Record, journal_path, median_and_spread, read_record
 from streamsim_validate.suites import RANDOM_COUNT, SUITES
 
-OK, FAILED = 0, 1
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
 MOST_CONNECTIONS = 32
 LARGEST_SEED = (1 << 63) - 1  # what a record holds
@@ -30,34 +26,17 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
-    try:
-        with notices_as_notes():
-            code = app.main(arguments, prog_name="streamsim-validate", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else OK
-    except click.ClickException as error:
-        return _complain(" ".join(error.format_message().split()), BAD_INPUT)
-    except InputError as error:
-        return _complain(str(error), getattr(error, "exit_code", BAD_INPUT))
-    except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
-    except (KeyboardInterrupt, click.Abort):
-        resumes = "; the same command goes on from where it stopped" if "run" in (arguments or sys.argv[1:])[:1] else ""
-        return _complain(f"interrupted{resumes}", INTERRUPTED)
+    resumes = "; the same command goes on from where it stopped" if "run" in (arguments or sys.argv[1:])[:1] else ""
+    return process.run(app, "streamsim-validate", arguments, f"interrupted{resumes}")
 
 
-def _complain(message: str, code: int) -> int:
-    print(f"{COMPLAINT}{one_line(message)}", file=sys.stderr)
-    return code
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
+@click.group(cls=process.Group, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
 @click.version_option(package_name="streamsim", message="streamsim-validate %(version)s")
 def app() -> None:
     """Measure schedules on a real GPU and see how well they were predicted.
 
-    Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input, 3 no usable GPU.
+    Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input, 3 no usable GPU, 70 an error that nobody expected
+    (STREAMSIM_TRACEBACK=1 shows where), 130 interrupted.
     """
 
 
@@ -173,8 +152,7 @@ def _with_unit(field: str, value: float) -> str:
 @app.command("compare")
 @click.argument("record", type=click.Path())
 @click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
-@click.option("--format", "form", type=click.Choice(("table", "json", "csv")), default="table", show_default=True)
-@click.option("--json", "form", flag_value="json", help="As --format json.")
+@format_options
 @click.option(
     "--fail-if",
     multiple=True,
@@ -225,17 +203,18 @@ def compare_command(
     if samples is not None:
         drawn = None if spread is None else load_device(spread).spread
         covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
-    if form == "json":
-        click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
-    elif form == "csv":
-        click.echo(tables.to_csv(comparison), nl=False)
-    else:
-        click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
-        click.echo(tables.to_text(comparison, verdicts, every, covered))
-    for verdict in verdicts:
-        if verdict.failed:
-            click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
-    return FAILED if any(verdict.failed for verdict in verdicts) else OK
+    with process.verdict():
+        if form == "json":
+            click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
+        elif form == "csv":
+            click.echo(tables.to_csv(comparison), nl=False)
+        else:
+            click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
+            click.echo(tables.to_text(comparison, verdicts, every, covered))
+    failed = [verdict for verdict in verdicts if verdict.failed]
+    for verdict in failed:
+        click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
+    return process.FOUND if failed else process.OK
 
 
 def _summarise(record: Record, path: str) -> None:

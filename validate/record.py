@@ -21,6 +21,7 @@ import msgspec
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import one_line, without_retired, write_bytes
+from streamsim.kinds import kind_of, mistaken_for
 from streamsim.schedule import Schedule
 from streamsim_validate.gpu import Card, try_lock
 from streamsim_validate.suites import Case, digest
@@ -458,7 +459,10 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     """
     where = Path(path)
     data = _read(where)
-    if where.name.endswith(JOURNAL_SUFFIX):
+    is_journal = where.name.endswith(JOURNAL_SUFFIX) or kind_of(data) == "journal"
+    if mistaken := mistaken_for("journal" if is_journal else "record", data):
+        raise InputError(one_line(f"{path}: {mistaken}"))
+    if is_journal:
         lines = read_journal(where)
         if not lines:
             raise InputError(f"{path}: is empty; measure again")
@@ -467,7 +471,8 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         plain = _unzip(where, data)
         version = msgspec.json.decode(plain, type=_Versioned).schema_version
         _check_version(where, version)
-        return msgspec.structs.replace(_decode(plain, Record, version), schema_version=SCHEMA_VERSION)
+        record: Record = _decode(plain, Record, version)
+        return msgspec.structs.replace(record, schema_version=SCHEMA_VERSION)
     except InputError as error:
         text = str(error)
         raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None

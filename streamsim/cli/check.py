@@ -7,6 +7,7 @@ import click
 
 from streamsim.cli.options import FILE
 from streamsim.cli.printing import print_json
+from streamsim.cli.process import verdict
 from streamsim.files import read_schedule, write_schedule
 from streamsim.schedule import Schedule
 
@@ -49,10 +50,11 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
     findings = [finding for finding in check_schedule(program) if not errors_only or finding.severity == "error"]
     if fix is not None:
         write_schedule(repaired(program, findings), fix)
-    if as_json:
-        print_json(_to_json(schedule, program, findings))
-    else:
-        _print_findings(program, findings)
+    with verdict():
+        if as_json:
+            print_json(_to_json(schedule, program, findings))
+        else:
+            _print_findings(program, findings)
     return FOUND if findings else CLEAN
 
 

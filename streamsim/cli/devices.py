@@ -1,6 +1,5 @@
 """The device profiles, and the JSON Schemas of the files."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def devices(context: click.Context, form: str) -> None:
 @click.argument("name", shell_complete=complete_device)
 def show_device(name: str) -> None:
     """Print a profile as TOML, ready to be edited; every number says where it comes from."""
-    sys.stdout.write(dump_device(load_device(name)))
+    click.echo(dump_device(load_device(name)).encode(), nl=False)
 
 
 @devices.command("check")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from streamsim.errors import Notice
 from streamsim.files import one_line
 
 if TYPE_CHECKING:
@@ -22,24 +20,6 @@ SECONDS_A_REFRESH = 0.5
 def note(text: str) -> None:
     """One line."""
     print(one_line(f"streamsim: {text}"), file=sys.stderr)
-
-
-@contextmanager
-def notices_as_notes() -> Iterator[None]:
-    """What the library gives notice of meanwhile is a note, each once."""
-    said: set[str] = set()
-
-    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-        if not issubclass(category, Notice):
-            others(message, category, *rest, **more)
-        elif str(message) not in said:
-            said.add(str(message))
-            note(str(message))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", Notice)
-        others, warnings.showwarning = warnings.showwarning, show
-        yield
 
 
 @contextmanager

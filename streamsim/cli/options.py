@@ -13,7 +13,7 @@ from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import read_workload
 from streamsim.patterns import HostMemory, Order, build
-from streamsim.quantities import parse_bytes, parse_count, parse_seconds
+from streamsim.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.schedule import Launch, Schedule
 from streamsim.sizes import parse_kernel, workload_of_sizes
 from streamsim.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
@@ -50,7 +50,7 @@ SIZE = Quantity("size", parse_bytes)
 TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
 KERNEL = Quantity("kernel", parse_kernel)
 COUNT = Quantity("count", parse_count)
-CHUNKS = Quantity("count", partial(parse_count, most=MOST_CHUNKS))
+CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
@@ -63,12 +63,26 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-def format_options(command: Command) -> Command:
-    """``--format`` and ``--json``."""
+def formats(
+    choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it."
+) -> Callable[[Command], Command]:
+    """``--format`` and ``--json``, which is one of its ``choices``; both at once only where they agree."""
+
+    def one(context: click.Context, param: click.Parameter, value: Any) -> str | None:
+        asked: dict[str, str] = context.meta.setdefault("streamsim.formats", {})
+        if value:
+            asked[param.opts[0]] = json if value is True else value
+        if len(set(asked.values())) > 1:
+            raise InputError(f"--json, --format {asked['--format']}: they say different things; give one of them")
+        return next(iter(asked.values()), default)
+
     return all_of(
-        click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How to print it."),
-        click.option("--json", "form", flag_value="json", help="The same as --format json."),
-    )(command)
+        click.option("--format", "form", type=click.Choice(choices), callback=one, help=text),
+        click.option("--json", is_flag=True, expose_value=False, callback=one, help=f"The same as --format {json}."),
+    )
+
+
+format_options = formats(FORMATS, "table", "json")
 
 
 pipeline_options = all_of(

@@ -1,6 +1,6 @@
 """Predict a pipeline or a schedule, and write the schedule of a pipeline."""
 
-import sys
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,8 @@ def simulate_command(
 def schedule_command(output: Path | None, **options: Any) -> None:
     """Write the schedule that the options of predict describe, as JSON.
 
+    Takes every option of predict; those that say nothing of the schedule (--device, --json, --plot ...) change nothing.
+
     \b
     Example:
       streamsim schedule --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o schedule.json
@@ -127,9 +129,22 @@ def schedule_command(output: Path | None, **options: Any) -> None:
     pipeline = Pipeline(**options)
     data = dump_schedule(pipeline.schedule(pipeline.load()))
     if output is None:
-        sys.stdout.write(data.decode())
+        click.echo(data, nl=False)
     else:
         write_bytes(data, output)
+
+
+def _ignored(option: click.Parameter) -> click.Parameter:
+    """An option that is taken, so that the command line of predict makes its schedule, and changes nothing."""
+    found = copy(option)
+    found.expose_value = False
+    if isinstance(found, click.Option):
+        found.hidden = True
+    return found
+
+
+_own = {option.name for option in schedule_command.params}
+schedule_command.params += [_ignored(option) for option in predict_command.params if option.name not in _own]
 
 
 def _predict(schedule: Schedule, device: Device) -> "Prediction":

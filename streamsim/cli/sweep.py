@@ -1,6 +1,5 @@
 """Predict every combination of some ranges, into a file."""
 
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.notes import note, progress_bar
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, formats
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import SLOW, is_fast
@@ -52,8 +51,7 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
     " copy_engines.count=1,2. Repeatable.",
 )
 @click.option("--output", "-o", type=FILE, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="In place of the one that the file name says.")
-@click.option("--json", "form", flag_value="jsonl", help="The same as --format jsonl.")
+@formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
 @click.option("--plot", type=FILE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
 @click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
@@ -163,9 +161,9 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     if kind == "parquet":
         raise InputError("--format parquet: needs a file; give --output too")
     encode = encoder(kind)
-    sys.stdout.write(header(kind, sweep.columns).decode())
+    click.echo(header(kind, sweep.columns), nl=False)
     for rows in sweep_blocks(sweep, 0, executor, retries):
-        sys.stdout.write(encode(sweep.columns, rows.rows).decode())
+        click.echo(encode(sweep.columns, rows.rows), nl=False)
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:

@@ -16,6 +16,7 @@ enough. Reference counts are off (``_nrt``): counting references to the arrays w
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,23 @@ def new_state(concurrent: int, kernels: int) -> tuple[np.ndarray[Any, Any], ...]
 uintp = np.uintp  # indices are unsigned: numba would look at the sign of each, to count from the end
 _OPTIONS: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}
 _inlined: Any = njit(inline="always", **_OPTIONS)
-_compiled: Any = njit(nogil=True, cache=True, **_OPTIONS)
+_cache = True
+
+
+def _compiled(function: Any) -> Any:
+    """``function`` compiled, and kept on disk where a folder can be written."""
+    global _cache
+    try:
+        return njit(nogil=True, cache=_cache, **_OPTIONS)(function)
+    except RuntimeError as error:
+        if not _cache:
+            raise
+        _cache = False
+        said = "numba cannot keep what it compiles, so that every run compiles it anew: set NUMBA_CACHE_DIR to a folder"
+        warnings.warn(f"{said} that can be written ({error})", RuntimeWarning, stacklevel=2)
+        return _compiled(function)
+
+
 _first_of: Any = trailing_zeros  # the number of the lowest bit that is set
 
 

@@ -1,0 +1,121 @@
+"""What is around every command of both programs: its exit code, its complaint of one line, its output's fate.
+
+Exit codes: 0 ok, 1 a check found something or a tolerance failed, 2 usage or bad input, 3 no usable GPU, 70 an error
+that nobody expected (``EX_SOFTWARE`` of sysexits.h), 130 interrupted. ``STREAMSIM_TRACEBACK=1`` shows where an
+unexpected error comes from.
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from streamsim.errors import InputError
+from streamsim.files import one_line
+
+OK, FOUND, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 70, 130
+TRACEBACK = "STREAMSIM_TRACEBACK"
+
+
+class Group(click.Group):
+    """Commands; a mistyped one is told what it is like."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def run(app: click.Command, name: str, arguments: list[str] | None, interrupted: str = "") -> int:
+    """Run the program ``name`` and return its exit code. ``interrupted``: what to say when it is."""
+    _open_closed_streams()
+    _show_warnings_as_lines(name)
+    try:
+        code = app.main(arguments, prog_name=name, standalone_mode=False)
+        return _flushed(code if isinstance(code, int) else OK, name)
+    except click.ClickException as error:
+        return complain(name, _usage(error))
+    except InputError as error:
+        return complain(name, str(error), getattr(error, "exit_code", BAD_INPUT))
+    except MemoryError:
+        return complain(name, "not enough memory for a schedule of this size; use fewer chunks")
+    except (BrokenPipeError, SystemExit):  # nobody reads our output (click then exits), or a word was completed
+        return _flushed(OK, name)
+    except (KeyboardInterrupt, click.Abort):
+        return complain(name, interrupted, INTERRUPTED) if interrupted else INTERRUPTED
+    except OSError as error:  # no room for our output, say
+        return _flushed(complain(name, str(error)), name)
+    except Exception as error:
+        return complain(name, _unexpected(error), UNEXPECTED)
+
+
+def complain(name: str, message: str, code: int = BAD_INPUT) -> int:
+    """Say on one line of stderr what is wrong."""
+    with suppress(OSError):  # nobody reads that either
+        print(f"{name}: error: {one_line(message)}", file=sys.stderr)
+    return code
+
+
+@contextmanager
+def verdict() -> Iterator[None]:
+    """Print what a check has found: if its reader goes away meanwhile, the exit code is still that of the finding."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # click and rich exit
+        _discard_output()
+
+
+def _open_closed_streams() -> None:
+    """Python has None for a stream that is closed (``>&-``); and what a terminal cannot show is escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _show_warnings_as_lines(name: str) -> None:
+    """What a library warns of is said once, as the program's own notes are."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(one_line(f"{name}: {message}"), file=sys.stderr)
+
+    warnings.showwarning = show
+
+
+def _flushed(code: int, name: str) -> int:
+    """Send what is left of the output; what cannot be sent is dropped, so that the interpreter does not try again."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _discard_output()
+        return code if code or isinstance(error, BrokenPipeError) else complain(name, str(error))
+    return code
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _usage(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message} Try {context.command_path} --help" if context else message
+
+
+def _unexpected(error: Exception) -> str:
+    if os.environ.get(TRACEBACK, "0") not in ("", "0"):
+        import traceback
+
+        traceback.print_exc()
+        return f"unexpected {type(error).__name__}: {error}"
+    return f"unexpected {type(error).__name__}: {error}; please report it, with what {TRACEBACK}=1 shows"

@@ -1,0 +1,58 @@
+"""What a file is, told by its content: for the error of whoever gives one kind where another is expected."""
+
+import re
+import tomllib
+import zlib
+
+# By kind: what it is called, and what takes it.
+WORDS = {
+    "schedule": "a schedule, for `streamsim simulate`",
+    "workload": "a workload, for `streamsim predict`",
+    "device": "a device profile, for --device",
+    "sweep": "the options of a sweep, for `streamsim sweep --file`",
+    "record": "a record of measured runs, for `streamsim-validate compare`",
+    "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
+    "samples": "calibration samples, for `streamsim-validate calibrate --from`",
+    "trace": "a trace, for https://ui.perfetto.dev",
+}
+HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
+LARGEST_TOML_BYTES = 1 << 20
+GZIP_MAGIC = b"\x1f\x8b"
+# Of JSON, by kind: the first of these that is found.
+_JSON = {
+    "journal": re.compile(rb'\A\s*\{"line":'),
+    "record": re.compile(rb'"machine"\s*:'),
+    "samples": re.compile(rb'"timings"\s*:'),
+    "trace": re.compile(rb'"traceEvents"\s*:'),
+    "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:'),
+}
+# Of TOML, by kind: names that only it has.
+_TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
+_TOML |= {"sweep": {"chunks", "streams", "set", "device", "h2d", "d2h", "kernel", "scale", "workload"}}
+
+
+def mistaken_for(kind: str, data: bytes) -> str:
+    """``"is calibration samples, ..."`` where ``data`` is of another kind than expected, else ``""``."""
+    found = kind_of(data)
+    return "" if found in ("", kind) else f"is {WORDS[found]}; expected {WORDS[kind].partition(',')[0]}"
+
+
+def kind_of(data: bytes) -> str:
+    """The kind of a file, or of its beginning: one of WORDS, ``""`` when nothing tells."""
+    head = _head(data)
+    if head.lstrip()[:1] == b"{":
+        return next((kind for kind, shape in _JSON.items() if shape.search(head)), "")
+    try:
+        names = set(tomllib.loads(data[:LARGEST_TOML_BYTES].decode()))
+    except (ValueError, RecursionError):
+        return ""
+    return next((kind for kind, own in _TOML.items() if names & own), "workload" if "elements" in names else "")
+
+
+def _head(data: bytes) -> bytes:
+    if not data.startswith(GZIP_MAGIC):
+        return data[:HEAD_BYTES]
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, HEAD_BYTES)
+    except zlib.error:
+        return b""

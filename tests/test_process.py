@@ -1,0 +1,155 @@
+"""Exit codes, and what becomes of the output: both programs, whatever their streams are."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from strategies import d2h, h2d, pipeline_of, program
+
+from streamsim.cli import main, predict
+from streamsim.devices import load_device
+from streamsim.files import write_device, write_schedule
+from streamsim.patterns import depth_first
+from streamsim.schedule import Buffer, Region
+from streamsim_validate.cli import main as validate_main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
+RECORD = "validate/records/races-h200.json.gz"
+
+
+@pytest.fixture
+def racy(tmp_path: Path) -> str:
+    """A schedule in which two copies touch the same bytes and nothing orders them."""
+    there = Region("d", 0, 8)
+    ops = (msgspec.structs.replace(op, device=there) for op in (h2d(1, 8), d2h(2, 8)))
+    write_schedule(program(*ops, streams=2, buffers=(Buffer("d", 8, "device"),)), tmp_path / "racy.json")
+    return str(tmp_path / "racy.json")
+
+
+def test_an_error_that_nobody_expected_is_one_line_and_70(capsys, monkeypatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(predict, "_predict", broken)
+    monkeypatch.delenv("STREAMSIM_TRACEBACK", raising=False)
+    assert main(PIPELINE) == 70
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(r"streamsim: error: unexpected ZeroDivisionError: by\nzero; ")
+    assert "STREAMSIM_TRACEBACK=1" in line
+    monkeypatch.setenv("STREAMSIM_TRACEBACK", "1")
+    assert main(PIPELINE) == 70
+    assert 'raise ZeroDivisionError("by' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("program", "typed", "meant"), [(main, "predct", "predict"), (validate_main, "run ", "run")])
+def test_a_mistyped_command_is_told_what_it_is_like(capsys, program, typed: str, meant: str) -> None:
+    assert program([typed]) == 2
+    assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
+    assert program(["xyzzy"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+def with_output(monkeypatch, file: io.TextIOBase, program, arguments: list[str]) -> int:
+    monkeypatch.setattr(sys, "stdout", file)
+    code = program(arguments)
+    file.flush()  # what could not be sent has been dropped
+    file.close()
+    return code
+
+
+def nobody_reads() -> io.TextIOBase:
+    out, into = os.pipe()
+    os.close(out)
+    return open(into, "w")
+
+
+def test_a_finding_is_one_though_nobody_reads_it(capsys, monkeypatch, racy: str, tmp_path: Path) -> None:
+    """``check | head -1`` says by its code what it found, and nothing but what it found."""
+    write_schedule(depth_first(pipeline_of(8), 2, 2), tmp_path / "clean.json")
+    for form in ([], ["--json"]):
+        assert with_output(monkeypatch, nobody_reads(), main, ["check", racy, *form]) == 1
+        assert with_output(monkeypatch, nobody_reads(), main, ["check", str(tmp_path / "clean.json"), *form]) == 0
+    compare = ["compare", "--worst", "0", "--device", "h200", RECORD]
+    assert with_output(monkeypatch, nobody_reads(), validate_main, compare) == 0
+    failing = [*compare, "--fail-if", "median > 0.0001%"]
+    assert with_output(monkeypatch, nobody_reads(), validate_main, failing) == 1
+    assert capsys.readouterr().err.startswith("failed: median")
+
+
+def test_no_room_for_the_output_is_bad_input_and_no_finding(capsys, monkeypatch, racy: str) -> None:
+    for command, arguments in (
+        (main, ["check", racy]),
+        (validate_main, ["compare", "--worst", "0", "--device", "h200", RECORD]),
+    ):
+        assert with_output(monkeypatch, open("/dev/full", "w"), command, arguments) == 2  # noqa: SIM115 - there
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.endswith("error: [Errno 28] No space left on device")
+
+
+@pytest.mark.parametrize("arguments", [PIPELINE, [*PIPELINE, "--json"], ["schedule", *PIPELINE[1:]], ["devices"]])
+def test_closed_output_is_as_good_as_none(monkeypatch, capfd, arguments: list[str]) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # what Python makes of >&-
+    assert main(arguments) == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(monkeypatch, tmp_path: Path) -> None:
+    device = msgspec.structs.replace(load_device("ideal"), name="\u5361\u00e9")
+    path = tmp_path / "card.toml"
+    write_device(device, path)
+    for arguments, shown in (
+        ([*PIPELINE, "--device", str(path)], rb"on \u5361\xe9"),
+        (["sweep", *PIPELINE[1:], "--device", str(path)], "\n\u5361\u00e9,".encode()),
+        (["devices", "show", str(path)], path.read_bytes()),
+    ):
+        kept = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(kept, encoding="ascii"))
+        assert main(arguments) == 0
+        assert shown in kept.getvalue()
+
+
+def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path: Path) -> None:
+    """The heat map of a sweep reads the sweep's own CSV."""
+    (tmp_path / "s.csv").write_text("device,chunks\n\u5361,4\n", encoding="utf-8")
+    code = f"from streamsim.sweep_files import read_csv; print(ascii(*read_csv({str(tmp_path / 's.csv')!r})))"
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | plain
+    )
+    assert result.stdout == "{'device': '\\u5361', 'chunks': 4}\n"
+
+
+INTERRUPTED = """
+import importlib, os, signal, sys
+
+class Interrupts:
+    def find_spec(name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts)
+sys.exit(importlib.import_module(sys.argv[1]).main())
+"""
+
+
+@pytest.mark.parametrize("module", ["streamsim.__main__", "streamsim_validate.__main__"])
+def test_control_c_while_it_is_loaded_is_no_traceback(module: str) -> None:
+    """The same module that the installed programs and ``python -m`` begin with."""
+    result = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_both_programs_run_as_modules_too() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "streamsim_validate", "--version"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.startswith("streamsim-validate ")
