@@ -3,3 +3,7 @@
 
 class InputError(ValueError):
     """Bad input: a file, an argument or a schedule. The message names the offending thing and the remedy."""
+
+
+class NoRoomError(InputError):
+    """What is asked for needs more memory than the card has."""

@@ -209,8 +209,9 @@ def _loss_json(loss: Loss) -> dict[str, Any]:
 def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes.
 
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
     """
+    device.check_room(schedule.device_bytes)
     lab = _Lab(Case(schedule, device))
     values = _split(lab)
     best = lab.best()
