@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streamsim.assumptions import link_words
 from streamsim.grid import Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
-from streamsim.link_words import link_words
 from streamsim.patterns import serial
 from streamsim.quantities import format_bytes
 from streamsim.report import SCHEMA_VERSION, predict

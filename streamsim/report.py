@@ -7,8 +7,8 @@ import io
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from streamsim.assumptions import link_words
 from streamsim.bounds import lower_bound, published, stages_of
-from streamsim.link_words import link_words
 from streamsim.model import simulate
 from streamsim.patterns import serialized
 from streamsim.quantities import format_bytes, format_change, format_seconds

@@ -1,5 +1,6 @@
 """The shipped profiles: complete, sourced, loadable by name and by path, and honest about what they claim."""
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -74,6 +75,25 @@ def test_a_name_like_no_other_is_one_line_and_no_suggestion(typed: str) -> None:
         load_device(typed)
     assert "\n" not in str(caught.value)
     assert "neither a shipped profile" in str(caught.value)
+
+
+def test_a_name_in_capitals_is_as_good() -> None:
+    assert load_device("H200") == load_device("h200")
+    assert load_device("RTX4090-x8").name == "rtx4090-x8"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_card_has_memory_and_names_its_link(name: str) -> None:
+    """As much as its generation had, and a generation of PCIe that its rates fit: 8b/10b or 128b/130b and 16 lanes."""
+    device = load_device(name)
+    assert device.memory_bytes is not None
+    assert 3 << 30 <= device.memory_bytes <= 141 << 30
+    found = re.fullmatch(r"PCIe gen ([2-5]) x(8|16)", device.link)
+    assert found is not None
+    generation, lanes = map(int, found.groups())
+    line_rate = {2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9}[generation] * lanes
+    for link in (device.h2d, device.d2h):
+        assert 0.6 * line_rate < link.bandwidth_bytes_per_s < line_rate
 
 
 @pytest.mark.parametrize("name", ["nowhere/h200.toml", "."])

@@ -27,7 +27,7 @@ ROOMS = (
     ("timeline",),
     ("devices",),
     ("files",),
-    ("ranges", "sizes"),
+    ("ranges", "sizes", "variations", "assumptions"),
     ("patterns", "device"),
     ("order", "quantities"),
     ("schedule",),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsim.assumptions import link_words
 from streamsim.cli import main
 from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.link_words import link_words
 from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, depth_first, ring
 from streamsim.sweep import sweep_blocks
@@ -321,7 +321,7 @@ def test_the_words_have_the_numbers_and_how_they_are_known() -> None:
     )
     assert link_words(load_device("c1060")).endswith("published (one report); one direction at a time")
     words = link_words(H200, pageable=True)
-    assert words.startswith("PCIe gen 5 x16; H2D 55.3 GB/s measured (+- 0.6%), D2H 54.4 GB/s measured (+- 1.6%)")
+    assert words.startswith("PCIe gen 5 x16; H2D 55.3, D2H 54.4 GB/s measured (+- 0.6% and +- 1.6%); both at once ")
     assert "; pageable H2D " in words
     nameless = msgspec.structs.replace(H200, link="", spread={})
     assert link_words(nameless).startswith("H2D 55.3, D2H 54.4 GB/s measured; both at once H2D ")

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from streamsim.assumptions import link_words
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device import Device
 from streamsim.devices import device_names, load_device
 from streamsim.files import KINDS, dump_device, one_line, read_device
 from streamsim.files import schema as file_schema
-from streamsim.link_words import link_words
 from streamsim.quantities import format_bytes
 
 

@@ -10,7 +10,6 @@ from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_schedule
-from streamsim.link_words import link_words
 from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -57,18 +56,16 @@ def explain_command(
 
     schedule, inputs = _chosen(context, Pipeline(**options))
     chosen = Chosen(device, connections, settings, memory_limit)
-    card = chosen.load()
-    explanation = explain_schedule(schedule, card)
-    link = link_words(card, bool(schedule.pageable_names))
+    explanation = explain_schedule(schedule, chosen.load())
     if plot is not None:
         from streamsim.plot import save_explanation
 
         save_explanation(explanation, plot)
     if form == "table":
         print_explanation(explanation)
-        print(one_line(f"{card.name}: {link}"))
+        print(one_line(f"{explanation.device}: {explanation.link}"))
     elif form == "json":
-        print_json({**explanation.to_json({**inputs, **chosen.inputs()}), "link": link})
+        print_json(explanation.to_json({**inputs, **chosen.inputs()}))
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from streamsim.assumptions import link_words
 from streamsim.cli.notes import note, progress_bar
 from streamsim.cli.options import FILE
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import SLOW, is_fast
-from streamsim.link_words import link_words
 from streamsim.plot import picture_format
 from streamsim.sweep import RETRIES, Sweep, sweep_blocks
 from streamsim.sweep_files import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep

@@ -33,18 +33,23 @@ def link_words(device: Device, pageable: bool = False) -> str:
 def _both(device: Device, field: str) -> str:
     there, back = _known(device, f"h2d.{field}"), _known(device, f"d2h.{field}")
     rates = [f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h)]
-    if there == back:
-        return f"H2D {rates[0]}, D2H {rates[1]} GB/s {there}"
-    return f"H2D {rates[0]} GB/s {there}, D2H {rates[1]} GB/s {back}"
+    if there[0] != back[0]:
+        return f"H2D {rates[0]} GB/s {_words(*there)}, D2H {rates[1]} GB/s {_words(*back)}"
+    how = " and ".join(dict.fromkeys((there[1], back[1])))
+    return f"H2D {rates[0]}, D2H {rates[1]} GB/s {_words(there[0], how)}"
 
 
-def _known(device: Device, name: str) -> str:
+def _words(kind: str, how: str) -> str:
+    return f"{kind} ({how})" if how else kind
+
+
+def _known(device: Device, name: str) -> tuple[str, str]:
     """The kind of a number's source, and how good it is."""
     kind, text = device.source(name)
     if kind == "measured":
-        return f"{kind} (+- {device.spread[name]:.1%})" if name in device.spread else kind
+        return kind, f"+- {device.spread[name]:.1%}" if name in device.spread else ""
     if kind == "published":
         reports = max(1, len(REPORT.findall(text)))
         count = COUNTS[reports] if reports < len(COUNTS) else str(reports)
-        return f"{kind} ({count} report{'s' * (reports != 1)})"
-    return f"{kind} ({re.split('[;:,]', text, maxsplit=1)[0].strip()})"
+        return kind, f"{count} report{'s' * (reports != 1)}"
+    return kind, re.split("[;:,]", text, maxsplit=1)[0].strip()
