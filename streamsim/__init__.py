@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streamsim.assumptions import link_words
     from streamsim.best import Best, find_best
     from streamsim.bounds import Bound, lower_bound, published
     from streamsim.check import Finding, check_schedule, repaired
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from streamsim.timeline import Span, Timeline, critical_path
     from streamsim.trace import write_trace
     from streamsim.uncertainty import Interval, interval
+    from streamsim.variations import changed
 
     __version__: str
 
@@ -84,6 +86,8 @@ _HOME = {
     "Device": "device",  # a card, its link and its host
     "device_names": "devices",  # the shipped profiles
     "load_device": "devices",  # a shipped profile or a file
+    "changed": "variations",  # a device with other numbers
+    "link_words": "assumptions",  # what link a device has, and how well that is known
     # The model and what it says
     "simulate": "model",  # schedule and device to time line
     "predict": "report",  # schedule and device to makespan, speed-up, bound and utilisation
@@ -165,6 +169,7 @@ __all__ = [
     "__version__",
     "breadth_first",
     "build",
+    "changed",
     "check_schedule",
     "critical_path",
     "depth_first",
@@ -174,6 +179,7 @@ __all__ = [
     "find_best",
     "gantt",
     "interval",
+    "link_words",
     "load_device",
     "lower_bound",
     "one_stream",

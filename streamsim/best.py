@@ -18,15 +18,17 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.device import FASTEST_BYTES_PER_S, LinkDirection
+from streamsim.assumptions import link_words
 from streamsim.grid import Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
+from streamsim.quantities import format_bytes
 from streamsim.report import SCHEMA_VERSION, predict
 from streamsim.timeline import S_PER_TICK
+from streamsim.variations import with_faster_calls, with_faster_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,12 +38,10 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], None]  # configurations settled, of all
 
-Part = TypeVar("Part", bound=msgspec.Struct)
 MARGINS_PERCENT = (1, 5, 10)
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
-CALLS = ("copy_s", "kernel_s", "streams_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
 SHORTEST_S = 1e-9  # of a kernel
 BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest
 
@@ -75,7 +75,8 @@ class Best(msgspec.Struct, frozen=True):
     best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
     the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
     grid, ``simulated`` of them; the others are proved to be more than 10 % slower. ``compiled``: whether the
-    compiled twin did it.
+    compiled twin did it. ``device_bytes``: what the optimum holds on the card, of ``memory_bytes`` that it may (None:
+    no limit is known). ``link``: what link was assumed. ``left_out``: distinct programs of the grid with no room.
     """
 
     best: Found
@@ -93,6 +94,15 @@ class Best(msgspec.Struct, frozen=True):
     compiled: bool
     device: str
     device_bytes: int
+    memory_bytes: int | None
+    link: str
+    left_out: int
+
+    @property
+    def left_out_why(self) -> str:
+        """Why ``left_out`` programs of the grid were not looked at; empty when there are none."""
+        limit = self.memory_bytes
+        return "" if not self.left_out or limit is None else f"they need more than {format_bytes(limit)} on the card"
 
     @property
     def speedup(self) -> float:
@@ -124,6 +134,10 @@ class Best(msgspec.Struct, frozen=True):
             "faster_by": FASTER,
             "faster_s": self.faster_s,
             "device_bytes": self.device_bytes,
+            "memory_bytes": self.memory_bytes,
+            "link": self.link,
+            "left_out": self.left_out,
+            "left_out_why": self.left_out_why,
             "programs": self.programs,
             "simulated": self.simulated,
             "compiled": self.compiled,
@@ -148,7 +162,7 @@ def find_best(
     ``progress`` is told how many of the grid's programs are settled. ``fast`` as for :func:`evaluate`. Raises
     InputError when the grid is empty or the device has no cost for a kernel.
     """
-    grid = grid or Grid()
+    grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
     configs = grid.configs(workload)
     usual = _usual(workload, grid)
@@ -181,6 +195,9 @@ def find_best(
         compiled=fast,
         device=device.name,
         device_bytes=winner.device_bytes(workload),
+        memory_bytes=grid.memory_limit_bytes,
+        link=link_words(device, grid.memory == "pageable"),
+        left_out=grid.too_large(workload),
     )
 
 
@@ -260,25 +277,17 @@ def _usual(workload: Workload, grid: Grid) -> Config:
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:
     """The workload and the device with one thing 1.1 times as fast: bandwidths times 1.1, times over 1.1."""
-    bandwidths = tuple(f for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s"))
-    links = {name: _times(getattr(device, name), bandwidths, FASTER) for name in ("h2d", "d2h")}
-    calls = _times(device.host, CALLS, 1 / FASTER)
     costs = tuple(map(_faster_cost, device.compute.kernels))
     compute = msgspec.structs.replace(device.compute, kernels=costs)
     kernels = tuple(map(_faster_kernel, workload.kernels))
     return {
-        "link": (workload, msgspec.structs.replace(device, **links)),
+        "link": (workload, with_faster_link(device, FASTER)),
         "kernel": (
             msgspec.structs.replace(workload, kernels=kernels),
             msgspec.structs.replace(device, compute=compute),
         ),
-        "launch": (workload, msgspec.structs.replace(device, host=calls)),
+        "launch": (workload, with_faster_calls(device, FASTER)),
     }
-
-
-def _times(part: Part, fields: Sequence[str], factor: float) -> Part:
-    numbers = {field: min(getattr(part, field) * factor, FASTEST_BYTES_PER_S) for field in fields}
-    return msgspec.structs.replace(part, **numbers)
 
 
 def _faster_kernel(kernel: WorkloadKernel) -> WorkloadKernel:

@@ -12,7 +12,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, NoRoomError
+from streamsim.quantities import format_bytes
 from streamsim.schedule import LARGEST_BYTES, LONGEST_S, Kernel, check_choice, check_number, check_whole
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
@@ -239,7 +240,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.
     ``spread``: by dotted name the relative standard deviation with which a number is known (``compute.kernels``: all
     the kernels' times together), and as ``model`` what the model misses even with the right numbers;
-    :mod:`streamsim.uncertainty` draws from it.
+    :mod:`streamsim.uncertainty` draws from it. ``memory_bytes``: the card's memory (None: unknown, and no schedule is
+    too large). ``link``: what connects card and host, in words, such as ``PCIe gen 4 x16``.
     """
 
     name: str
@@ -254,12 +256,30 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: dict[str, str]
     spread: dict[str, float] = {}
     schema_version: int = SCHEMA_VERSION
+    memory_bytes: int | None = None
+    link: str = ""
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
+        if self.memory_bytes is not None:
+            check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
+
+    def source(self, name: str) -> tuple[str, str]:
+        """(``measured``, ``published`` or ``assumed``; where from or why) of the number of that dotted name."""
+        kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
+        return kind, text.strip()
+
+    def check_room(self, n_bytes: int) -> None:
+        """Raise NoRoomError when device buffers of so many bytes are more than the card has."""
+        if self.memory_bytes is not None and n_bytes > self.memory_bytes:
+            raise NoRoomError(
+                f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {self.name} has room for"
+                f" {self.memory_bytes} ({format_bytes(self.memory_bytes)}); use a ring of few buffers (--buffers 2) and"
+                " more chunks"
+            )
 
     def with_connections(self, connections: int) -> "Device":
         """The same card with as many hardware queues in front of every engine (CUDA_DEVICE_MAX_CONNECTIONS)."""

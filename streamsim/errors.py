@@ -10,3 +10,7 @@ class InputError(ValueError):
 
 class Notice(UserWarning):
     """Input was read, but not all of it counts. The message names the place and what was left out."""
+
+
+class NoRoomError(InputError):
+    """What is asked for needs more memory than the card has."""

@@ -42,6 +42,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from streamsim import counterfactual as without
+from streamsim.assumptions import link_words
 from streamsim.bounds import ENGINE_WORDS, lower_bound
 from streamsim.counterfactual import Case, Rework, working_streams
 from streamsim.device import MOST_CONNECTIONS
@@ -154,6 +155,7 @@ class Explanation:
     together makespan - bound. ``limits``: what lies in the bound itself, down to ``even_s``. ``own_bound_s``: the
     lower bound of the schedule as it stands. ``is_exact``: the split is over all orders of removal, not over two.
     ``simulations``: how many it took. ``is_racy``: the schedule has races, so what its data needs is uncertain.
+    ``link``: what link was assumed, and how well it is known.
     """
 
     timeline: Timeline
@@ -168,6 +170,7 @@ class Explanation:
     simulations: int
     is_exact: bool
     is_racy: bool
+    link: str
 
     @property
     def gap_s(self) -> float:
@@ -197,6 +200,7 @@ class Explanation:
             "simulations": self.simulations,
             "exact": self.is_exact,
             "racy": self.is_racy,
+            "link": self.link,
             "inputs": inputs or {"schedule": self.timeline.schedule.name, "device": self.device},
         }
 
@@ -209,8 +213,9 @@ def _loss_json(loss: Loss) -> dict[str, Any]:
 def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes.
 
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
     """
+    device.check_room(schedule.device_bytes)
     lab = _Lab(Case(schedule, device))
     values = _split(lab)
     best = lab.best()
@@ -234,6 +239,7 @@ def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
         simulations=lab.simulations,
         is_exact=lab.is_exact,
         is_racy=lab.is_racy,
+        link=link_words(device, bool(schedule.pageable_names)),
     )
 
 

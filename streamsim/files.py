@@ -352,4 +352,4 @@ def _dump_toml(value: msgspec.Struct) -> str:
     import tomli_w
 
     plain: dict[str, Any] = msgspec.to_builtins(value)
-    return tomli_w.dumps(plain)
+    return tomli_w.dumps({name: item for name, item in plain.items() if item is not None})  # TOML has no null

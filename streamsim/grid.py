@@ -118,10 +118,22 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not fits:
             needed = min(config.device_bytes(workload) for config in distinct)
             raise InputError(
-                f"memory_limit_bytes = {limit}: no program of the grid fits; the smallest needs {needed} bytes;"
-                " allow smaller rings of buffers or more chunks"
+                f"memory_limit_bytes = {limit}: no program of the grid fits into that much of the card's memory; the"
+                f" smallest needs {needed} bytes; allow smaller rings of buffers or more chunks"
             )
         return fits
+
+    def too_large(self, workload: Workload) -> int:
+        """How many distinct programs :meth:`configs` leaves out because of the memory limit."""
+        limit = self.memory_limit_bytes
+        if limit is None:
+            return 0
+        return sum(config.device_bytes(workload) > limit for config in dict.fromkeys(self._distinct(workload)))
+
+    def within(self, memory_bytes: int | None) -> Grid:
+        """The same grid on a card of so much memory (None: unknown)."""
+        limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
+        return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
 
     def _distinct(self, workload: Workload) -> Iterator[Config]:
         """In the order of simplicity; rings as large as the number of chunks come more than once."""

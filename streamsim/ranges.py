@@ -52,11 +52,16 @@ def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_o
         raise InputError(f"{field} = {shown(text)}: an empty range; expected the smaller number first")
     if match["factor"]:
         factor = _factor(match["factor"], field)
+        if first <= 0:
+            hint = "write the 0 apart, in front of a range that begins above it"
+            raise InputError(f"{field} = {shown(text)}: no factor leads away from 0; {hint}")
         yield from _until(last, (first * factor**k for k in range(MOST_VALUES + 1)))
         return
     if not match["step"] and not step_by_one:
         raise InputError(f"{field} = {shown(text)}: a range without a step; add one such as {text}*2")
     step = parse(match["step"], field) if match["step"] else 1
+    if step <= 0:
+        raise InputError(f"{field} = {shown(text)}: expected a step above 0")
     yield from _until(last, (first + step * k for k in range(MOST_VALUES + 1)))
 
 

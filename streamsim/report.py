@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from streamsim.assumptions import link_words
 from streamsim.bounds import lower_bound, published, stages_of
 from streamsim.model import simulate
 from streamsim.patterns import serialized
-from streamsim.quantities import format_change, format_seconds
+from streamsim.quantities import format_bytes, format_change, format_seconds
 from streamsim.timeline import S_PER_TICK, Timeline, critical_path
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ class EngineUse:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutRing:
+    """What a pipeline takes and holds with a place on the card for every chunk; ``fits``: whether the card has room."""
+
+    makespan_s: float
+    device_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """What the model says of a schedule on a device. Times in seconds.
 
@@ -51,6 +61,8 @@ class Prediction:
     one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what
     sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
     through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
+    ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and how well it is known.
+    ``without_ring``: what a ring of buffers is compared with.
     """
 
     timeline: Timeline
@@ -65,6 +77,14 @@ class Prediction:
     overlap_s: float
     critical_s: dict[str, float]
     formulas: dict[str, float]
+    memory_bytes: int | None
+    link: str
+    without_ring: WithoutRing | None = None
+
+    @property
+    def device_bytes(self) -> int:
+        """What the schedule's device buffers hold on the card."""
+        return self.schedule.device_bytes
 
     @property
     def schedule(self) -> Schedule:
@@ -107,7 +127,18 @@ class Prediction:
             },
             "critical_path_s": self.critical_s,
             "formulas_s": self.formulas,
+            "device_bytes": self.device_bytes,
+            "memory_bytes": self.memory_bytes,
+            "link": self.link,
+            **({} if self.without_ring is None else {"without_ring": self._ring_json(self.without_ring)}),
             "inputs": inputs or {"schedule": self.schedule.name, "device": self.device},
+        }
+
+    def _ring_json(self, other: WithoutRing) -> dict[str, Any]:
+        return {
+            **asdict(other),
+            "ring_costs_s": self.makespan_s - other.makespan_s,
+            "ring_saves_bytes": other.device_bytes - self.device_bytes,
         }
 
 
@@ -115,8 +146,9 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
     """Simulate ``schedule`` on ``device``, and beside it the serial programs and the bounds.
 
     ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
     """
+    device.check_room(schedule.device_bytes)
     timeline = simulate(schedule, device)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
     serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
@@ -135,6 +167,8 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
         overlap_s=timeline.overlap_s,
         critical_s=_critical_s(timeline, makespan_s),
         formulas=published(stages_of(schedule, device, timeline.program)),
+        memory_bytes=device.memory_bytes,
+        link=link_words(device, bool(schedule.pageable_names)),
     )
 
 
@@ -146,6 +180,13 @@ def _serial(
     if schedule.unchunked is not None:
         return "unchunked", simulate(schedule.unchunked, device).makespan_s
     return "one by one", one_by_one_s
+
+
+def without_ring(schedule: Schedule, device: Device) -> WithoutRing:
+    """What ``schedule``, that of the same pipeline without a ring of buffers, takes and holds."""
+    n_bytes = schedule.device_bytes
+    fits = device.memory_bytes is None or n_bytes <= device.memory_bytes
+    return WithoutRing(simulate(schedule, device).makespan_s, n_bytes, fits)
 
 
 def _share(part: float, whole: float) -> float:
@@ -204,8 +245,20 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
         (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
     ]
     engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
+    has = "" if p.memory_bytes is None else f"of the card's {format_bytes(p.memory_bytes)}"
+    memory = [("on the card", format_bytes(p.device_bytes), has)]
+    if p.without_ring is not None:
+        memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
     formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
-    return [times, engines, formulas]
+    return [times, engines, memory, formulas]
+
+
+def _ring_words(p: Prediction, other: WithoutRing) -> str:
+    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than it has'}"
+    cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
+    saved = other.device_bytes - p.device_bytes
+    change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
+    return f"{holds}; the ring costs {format_change(cost)} of time and {change}"
 
 
 def _serials(p: Prediction) -> list[tuple[str, str, str]]:

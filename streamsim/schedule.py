@@ -233,6 +233,11 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return tuple(dict.fromkeys(op.stream for op in self.ops if not isinstance(op, Synchronize)))
 
     @property
+    def device_bytes(self) -> int:
+        """Bytes of all device buffers: what it holds on the card (copies that name no buffer are not counted)."""
+        return sum(buffer.bytes for buffer in self.buffers if buffer.memory == "device")
+
+    @property
     def pageable_names(self) -> frozenset[str]:
         """Names of the pageable host buffers."""
         return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")

@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
-from streamsim.errors import InputError
+from streamsim.errors import InputError, NoRoomError
 from streamsim.files import one_line
 from streamsim.grid import Config, evaluate, is_fast
 from streamsim.quantities import shown
 from streamsim.schedule import check_number
 from streamsim.sizes import per_element, workload_of_sizes
 from streamsim.timeline import S_PER_TICK
+from streamsim.variations import changed
 from streamsim.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Executor, Future
+
+    from streamsim.device import Device
 
 T = TypeVar("T")
 CONFIG = ("order", "chunks", "streams", "buffers", "memory", "launch")
@@ -159,8 +161,10 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             point = self.point(number)
             try:
                 workload = self.workload_at(point)
-                _check_costs(workload, self.device(point))
+                device = self.device(point)
+                _check_costs(workload, device)
                 _check_chunks(_config(point), workload)
+                device.check_room(_config(point).device_bytes(workload))
             except InputError as error:
                 refusal = refusal or error
             else:
@@ -169,12 +173,14 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rows(NamedTuple):
-    """Rows of the combinations up to ``stop``, in order; ``left_out`` of them could not be issued."""
+    """Rows of the combinations up to ``stop``, in order, and how many were left out: refused, or without room."""
 
     stop: int
     rows: list[tuple[Any, ...]]
     left_out: int
-    reason: str  # why, of the first one left out
+    reason: str  # why, of the first one that cannot be issued
+    too_large: int  # of those left out, what needs more memory than its card has
+    too_large_reason: str
 
 
 class _Block:
@@ -183,6 +189,7 @@ class _Block:
     def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
         self._sweep, self._stop = sweep, stop
         self._left_out, self._reason = 0, ""
+        self._too_large, self._too_large_reason = 0, ""
         self._groups: dict[tuple[int, int], tuple[Workload, Device, list[tuple[int, Config]]]] = {}
         self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
         names = [axis.name for axis in sweep.axes]
@@ -197,7 +204,12 @@ class _Block:
         try:
             device, workload, config = self._device(point), self._workload(point), self._config(point)
             _check_chunks(config, workload)
+            device.check_room(config.device_bytes(workload))
             self._group(workload, device, point).append((number, config))
+        except NoRoomError as error:
+            self._left_out += 1
+            self._too_large += 1
+            self._too_large_reason = self._too_large_reason or str(error)
         except InputError as error:
             self._left_out += 1
             self._reason = self._reason or str(error)
@@ -228,7 +240,8 @@ class _Block:
             for (number, config), took in zip(numbered, ticks, strict=False):
                 found.append((number, head + _tail(config, took, serial_ticks[config.memory])))
         found.sort()
-        return Rows(self._stop, [row for _, row in found], self._left_out, self._reason)
+        left_out = self._left_out, self._reason, self._too_large, self._too_large_reason
+        return Rows(self._stop, [row for _, row in found], *left_out)
 
 
 class _Cached(Generic[T]):
@@ -300,57 +313,6 @@ def scaled(workload: Workload, factor: float) -> Workload:
         for field in ("inputs", "outputs"):
             new[field] = tuple(max(1, round(n * factor)) for n in getattr(workload, field))
     return msgspec.structs.replace(workload, **new)
-
-
-def changed(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """``device`` with other values of its dotted names, such as ``h2d.latency_s``.
-
-    With the bandwidth of a direction its duplex bandwidth changes in proportion, and with its latency those beside
-    the other direction and on a crowded card by as much, unless they are given too. Raises InputError for an unknown
-    name or a bad value.
-    """
-    parts: dict[str, dict[str, Any]] = {}
-    for name, value in {**_followers(device, numbers), **numbers}.items():
-        part, _, field = name.partition(".")
-        current(device, name)
-        parts.setdefault(part, {})[field] = value
-    try:
-        replaced = {part: msgspec.structs.replace(getattr(device, part), **new) for part, new in parts.items()}
-    except InputError as error:
-        raise InputError(f"{next(iter(numbers)).partition('.')[0]}.{error}") from None
-    return msgspec.structs.replace(device, **replaced)
-
-
-def current(device: Device, name: str) -> float | str:
-    """The value of a dotted name. Raises InputError when the profile has no such number or rule."""
-    part, _, field = name.partition(".")
-    value = getattr(getattr(device, part), field, None) if part in device.__struct_fields__ else None
-    if not isinstance(value, int | float | str):
-        raise InputError(f"{shown(name)}: no number or rule of a device profile; see streamsim devices show")
-    return value
-
-
-def _followers(device: Device, numbers: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    for direction in ("h2d", "d2h"):
-        link = getattr(device, direction)
-        if (bandwidth := numbers.get(f"{direction}.bandwidth_bytes_per_s")) is not None:
-            for slower in SLOWER:
-                found[f"{direction}.{slower}"] = bandwidth * (getattr(link, slower) / link.bandwidth_bytes_per_s)
-        found |= _latencies(direction, link, numbers)
-    return found
-
-
-def _latencies(direction: str, link: LinkDirection, numbers: Mapping[str, Any]) -> dict[str, float]:
-    """What the longer latencies of a direction are when shorter ones are changed."""
-    found: dict[str, float] = {}
-    for longer in dict.fromkeys(longer for longer, _ in LATENCIES):
-        given = {**found, **numbers}
-        shorter = {less: f"{direction}.{less}" for more, less in LATENCIES if more == longer}
-        changes_s = [given[name] - getattr(link, less) for less, name in shorter.items() if name in given]
-        if changes_s:
-            found[f"{direction}.{longer}"] = getattr(link, longer) + max(changes_s)
-    return found
 
 
 def sweep_blocks(

@@ -24,7 +24,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files import file_error, one_line, replacing, write_bytes
-from streamsim.sweep import RETRIES, Sweep, sweep_blocks
+from streamsim.sweep import RETRIES, Rows, Sweep, sweep_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +43,9 @@ WHOLE_COLUMNS = ("connections", "elements", "chunks", "streams", "buffers")
 class Journal(msgspec.Struct, frozen=True):
     """How far a sweep has come: the next combination, the bytes of the output that hold those before it.
 
-    ``sweep``: a fingerprint of what is swept, into what. ``fastest``: the row with the shortest makespan so far.
+    ``sweep``: a fingerprint of what is swept, into what. ``left_out`` combinations have no row: they cannot be issued,
+    the first because of ``reason``, or, ``too_large`` of them, need more memory than their card has. ``fastest``: the
+    row with the shortest makespan so far.
     """
 
     sweep: str
@@ -52,7 +54,23 @@ class Journal(msgspec.Struct, frozen=True):
     rows: int = 0
     left_out: int = 0
     reason: str = ""
+    too_large: int = 0
+    too_large_reason: str = ""
     fastest: list[Any] | None = None
+
+    def after(self, rows: Rows, columns: tuple[str, ...], n_bytes: int) -> Journal:
+        """With the next rows, after which the output has ``n_bytes``."""
+        return Journal(
+            sweep=self.sweep,
+            next=rows.stop,
+            bytes=n_bytes,
+            rows=self.rows + len(rows.rows),
+            left_out=self.left_out + rows.left_out,
+            reason=self.reason or rows.reason,
+            too_large=self.too_large + rows.too_large,
+            too_large_reason=self.too_large_reason or rows.too_large_reason,
+            fastest=_fastest(columns, self.fastest, rows.rows),
+        )
 
 
 def format_of(path: str | os.PathLike[str], given: str | None = None) -> Format:
@@ -84,7 +102,7 @@ def write_sweep(
     output = _Output(sweep, Path(path), form)
     with output:
         for rows in sweep_blocks(sweep, output.journal.next, executor, retries, block, fast):
-            output.append(rows.rows, rows.stop, rows.left_out, rows.reason)
+            output.append(rows)
             if progress is not None:
                 progress(rows.stop, len(sweep))
         output.finish()
@@ -168,19 +186,11 @@ class _Output:
             if path.exists() and path.stat().st_size:
                 raise InputError(one_line(f"{path}: is there already, and finished; choose another name or remove it"))
 
-    def append(self, rows: list[tuple[Any, ...]], stop: int, left_out: int, reason: str) -> None:
-        """Write the rows of the combinations up to ``stop``; then, not before, take note of them."""
-        before = self.journal
-        self._write(self._encode(self._columns, rows))
-        self.journal = Journal(
-            sweep=before.sweep,
-            next=stop,
-            bytes=0 if self._special else os.lseek(self._file, 0, os.SEEK_CUR),
-            rows=before.rows + len(rows),
-            left_out=before.left_out + left_out,
-            reason=before.reason or reason,
-            fastest=_fastest(self._columns, before.fastest, rows),
-        )
+    def append(self, rows: Rows) -> None:
+        """Write the next rows; then, not before, take note of them."""
+        self._write(self._encode(self._columns, rows.rows))
+        written = 0 if self._special else os.lseek(self._file, 0, os.SEEK_CUR)
+        self.journal = self.journal.after(rows, self._columns, written)
         if not self._special:
             self._save()
 

@@ -19,11 +19,12 @@ from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_table, read_workload
 from streamsim.grid import HOST_MEMORIES, ORDERS
-from streamsim.quantities import parse_bandwidth, parse_bytes, parse_count, parse_number, parse_seconds, shown
+from streamsim.quantities import parse_bytes, parse_count, parse_number, parse_seconds, shown
 from streamsim.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
 from streamsim.schedule import LAUNCHES
 from streamsim.sizes import parse_kernel
-from streamsim.sweep import Axis, Sweep, current
+from streamsim.sweep import Axis, Sweep
+from streamsim.variations import current, full_name, parser_of, split_setting, with_memory_limit
 from streamsim.workload import SHORTEST_KERNEL_S
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
-NAMES = ("workload", "device", "connections", *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS, "set")
+OF_THE_DEVICE = ("device", "connections", "memory_limit", "set")
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS)
 
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
@@ -69,6 +71,9 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     texts = {name: list(values) for name, values in asked.items() if values}
     devices = tuple(map(load_device, _split(texts, "device") or ["h200"]))
     _refuse_twins(devices)
+    if "memory_limit" in texts:
+        limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
+        devices = tuple(with_memory_limit(device, limit) for device in devices)
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is not None and "elements" in texts:
         raise InputError("elements: the workload file says how many; use scale for other sizes")
@@ -122,22 +127,14 @@ def _values(name: str, text: str) -> tuple[Any, ...]:
 
 
 def _device_axis(text: str, device: Device) -> Axis:
-    """``"h2d.latency_s=1us..8us*2"``: how its values are written follows from the value in the profile."""
-    name, equals, values = text.partition("=")
-    if not equals:
-        raise InputError(f"set = {shown(text)}: expected NAME=VALUES such as h2d.latency_s=1us,2us")
-    name = name.strip()
-    value = current(device, name)
-    if isinstance(value, str):
+    """``"h2d.latency=1us..8us*2"``: how its values are written follows from the value in the profile."""
+    given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
+    name = full_name(device, given)
+    parse = parser_of(device, name)
+    if parse is None:
         return Axis(name, tuple(part.strip() for part in values.split(",")))
-    parse: Parse = _count(1 << 40, least=0)
-    if name.endswith("_bytes_per_s"):
-        parse = parse_bandwidth
-    elif name.endswith("_s"):
-        parse = parse_seconds
-    elif name.endswith("_bytes"):
-        parse = partial(parse_bytes, least=0, most=1 << 40)
-    return Axis(name, expand(values, name, parse, whole=isinstance(value, int), step_by_one=isinstance(value, int)))
+    whole = isinstance(current(device, name), int)
+    return Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole))
 
 
 def _count(most: int, least: int = 1) -> Parse:

@@ -188,7 +188,10 @@ def test_a_schedule_may_not_make_the_program_allocate_what_it_names(tmp_path: Pa
         "from streamsim.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     result = subprocess.run(
-        [sys.executable, "-c", limited, "simulate", str(path), "--json"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", limited, "simulate", str(path), "--device", "ideal", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
 

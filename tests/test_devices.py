@@ -1,19 +1,23 @@
 """The shipped profiles: complete, sourced, loadable by name and by path, and honest about what they claim."""
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from streamsim.device import SOURCE_KINDS, Device, number_names
+from streamsim.device import SOURCE_KINDS, Device, _off, number_names
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import dump_device, parse_device
 from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, one_stream
 
-SHIPPED = ["a100", "c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "rtx3090", "rtx4090"]
+SHIPPED = [
+    *("a100", "c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),
+    *("rtx3060", "rtx3090", "rtx4090", "rtx4090-x8", "rtx5090", "t4", "v100"),
+]
 REAL = [name for name in SHIPPED if not name.startswith("ideal")]
 
 
@@ -26,11 +30,10 @@ def test_a_profile_bears_the_name_of_its_file_and_sources_for_every_number(name:
     device = load_device(name)
     assert device.name == name
     assert device.description
-    for number in number_names(device):
-        source = device.sources.get(number) or device.sources[number.rpartition(".")[0]]
-        kind, _, text = source.partition(":")
+    for number in number_names(device) - _off(device):
+        kind, text = device.source(number)
         assert kind in SOURCE_KINDS
-        assert len(text.split()) >= 2, f"{number}: {source!r} does not say where or why"
+        assert len(text.split()) >= 2, f"{number}: {text!r} does not say where or why"
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -55,7 +58,7 @@ def test_a_profile_loads_from_a_path(tmp_path: Path) -> None:
     assert load_device(str(path)) == mine
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("h20", "h200"), ("RTX3090", "rtx3090"), ("idael", "ideal")])
+@pytest.mark.parametrize(("typed", "meant"), [("h20", "h200"), ("RTX309O", "rtx3090"), ("idael", "ideal")])
 def test_an_unknown_name_lists_the_names_and_suggests_the_nearest(typed: str, meant: str) -> None:
     with pytest.raises(InputError) as caught:
         load_device(typed)
@@ -72,6 +75,25 @@ def test_a_name_like_no_other_is_one_line_and_no_suggestion(typed: str) -> None:
         load_device(typed)
     assert "\n" not in str(caught.value)
     assert "neither a shipped profile" in str(caught.value)
+
+
+def test_a_name_in_capitals_is_as_good() -> None:
+    assert load_device("H200") == load_device("h200")
+    assert load_device("RTX4090-x8").name == "rtx4090-x8"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_card_has_memory_and_names_its_link(name: str) -> None:
+    """As much as its generation had, and a generation of PCIe that its rates fit: 8b/10b or 128b/130b and 16 lanes."""
+    device = load_device(name)
+    assert device.memory_bytes is not None
+    assert 3 << 30 <= device.memory_bytes <= 141 << 30
+    found = re.fullmatch(r"PCIe gen ([2-5]) x(8|16)", device.link)
+    assert found is not None
+    generation, lanes = map(int, found.groups())
+    line_rate = {2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9}[generation] * lanes
+    for link in (device.h2d, device.d2h):
+        assert 0.6 * line_rate < link.bandwidth_bytes_per_s < line_rate
 
 
 @pytest.mark.parametrize("name", ["nowhere/h200.toml", "."])

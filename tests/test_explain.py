@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from fractions import Fraction
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
@@ -580,7 +581,9 @@ def test_the_table_names_the_causes_largest_first(capsys: pytest.CaptureFixture[
     out = run(capsys, "explain", *PIPELINE, "--memory", "pageable")
     assert "first: pageable host memory: allocate the host buffers as pinned memory" in out
     assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the bound itself:")
-    assert max(map(len, out.splitlines())) <= 80
+    *lines, link = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.fullmatch(r"h200: PCIe gen 5 x16; H2D .*; both at once H2D .*; pageable H2D .*", link)
     rows = run(capsys, "explain", *PIPELINE, "--format", "csv").splitlines()
     assert rows[0] == "where,cause,title,lost_s,gain_alone_s,remedy"
     lost = [float(row["lost_s"]) for row in csv.DictReader(rows) if row["where"] == "losses"]

@@ -28,7 +28,7 @@ ROOMS = (
     ("devices",),
     ("files",),
     ("kinds",),
-    ("ranges", "sizes"),
+    ("ranges", "sizes", "variations", "assumptions"),
     ("patterns", "device"),
     ("order", "quantities"),
     ("schedule",),

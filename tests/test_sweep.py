@@ -33,7 +33,7 @@ from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, breadth_first, build, serial
 from streamsim.quantities import parse_bytes, parse_count
 from streamsim.ranges import expand
-from streamsim.sweep import RETRIES, Axis, Sweep, changed, scaled, sweep_blocks
+from streamsim.sweep import RETRIES, Axis, Sweep, scaled, sweep_blocks
 from streamsim.sweep_files import JOURNAL, ROWS, read_rows, write_sweep
 from streamsim.sweep_plan import read_sweep, sweep_of
 
@@ -159,27 +159,6 @@ def test_a_workload_file_with_another_kernel_time(tmp_path: Path) -> None:
 def test_scaling_a_workload_scales_its_elements_and_times() -> None:
     workload = Workload(1000, (4,), (8,), (WorkloadKernel(duration_s=1e-3),))
     assert scaled(workload, 2.5) == Workload(2500, (4,), (8,), (WorkloadKernel(duration_s=2.5e-3),))
-
-
-def test_a_direction_keeps_what_it_loses_to_the_other() -> None:
-    """Twice the bandwidth: twice the duplex one. 1 us more latency: 1 us more of the duplex one."""
-    device = load_device("h200")
-    bandwidth, latency = device.d2h.bandwidth_bytes_per_s, device.d2h.latency_s
-    new = changed(device, {"d2h.bandwidth_bytes_per_s": 2 * bandwidth, "d2h.latency_s": latency + 1e-6}).d2h
-    assert new.duplex_bandwidth_bytes_per_s == pytest.approx(2 * device.d2h.duplex_bandwidth_bytes_per_s)
-    assert new.duplex_latency_s == pytest.approx(device.d2h.duplex_latency_s + 1e-6)
-    given_too = {"d2h.bandwidth_bytes_per_s": 1e9, "d2h.duplex_bandwidth_bytes_per_s": 1e8}
-    assert changed(device, given_too).d2h.duplex_bandwidth_bytes_per_s == 1e8
-    with pytest.raises(InputError, match=r"d2h\.duplex_bandwidth_bytes_per_s = 2e\+09: above"):
-        changed(device, {**given_too, "d2h.duplex_bandwidth_bytes_per_s": 2e9})
-
-
-def test_the_longest_latency_follows_whichever_of_the_others_changes_more() -> None:
-    us, device = 1e-6, load_device("h200")
-    duplex_s, crowded_s = device.h2d.duplex_latency_s + 3 * us, device.h2d.crowded_latency_s + us
-    link = changed(device, {"h2d.duplex_latency_s": duplex_s, "h2d.crowded_latency_s": crowded_s}).h2d
-    assert link.crowded_duplex_latency_s == pytest.approx(device.h2d.crowded_duplex_latency_s + 3 * us)
-    assert link.latency_s == device.h2d.latency_s
 
 
 def test_connections_are_those_of_every_engine() -> None:
@@ -559,7 +538,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
     write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
     text = sweep_command.get_help(sweep_command.make_context("streamsim sweep", []))
     examples = [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("    streamsim sweep ")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         said(capsys, *example)
     assert {"sweep.csv", "devices.jsonl", "map.png"} <= {path.name for path in tmp_path.iterdir()}

@@ -196,7 +196,7 @@ RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h
 def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
     """Anyone can make the h200 profile again from the raw samples beside the records."""
     found, shipped = fits.fit(read_samples(RECORDED)), load_device("h200")
-    for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host"):
+    for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host", "memory_bytes"):
         assert getattr(found, part) == getattr(shipped, part)
     assert found.spread == shipped.spread
 

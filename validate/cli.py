@@ -134,7 +134,7 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
 
 def _numbers(profile: Device) -> Iterator[str]:
     """The profile's numbers, one a line, with the spread of the runs behind each; the kernels' tables left out."""
-    for name in sorted(number_names(profile) - {"compute.kernels", "connections"}):
+    for name in sorted(number_names(profile) - {"compute.kernels", "connections", "memory_bytes"}):
         part, _, field = name.partition(".")
         value = getattr(getattr(profile, part), field)
         spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""

@@ -149,7 +149,7 @@ def changes(before: Device, after: Device) -> dict[str, float]:
     Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
     """
     found: dict[str, float] = {}
-    for name in sorted(number_names(before) - {"compute.kernels"}):
+    for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
         was, is_now = _number(before, name), _number(after, name)
         if was > 0:
             found[name] = is_now / was - 1

@@ -223,6 +223,7 @@ def _fit(samples: Samples) -> Device:
         hand_over=_fit_hand_overs(samples, alone),
         host=host,
         sources=SOURCES,
+        memory_bytes=samples.card.memory_bytes,
     )
     for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
         device = adjust(samples, device)
@@ -242,7 +243,8 @@ def _check_complete(samples: Samples) -> None:
 
 
 SOURCES = dict.fromkeys(
-    ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "measured: not yet all of it"
+    ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host", "memory_bytes"),
+    "measured: not yet all of it",
 )
 
 
@@ -376,6 +378,7 @@ def _replace(value: Part, **fields: object) -> Part:
 
 ATTRIBUTES = {
     "copy_engines.count": "measured: the card's asyncEngineCount",
+    "memory_bytes": "measured: the card's totalGlobalMem",
     "compute.resident_threads": "measured: the card's multiprocessors times their threads",
     "compute.concurrent_kernels": "published: compute capability 7.0 and later, technical specifications,"
     " https://docs.nvidia.com/cuda/cuda-c-programming-guide/",

@@ -11,14 +11,16 @@ from streamsim.cli.options import (
     FILE,
     KERNEL,
     SIZE,
+    Chosen,
     Pipeline,
-    chosen_device,
     device_options,
     format_options,
 )
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.device import Device
 from streamsim.garbage import collector_off
-from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Grid, is_fast
+from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, is_fast
+from streamsim.patterns import Workload
 from streamsim.ranges import chosen, parse_buffers
 from streamsim.schedule import LAUNCHES, Launch
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from streamsim.best import Best, Found
 
-RINGS = "all,2,3,4,8"  # what is tried when the card's memory is limited
+RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
 @click.command("best")
@@ -49,21 +51,21 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is limited
 )
 @click.option(
     "--buffers",
-    help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all, and with"
-    f" --memory-limit {RINGS}.",
+    help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all, and where that has"
+    f" no room or with --memory-limit {RINGS}.",
 )
 @click.option("--memory", type=click.Choice(HOST_MEMORIES), default="pinned", show_default=True)
-@click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 2GiB.")
 @click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default="live", show_default=True)
 @format_options
 def best_command(
     device: str,
     connections: int | None,
+    settings: tuple[str, ...],
+    memory_limit: int | None,
     max_chunks: int,
     max_streams: int,
     orders: str,
     buffers: str | None,
-    memory_limit: int | None,
     launch: str,
     form: str,
     **sizes: Any,
@@ -80,32 +82,34 @@ def best_command(
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
     """  # noqa: D301 - click wants the backspace itself
     memory = sizes.pop("memory")
+    pipeline = Pipeline(**sizes, chunks=1, streams=1, order="depth-first", buffers=None, memory=memory, launch="live")
+    device_chosen = Chosen(device, connections, settings, memory_limit)
+    workload, card = pipeline.load(), device_chosen.load()
+    room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
         streams=tuple(range(1, max_streams + 1)),
         orders=chosen("orders", orders, ORDERS),
-        buffers=parse_buffers(buffers or (RINGS if memory_limit else "all")),
+        buffers=parse_buffers(buffers or ("all" if room and memory_limit is None else RINGS)),
         launches=_launches(launch),
         memory=memory,
         memory_limit_bytes=memory_limit,
     )
-    pipeline = Pipeline(**sizes, chunks=1, streams=1, order="depth-first", buffers=None, memory=memory, launch="live")
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
-        _report(pipeline, grid, device, connections, form)
+        _report(workload, card, grid, device_chosen, form)
 
 
 def _launches(name: str) -> tuple[Launch, ...]:
     return tuple(launch for launch in LAUNCHES if name in (launch, "both"))
 
 
-def _report(pipeline: Pipeline, grid: Grid, device: str, connections: int | None, form: str) -> None:
+def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, form: str) -> None:
     import msgspec
 
     from streamsim.best import find_best
 
-    workload, card = pipeline.load(), chosen_device(device, connections)
     if not is_fast():
-        grid.configs(workload)  # an empty grid is an error before anything else is said
+        grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(SLOW)
     with progress_bar("searching") as progress:
         best = find_best(workload, card, grid, progress)
@@ -117,7 +121,7 @@ def _report(pipeline: Pipeline, grid: Grid, device: str, connections: int | None
     }
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
-    value = best.to_json({**inputs, "device": device, "connections": connections})
+    value = best.to_json({**inputs, **asked_of.inputs()})
     return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
@@ -131,6 +135,9 @@ def _print_best(best: "Best") -> None:
         f"{best.programs} programs: {best.simulated} simulated, {proved} proved more than 10 % slower by their bounds.",
         style="dim",
     )
+    if best.left_out:
+        console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
+    console.print(f"{best.device}: {best.link}", markup=False, soft_wrap=True)
 
 
 def _table(best: "Best") -> "Table":

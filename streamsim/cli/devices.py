@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 
+from streamsim.assumptions import link_words
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.device import Device
 from streamsim.devices import device_names, load_device
 from streamsim.files import KINDS, dump_device, one_line, read_device
 from streamsim.files import schema as file_schema
+from streamsim.quantities import format_bytes
 
 
 @click.group("devices", invoke_without_command=True)
@@ -52,6 +54,8 @@ def _device_row(device: Device) -> dict[str, Any]:
         "connections": device.connections,
         "h2d_bytes_per_s": device.h2d.bandwidth_bytes_per_s,
         "d2h_bytes_per_s": device.d2h.bandwidth_bytes_per_s,
+        "memory_bytes": device.memory_bytes,
+        "link": link_words(device),
     }
 
 
@@ -64,9 +68,10 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "copy engines", "H2D GB/s", "D2H GB/s", "description", box=SIMPLE)
-    table.columns[0].no_wrap = True
+    table = Table("name", "memory", "link", "description", box=SIMPLE)
+    for column in table.columns[:2]:
+        column.no_wrap = True
     for row in rows:
-        speeds = (f"{row[k] / 1e9:.1f}" for k in ("h2d_bytes_per_s", "d2h_bytes_per_s"))
-        table.add_row(row["name"], str(row["copy_engines"]), *speeds, row["description"])
+        memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
+        table.add_row(row["name"], memory, row["link"], row["description"])
     return Console(highlight=False).print(table)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from streamsim.cli.options import FILE, Pipeline, chosen_device, device_options, format_options, pipeline_options
+from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format_options, pipeline_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.files import one_line, read_schedule
@@ -30,7 +30,15 @@ TOGETHER = (
 @click.option("--plot", type=FILE, help="Save the Gantt chart with the critical path and the lost time by cause.")
 @click.pass_context
 def explain_command(
-    context: click.Context, /, device: str, connections: int | None, form: str, plot: Path | None, **options: Any
+    context: click.Context,
+    /,
+    device: str,
+    connections: int | None,
+    settings: tuple[str, ...],
+    memory_limit: int | None,
+    form: str,
+    plot: Path | None,
+    **options: Any,
 ) -> None:
     """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what would help.
 
@@ -47,15 +55,17 @@ def explain_command(
     from streamsim.explain import explain_schedule
 
     schedule, inputs = _chosen(context, Pipeline(**options))
-    explanation = explain_schedule(schedule, chosen_device(device, connections))
+    chosen = Chosen(device, connections, settings, memory_limit)
+    explanation = explain_schedule(schedule, chosen.load())
     if plot is not None:
         from streamsim.plot import save_explanation
 
         save_explanation(explanation, plot)
     if form == "table":
         print_explanation(explanation)
+        print(one_line(f"{explanation.device}: {explanation.link}"))
     elif form == "json":
-        print_json(explanation.to_json({**inputs, "device": device, "connections": connections}))
+        print_json(explanation.to_json({**inputs, **chosen.inputs()}))
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]

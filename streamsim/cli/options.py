@@ -16,6 +16,7 @@ from streamsim.patterns import HostMemory, Order, build
 from streamsim.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.schedule import Launch, Schedule
 from streamsim.sizes import parse_kernel, workload_of_sizes
+from streamsim.variations import changed, parse_settings, with_memory_limit
 from streamsim.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
     """The shipped profiles whose names begin with what was typed."""
-    return [name for name in device_names() if name.startswith(incomplete)]
+    return [name for name in device_names() if name.startswith(incomplete.lower())]
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -134,6 +135,15 @@ device_options = all_of(
         help="A shipped profile (streamsim devices) or a TOML file.",
     ),
     click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
+        " directions). Repeatable.",
+    ),
+    click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
 )
 
 output_options = all_of(
@@ -182,7 +192,24 @@ class Pipeline(msgspec.Struct, frozen=True):
         return {"workload": msgspec.to_builtins(workload), **sizes, **{name: getattr(self, name) for name in names}}
 
 
-def chosen_device(name: str, connections: int | None) -> Device:
-    """A shipped profile or one from a file, with that many connections. Raises InputError."""
-    device = load_device(name)
-    return device if connections is None else device.with_connections(connections)
+class Chosen(msgspec.Struct, frozen=True):
+    """The options that name a device: a profile and what is changed in it."""
+
+    device: str
+    connections: int | None
+    settings: tuple[str, ...]
+    memory_limit: int | None
+
+    def load(self) -> Device:
+        """A shipped profile or one from a file, with the changes. Raises InputError."""
+        device = load_device(self.device)
+        if self.connections is not None:
+            device = device.with_connections(self.connections)
+        return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
+
+    def inputs(self) -> dict[str, Any]:
+        """What was asked, as plain numbers and strings."""
+        found: dict[str, Any] = {"device": self.device, "connections": self.connections}
+        if self.settings:
+            found["set"] = list(self.settings)
+        return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}

@@ -1,17 +1,19 @@
 """Predict a pipeline or a schedule, and write the schedule of a pipeline."""
 
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    Chosen,
     Pipeline,
     all_of,
-    chosen_device,
     device_options,
     output_options,
     pipeline_options,
@@ -48,6 +50,8 @@ interval_options = all_of(
 def predict_command(
     device: str,
     connections: int | None,
+    settings: tuple[str, ...],
+    memory_limit: int | None,
     form: str,
     plot: Path | None,
     trace: Path | None,
@@ -59,7 +63,8 @@ def predict_command(
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
     The workload is a TOML file, or sizes and times: 64MiB is 64 * 1024 * 1024 bytes, 64MB is 64,000,000, a
-    bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds.
+    bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room on the card is
+    refused; with --buffers the table says what the ring costs and what it saves.
 
     \b
     Examples:
@@ -67,14 +72,18 @@ def predict_command(
       streamsim predict --h2d 4MiB --h2d 4MiB --kernel 20us --d2h 4MiB --chunks 8 --streams 2 --order breadth-first
       streamsim predict workload.toml --chunks 32 --streams 4 --buffers 2 --json
       streamsim predict workload.toml --chunks 16 --streams 4 --memory pageable --explain
+      streamsim predict workload.toml --chunks 16 --streams 4 --device a100 --set h2d.bandwidth=22GB/s
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
     """  # noqa: D301 - click wants the backspace itself
-    pipeline = Pipeline(**options)
+    pipeline, chosen = Pipeline(**options), Chosen(device, connections, settings, memory_limit)
     workload = pipeline.load()
-    inputs = {**pipeline.inputs(workload), "device": device, "connections": connections}
-    card = chosen_device(device, connections)
+    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
+    card = chosen.load()
     prediction = _predict(pipeline.schedule(workload), card)
+    if pipeline.order != "serial" and pipeline.buffers is not None:
+        plain = msgspec.structs.replace(pipeline, buffers=None)
+        prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
     likely = _interval(prediction, card, samples, seed)
     _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
 
@@ -89,6 +98,8 @@ def simulate_command(
     schedule: Path,
     device: str,
     connections: int | None,
+    settings: tuple[str, ...],
+    memory_limit: int | None,
     form: str,
     plot: Path | None,
     trace: Path | None,
@@ -107,8 +118,9 @@ def simulate_command(
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
-    inputs = {"schedule": str(schedule), "device": device, "connections": connections}
-    card = chosen_device(device, connections)
+    chosen = Chosen(device, connections, settings, memory_limit)
+    inputs = {"schedule": str(schedule), **chosen.inputs()}
+    card = chosen.load()
     prediction = _predict(read_schedule(schedule), card)
     likely = _interval(prediction, card, samples, seed)
     _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
@@ -151,6 +163,12 @@ def _predict(schedule: Schedule, device: Device) -> "Prediction":
     from streamsim.report import predict  # with it comes the model; other commands do without
 
     return predict(schedule, device)
+
+
+def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device) -> "Prediction":
+    from streamsim.report import without_ring
+
+    return replace(prediction, without_ring=without_ring(schedule, device))
 
 
 def _explanation(prediction: "Prediction", device: Device) -> "Explanation":
@@ -209,6 +227,7 @@ def _print_prediction(prediction: "Prediction", explanation: "Explanation | None
 
     console = Console(highlight=False)
     console.print(summary(prediction))
+    console.print(f"  {prediction.device}: {prediction.link}\n", markup=False, soft_wrap=True)
     if interval is not None:
         console.print(f"  {interval}\n", soft_wrap=True)
     console.print(gantt(prediction.timeline, console.width), markup=False)

@@ -5,10 +5,11 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from streamsim.assumptions import link_words
 from streamsim.cli.notes import note, progress_bar
 from streamsim.cli.options import FILE, formats
 from streamsim.errors import InputError
@@ -16,11 +17,8 @@ from streamsim.files import one_line
 from streamsim.grid import SLOW, is_fast
 from streamsim.plot import picture_format
 from streamsim.sweep import RETRIES, Sweep, sweep_blocks
-from streamsim.sweep_files import FORMATS, Format, encoder, format_of, header, read_rows, write_sweep
+from streamsim.sweep_files import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
 from streamsim.sweep_plan import read_sweep, sweep_of
-
-if TYPE_CHECKING:
-    from streamsim.sweep_files import Journal
 
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 
@@ -47,9 +45,10 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
     "--set",
     multiple=True,
     metavar="NAME=VALUES",
-    help="A number or rule of the profile: h2d.bandwidth_bytes_per_s=10GB/s..60GB/s*1.5, host.kernel_s=1us,5us,"
-    " copy_engines.count=1,2. Repeatable.",
+    help="A number or rule of the profile: link.bandwidth=25GB/s,50GB/s,100GB/s (both directions),"
+    " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
+@click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
 @click.option("--output", "-o", type=FILE, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
 @formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
 @click.option("--plot", type=FILE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
@@ -74,17 +73,18 @@ def sweep_command(
     retries: int,
     **options: Any,
 ) -> None:
-    """Predict every combination of ranges, one row each; combinations that cannot be issued are left out.
+    """Predict every combination of ranges, one row each; what cannot be issued or has no room on the card is left out.
 
     The output is written as it goes: the same command goes on where it was stopped, and the file ends up the
     same. The serial time and the speed-up of each row are over the unchunked program with blocking copies, as for
-    predict. When only the bandwidth or latency of a direction is set, its duplex one changes with it.
+    predict. When only the bandwidth or latency of a direction is set, what depends on it changes with it.
 
     \b
     Examples:
       streamsim sweep --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks "1..64*2" --streams 1,2,4,8 -o sweep.csv
       streamsim sweep workload.toml --chunks 1..8 --streams 1..4 --device a100,h200 -o devices.jsonl --plot map.png
-      streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency_s=1us,10us
+      streamsim sweep --h2d "1MiB..16MiB*4" --kernel 0.1ms --chunks 8 --set h2d.latency=1us,10us
+      streamsim sweep --h2d 64MiB --kernel 1ms --d2h 64MiB --chunks 16 --set link.bandwidth=25GB/s,50GB/s,100GB/s
     """  # noqa: D301 - click wants the backspace itself
     given = {
         name: [value] if isinstance(value, str) else list(value)
@@ -162,8 +162,11 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
         raise InputError("--format parquet: needs a file; give --output too")
     encode = encoder(kind)
     click.echo(header(kind, sweep.columns), nl=False)
+    so_far = Journal("")
     for rows in sweep_blocks(sweep, 0, executor, retries):
         click.echo(encode(sweep.columns, rows.rows), nl=False)
+        so_far = so_far.after(rows, sweep.columns, 0)
+    _say_left_out(so_far)
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
@@ -174,13 +177,25 @@ def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None
     save_heatmap(heat, plot)
 
 
-def _summarise(sweep: Sweep, written: "Journal", output: Path) -> None:
+def _say_left_out(written: Journal) -> None:
+    if unissued := written.left_out - written.too_large:
+        note(f"{unissued} combinations that cannot be issued were left out, the first because {written.reason}")
+    if written.too_large:
+        why = written.too_large_reason
+        note(f"{written.too_large} combinations that have no room on the card were left out, the first because {why}")
+
+
+def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
     from streamsim.quantities import format_seconds
 
-    if written.left_out:
-        note(f"{written.left_out} combinations that cannot be issued were left out, the first because {written.reason}")
-    if written.fastest is not None and output.is_file():
+    _say_left_out(written)
+    if not output.is_file():  # the rows went where this would go
+        return
+    if written.fastest is not None:
         row = dict(zip(sweep.columns, written.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
         print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))
+    moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
+    for device in sweep.devices:
+        print(one_line(f"{device.name}: {link_words(device)}{moved}"))

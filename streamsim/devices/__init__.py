@@ -17,12 +17,13 @@ def device_names() -> list[str]:
 
 
 def load_device(name_or_path: str | Path) -> Device:
-    """Load the shipped profile of that name, else the profile in the TOML file at that path.
+    """Load the shipped profile of that name (in capitals or not), else the profile in the TOML file at that path.
 
     Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
     """
-    if str(name_or_path) in device_names():
-        file = f"{name_or_path}{SUFFIX}"
+    name = str(name_or_path).lower()
+    if name in device_names():
+        file = f"{name}{SUFFIX}"
         return parse_device((files(__name__) / file).read_bytes(), file)
     path = Path(name_or_path)
     if path.suffix != SUFFIX and not path.is_file():

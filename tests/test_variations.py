@@ -1,0 +1,337 @@
+"""A profile with numbers changed: names, what follows what, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.assumptions import link_words
+from streamsim.cli import main
+from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.patterns import Workload, WorkloadKernel, depth_first, ring
+from streamsim.sweep import sweep_blocks
+from streamsim.sweep_plan import sweep_of
+from streamsim.variations import changed, current, full_name, names, parse_settings, with_memory_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+H200, A100 = load_device("h200"), load_device("a100")
+PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("h2d.bandwidth", "h2d.bandwidth_bytes_per_s"),
+        ("H2D.Bandwidth", "h2d.bandwidth_bytes_per_s"),
+        ("d2h.duplex_latency", "d2h.duplex_latency_s"),
+        ("h2d.in_flight", "h2d.in_flight_bytes"),
+        ("host.copy", "host.copy_s"),
+        ("link.pageable_bandwidth", "link.pageable_bandwidth_bytes_per_s"),
+        ("copy_engines.count", "copy_engines.count"),
+        ("compute.arbitration", "compute.arbitration"),
+    ],
+)
+def test_a_name_without_its_unit_is_as_good(short: str, full: str) -> None:
+    assert full_name(H200, short) == full
+    assert current(H200, short) == names(H200)[full]
+
+
+def test_no_two_names_are_the_same_without_their_units() -> None:
+    """Else a short name would stand for one of them in silence."""
+    known = list(names(H200))
+    assert len({full_name(H200, name) for name in known}) == len(known)
+    shorts = {name.removesuffix("_s").removesuffix("_bytes_per").removesuffix("_bytes") for name in known}
+    assert len(shorts) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("h2d.__doc__=x", "'h2d.__doc__': no number or rule of a device profile"),
+        ("connections.real=2", "'connections.real': no number or rule of a device profile"),
+        ("compute.kernels=1", "'compute.kernels': no number or rule of a device profile"),
+        ("h2d=1", "'h2d': no number or rule of a device profile"),
+        ("h2d.bandwith=1GB/s", "'h2d.bandwith': no number or rule of a device profile; did you mean h2d.bandwidth?"),
+        ("connections=4", "'connections': is not set so; use --connections"),
+        ("memory_bytes=1GiB", "'memory_bytes': is not set so; use --memory-limit"),
+        ("host.copy", "set = 'host.copy': expected NAME=VALUE such as h2d.bandwidth=51GB/s"),
+        ("host.copy=4GB/s", "host.copy_s = '4GB/s': expected a time"),
+        ("host.copy=1us,2us", "host.copy_s = '1us,2us': expected one value; streamsim sweep takes several"),
+        ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': expected one value"),
+        ("copy_engines.count=3", "copy_engines.count = 3: expected a whole number"),
+        ("copy_engines.arbitration=fair", "copy_engines.arbitration = 'fair': expected one of"),
+        ("d2h.duplex_bandwidth=9TB/s", "d2h.duplex_bandwidth_bytes_per_s = 9e+12: above bandwidth_bytes_per_s"),
+    ],
+)
+def test_a_bad_setting_is_one_line(capsys: pytest.CaptureFixture[str], setting: str, words: str) -> None:
+    assert main(["predict", *PIPELINE, "--set", setting]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"streamsim: error: {words}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': no factor leads away from 0"),
+        ("h2d.latency_s=0..8us+0", "h2d.latency_s = '0..8us+0': expected a step above 0"),
+        ("h2d.__doc__=x", "'h2d.__doc__': no number or rule"),
+    ],
+)
+def test_a_bad_axis_of_a_sweep_is_one_line(capsys: pytest.CaptureFixture[str], values: str, words: str) -> None:
+    assert main(["sweep", *PIPELINE, "--set", values]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"streamsim: error: {words}")
+
+
+@pytest.mark.parametrize("twice", [("host.copy=1us", "host.copy_s=2us"), ("link.latency=1us", "h2d.latency=2us")])
+def test_one_number_is_set_once(twice: tuple[str, str]) -> None:
+    with pytest.raises(InputError, match=r"^(host\.copy_s|h2d\.latency_s): set twice; keep one$"):
+        changed(H200, parse_settings(H200, twice))
+
+
+# What follows
+
+
+def test_a_direction_keeps_what_it_loses_to_the_other() -> None:
+    """Twice the bandwidth: twice the duplex one. 1 us more latency: 1 us more of the duplex one."""
+    device = load_device("h200")
+    bandwidth, latency = device.d2h.bandwidth_bytes_per_s, device.d2h.latency_s
+    new = changed(device, {"d2h.bandwidth_bytes_per_s": 2 * bandwidth, "d2h.latency_s": latency + 1e-6}).d2h
+    assert new.duplex_bandwidth_bytes_per_s == pytest.approx(2 * device.d2h.duplex_bandwidth_bytes_per_s)
+    assert new.duplex_latency_s == pytest.approx(device.d2h.duplex_latency_s + 1e-6)
+    given_too = {"d2h.bandwidth_bytes_per_s": 1e9, "d2h.duplex_bandwidth_bytes_per_s": 1e8}
+    assert changed(device, given_too).d2h.duplex_bandwidth_bytes_per_s == 1e8
+    with pytest.raises(InputError, match=r"d2h\.duplex_bandwidth_bytes_per_s = 2e\+09: above"):
+        changed(device, {**given_too, "d2h.duplex_bandwidth_bytes_per_s": 2e9})
+
+
+def test_the_longest_latency_follows_whichever_of_the_others_changes_more() -> None:
+    us, device = 1e-6, load_device("h200")
+    duplex_s, crowded_s = device.h2d.duplex_latency_s + 3 * us, device.h2d.crowded_latency_s + us
+    link = changed(device, {"h2d.duplex_latency_s": duplex_s, "h2d.crowded_latency_s": crowded_s}).h2d
+    assert link.crowded_duplex_latency_s == pytest.approx(device.h2d.crowded_duplex_latency_s + 3 * us)
+    assert link.latency_s == device.h2d.latency_s
+
+
+RATES = st.floats(2e9, 1e12)
+DEPENDENT = st.sampled_from([*SLOWER, "pageable_bandwidth_bytes_per_s"])
+
+
+@given(st.sampled_from(device_names()), RATES)
+def test_the_link_is_both_directions_and_all_that_depends_on_a_bandwidth_goes_with_it(name: str, rate: float) -> None:
+    """In proportion, but pageable memory: no faster than pinned, and otherwise as fast as the host stages it."""
+    device = load_device(name)
+    new = changed(device, {"link.bandwidth": rate})
+    assert new == changed(device, {"h2d.bandwidth": rate, "d2h.bandwidth": rate})
+    for before, after in ((device.h2d, new.h2d), (device.d2h, new.d2h)):
+        assert after.bandwidth_bytes_per_s == rate
+        for slower in SLOWER:
+            kept = getattr(before, slower) / before.bandwidth_bytes_per_s
+            assert getattr(after, slower) / rate == pytest.approx(kept)
+        assert after.pageable_bandwidth_bytes_per_s == min(before.pageable_bandwidth_bytes_per_s, rate)
+        assert after.latency_s == before.latency_s
+
+
+@given(st.sampled_from(device_names()), st.floats(0, 1e-3))
+def test_no_latency_ends_up_below_one_that_it_must_not_be_below(name: str, latency_s: float) -> None:
+    new = changed(load_device(name), {"link.latency": latency_s})
+    for link in (new.h2d, new.d2h):
+        assert link.latency_s == latency_s
+        assert all(getattr(link, more) >= getattr(link, less) for more, less in LATENCIES)
+        assert link.pageable_latency_s >= latency_s
+
+
+@given(DEPENDENT, st.floats(0.01, 0.99))
+def test_what_is_set_too_does_not_follow(field: str, share: float) -> None:
+    new = changed(H200, {"h2d.bandwidth": 1e10, f"h2d.{field}": share * 1e10})
+    assert getattr(new.h2d, field) == share * 1e10
+
+
+def test_all_else_stays_what_it_was() -> None:
+    assert changed(H200, {}) is H200
+    new = changed(H200, {"h2d.bandwidth": 40e9})
+    parts: Iterator[str] = (f for f in Device.__struct_fields__ if f not in ("h2d", "sources", "link"))
+    assert all(getattr(new, part) == getattr(H200, part) for part in parts)
+    moved = {f for f in LinkDirection.__struct_fields__ if getattr(new.h2d, f) != getattr(H200.h2d, f)}
+    assert moved == {"bandwidth_bytes_per_s", *SLOWER}
+    assert {name for name in new.sources if new.sources[name] != H200.sources.get(name)} == {f"h2d.{f}" for f in moved}
+
+
+def test_pcie_generations_are_one_sweep_of_three_rows() -> None:
+    """Each row is the prediction on a device made by hand, and the column has the unit in its name."""
+    asked = {"h2d": ["1MiB"], "kernel": ["20us"], "d2h": ["1MiB"], "device": ["a100"], "chunks": ["4"]}
+    sweep = sweep_of({**asked, "streams": ["2"], "set": ["link.bandwidth=25GB/s,50GB/s,100GB/s"]})
+    rows = [dict(zip(sweep.columns, row, strict=True)) for block in sweep_blocks(sweep) for row in block.rows]
+    assert [row["link.bandwidth_bytes_per_s"] for row in rows] == [25e9, 50e9, 100e9]
+    schedule = depth_first(Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),)), 4, 2)
+    for row in rows:
+        rate = row["link.bandwidth_bytes_per_s"]
+        links = {
+            name: msgspec.structs.replace(
+                link,
+                bandwidth_bytes_per_s=rate,
+                duplex_bandwidth_bytes_per_s=rate * (link.duplex_bandwidth_bytes_per_s / link.bandwidth_bytes_per_s),
+                crowded_bandwidth_bytes_per_s=rate,
+            )
+            for name, link in (("h2d", A100.h2d), ("d2h", A100.d2h))
+        }
+        assert row["makespan_s"] == simulate(schedule, msgspec.structs.replace(A100, **links)).makespan_s
+
+
+def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    """And predicts what the library predicts on the changed device."""
+    shape = ["--chunks", "4", "--streams", "2"]
+    setting = ["--set", "link.bandwidth=5GB/s", "--set", "host.copy=9us"]
+    schedule = depth_first(Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),)), 4, 2)
+    expected = simulate(schedule, changed(H200, {"link.bandwidth": 5e9, "host.copy": 9e-6})).makespan_s
+    plan = str(tmp_path / "plan.json")
+    assert main(["schedule", *PIPELINE, *shape, "-o", plan]) == 0
+    for command in (["predict", *PIPELINE, *shape], ["simulate", plan], ["explain", *PIPELINE, *shape]):
+        assert main([*command, *setting, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said["makespan_s"] == expected
+        assert said["inputs"]["set"] == ["link.bandwidth=5GB/s", "host.copy=9us"]
+        assert said["link"].startswith("PCIe gen 5 x16 as changed; H2D 5, D2H 5 GB/s assumed (as set); both at once")
+    one = ["--max-chunks", "4", "--max-streams", "1", "--orders", "serial"]
+    assert main(["best", *PIPELINE, *one, *setting, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["serial_s"] > 2 * (1 << 20) / 5e9
+    assert "as set" in said["link"]
+
+
+# The card's memory
+
+
+BIG = Workload(1 << 18, inputs=(4, 2), outputs=(1,), kernels=(WorkloadKernel(duration_s=20e-6),))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(-2, 2))
+def test_what_has_room_is_predicted_and_one_byte_more_is_not(chunks: int, buffers: int, spare: int) -> None:
+    schedule = ring(BIG, chunks, buffers)
+    n_bytes = sum(b.bytes for b in schedule.buffers if b.memory == "device")
+    assert schedule.device_bytes == n_bytes
+    card = with_memory_limit(H200, n_bytes + spare)
+    assert card.memory_bytes == n_bytes + spare
+    if spare >= 0:
+        card.check_room(n_bytes)
+    else:
+        with pytest.raises(InputError, match=rf"^device buffers of {n_bytes} bytes .*--buffers 2"):
+            card.check_room(n_bytes)
+
+
+def test_a_limit_never_gives_a_card_more_than_it_has() -> None:
+    assert with_memory_limit(A100, 1 << 42) is A100
+    assert with_memory_limit(A100, None) is A100
+    assert with_memory_limit(load_device("ideal"), 7).memory_bytes == 7
+
+
+def test_predict_and_simulate_and_explain_refuse_what_has_no_room(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert main(["schedule", *PIPELINE, "-o", plan]) == 0
+    for command in (["predict", *PIPELINE], ["simulate", plan], ["explain", *PIPELINE], ["explain", plan]):
+        assert main([*command, "--memory-limit", "2MiB", "--json"]) == 0
+        capsys.readouterr()
+        assert main([*command, "--memory-limit", "1.5MiB"]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err == (
+            "streamsim: error: device buffers of 2097152 bytes (2 MiB): h200 has room for 1572864 (1.5 MiB); use a ring"
+            " of few buffers (--buffers 2) and more chunks\n"
+        )
+
+
+def test_what_a_ring_costs_and_saves(capsys: pytest.CaptureFixture[str]) -> None:
+    """Against the same pipeline with a place for every chunk, predicted apart; of 4 chunks 2 have one: half of it."""
+    shape = ["--chunks", "4", "--streams", "4", "--json"]
+    assert main(["predict", *PIPELINE, *shape]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert "without_ring" not in plain
+    assert main(["predict", *PIPELINE, *shape, "--buffers", "2"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["device_bytes"], plain["device_bytes"]) == (1 << 20, 1 << 21)
+    assert said["memory_bytes"] == H200.memory_bytes
+    assert said["without_ring"] == {
+        "makespan_s": plain["makespan_s"],
+        "device_bytes": 1 << 21,
+        "fits": True,
+        "ring_costs_s": said["makespan_s"] - plain["makespan_s"],
+        "ring_saves_bytes": 1 << 20,
+    }
+    assert main(["predict", *PIPELINE, *shape, "--buffers", "2", "--memory-limit", "1MiB"]) == 0
+    assert json.loads(capsys.readouterr().out)["without_ring"]["fits"] is False
+    assert main(["predict", *PIPELINE, *shape[:-1], "--buffers", "2", "--memory-limit", "1MiB"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["on", "the", "card", "1", "MiB", "of", "the", "card's", "1", "MiB"] in rows
+
+
+def test_a_sweep_leaves_out_what_has_no_room_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--buffers", "all,1,2", "--chunks", "4,2000000", "--memory-limit", "1MiB", "--json"]
+    assert main(["sweep", *PIPELINE, *asked]) == 2  # a million chunks are the most
+    capsys.readouterr()
+    asked[3] = "4,300000"  # of 262144 elements
+    assert main(["sweep", *PIPELINE, *asked]) == 0
+    out, err = capsys.readouterr()
+    assert [json.loads(line)["buffers"] for line in out.splitlines()] == [1, 2]
+    assert "3 combinations that cannot be issued were left out, the first because chunks = 300000" in err
+    assert "1 combinations that have no room on the card were left out, the first because device buffers of 2097" in err
+    assert main(["sweep", *PIPELINE, "--memory-limit", "1MiB"]) == 2
+    assert "an empty grid: none of its 1 combinations can be issued: device buffers of" in capsys.readouterr().err
+
+
+def test_best_leaves_out_what_has_no_room_on_the_card(capsys: pytest.CaptureFixture[str]) -> None:
+    """Too large for a T4, it comes in rings; those that do not fit are counted: 64 GiB in n chunks, k at a time."""
+    sizes = ["--h2d", "32GiB", "--kernel", "1s", "--d2h", "32GiB", "--elements", "64Ki", "--device", "t4"]
+    assert main(["best", *sizes, "--max-chunks", "16", "--max-streams", "1", "--orders", "depth-first", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    memory = load_device("t4").memory_bytes
+    assert memory is not None
+    distinct = {(n, k if k is None else min(k, n)) for n in range(1, 17) for k in (None, 2, 3, 4, 8)}
+    needs = [64 << 30 if k is None else -(-(1 << 16) // n) * k << 20 for n, k in distinct]
+    assert said["left_out"] == sum(n > memory for n in needs)
+    assert said["programs"] + said["left_out"] == len(distinct)
+    assert said["left_out_why"] == "they need more than 14.56 GiB on the card"
+    assert said["device_bytes"] <= said["memory_bytes"] == memory
+    assert said["best"]["buffers"] is not None
+    assert said["usual_fits"] is False
+
+
+# The link, in words
+
+
+def test_the_words_have_the_numbers_and_how_they_are_known() -> None:
+    assert link_words(A100) == (
+        "PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report);"
+        " both at once H2D 12, D2H 24 GB/s published (two reports)"
+    )
+    assert link_words(load_device("c1060")).endswith("published (one report); one direction at a time")
+    words = link_words(H200, pageable=True)
+    assert words.startswith("PCIe gen 5 x16; H2D 55.3, D2H 54.4 GB/s measured (+- 0.6% and +- 1.6%); both at once ")
+    assert "; pageable H2D " in words
+    nameless = msgspec.structs.replace(H200, link="", spread={})
+    assert link_words(nameless).startswith("H2D 55.3, D2H 54.4 GB/s measured; both at once H2D ")
+
+
+@pytest.mark.parametrize("name", device_names())
+def test_every_profile_says_its_link_in_one_line_short_enough_to_read(name: str) -> None:
+    device = load_device(name)
+    words = link_words(device)
+    assert device.link
+    assert words.startswith(f"{device.link}; H2D ")
+    assert "\n" not in words
+    assert len(words) <= 200
