@@ -12,17 +12,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import COST, NS, devices, link, make_device
 
-from streamsim.best import BLOCKS, FASTER, MARGINS_PERCENT, Best, find_best
+from streamsim.best import FASTER, Best, find_best
 from streamsim.cli import main
 from streamsim.cli.best import best_command
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import read_device, write_device, write_workload
-from streamsim.grid import HOST_MEMORIES, ORDERS, Config, Grid, evaluate, is_fast
+from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
 from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, build, serial
 from streamsim.schedule import LAUNCHES
+from streamsim.search import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 from streamsim.timeline import S_PER_TICK
 
 if TYPE_CHECKING:
@@ -149,6 +150,87 @@ def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tu
         return last
 
     return reach(below), reach(above)
+
+
+# Within a budget
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), devices(), grids, st.integers(1, 800))
+def test_whatever_the_budget_what_is_said_to_be_known_is_so(
+    workload: Workload, device: Device, grid: Grid, budget: int
+) -> None:
+    tried = everything(workload, grid, device) if workload.elements >= min(grid.chunks) else {}
+    assume(tried)
+    best = find_best(workload, device, grid, fast=False, budget_ops=budget)
+    shortest, optimum = round(best.best.makespan_s / S_PER_TICK), min(tried.values())
+    assert tried[best.best.config] == shortest
+    assert round(best.floor_s / S_PER_TICK) <= optimum
+    if best.exact:
+        assert shortest == optimum
+        assert best.best.config == min((c for c in tried if tried[c] == optimum), key=lambda config: config.simplicity)
+    near = [c for c in tried if tried[c] * 100 <= shortest * 101]
+    assert best.simplest.config in near
+    assert not best.simplest_exact or best.simplest.config == min(near, key=lambda config: config.simplicity)
+    for percent, share in best.flatness.share_within.items():
+        count = sum(t * 100 <= shortest * (100 + percent) for t in tried.values())
+        assert share is None or share == count / len(tried)
+    if best.flatness.chunks_within is not None:
+        assert best.flatness.chunks_within == chunks_within(tried, best.best.config, shortest)
+    within = sum(t * 100 <= shortest * 110 for t in tried.values())
+    assert within <= best.simulated + best.left_open <= best.programs == len(tried)
+    nothing_unknown = None not in (*best.flatness.share_within.values(), best.flatness.chunks_within)
+    assert (best.left_open == 0) == (best.left_open_because is None) == (nothing_unknown and best.simplest_exact)
+    assert best.simplest_exact <= best.exact
+
+
+@settings(max_examples=40, deadline=None)
+@given(workloads(), devices(), grids, st.integers(1, 800))
+def test_no_more_is_simulated_than_the_budget_allows(
+    workload: Workload, device: Device, grid: Grid, budget: int
+) -> None:
+    """But for one program, when none is so cheap."""
+    assume(workload.elements >= min(grid.chunks))
+    bound = LowerBounds(workload, device)
+    try:
+        queue = sorted(((bound(config), config) for config in grid.configs(workload)), key=lambda item: item[0])
+    except InputError:
+        assume(False)
+    told: list[tuple[int, int]] = []
+    found = search(workload, device, queue, False, budget, lambda *done: told.append(done))
+    costs = sorted(cost_ops(workload, config) for config in found.ticks)
+    assert sum(costs) <= budget or costs == [min(cost_ops(workload, config) for _, config in queue)]
+    assert set(found.ticks) | set(found.left) == {config for _, config in queue}
+    assert told[-1] == (budget, budget)
+    assert told == sorted(told)
+    if budget >= sum(cost_ops(workload, config) for _, config in queue):
+        assert not found.open_within(max(MARGINS_PERCENT))
+
+
+@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast], which stands in for SimPy: the ticks are the same")
+@pytest.mark.parametrize("name", ["h200", "c2050"])
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(
+    name: str, kernels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Breadth-first on several hardware queues the good programs are islands: see the picture in choose.md."""
+    monkeypatch.setitem(BLOCKS, True, BLOCKS[False])
+    workload = Workload(16 << 20, kernels=(WorkloadKernel(duration_s=0.57e-3 / kernels, fill=0.5),) * kernels)
+    device, grid = load_device(name), Grid(tuple(range(1, 97)), tuple(range(1, 17)))
+    configs, bound = grid.configs(workload), LowerBounds(workload, device)
+    queue = sorted(((bound(config), config) for config in configs), key=lambda item: item[0])
+    budget = sum(cost_ops(workload, config) for config in configs) // 20
+    found = search(workload, device, queue, True, budget)
+    assert found.shortest <= 1.01 * min(evaluate(workload, configs, device, fast=True))
+
+
+def test_the_few_numbers_of_chunks_and_streams_that_are_tried_first() -> None:
+    assert _few(set(range(1, 33))) == {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}
+    assert _few({5, 7, 9, 100}) == {5, 7, 9, 100}  # for 1 to 4, 6, 8, and 12 to 96
+    assert _few({10**6}) == {10**6}
+
+
+# The bounds
 
 
 @settings(max_examples=200, deadline=None)
@@ -435,11 +517,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     code = main(["best", *arguments])
     out, err = capsys.readouterr()
     assert code == 0
-    assert err == (
-        ""
-        if is_fast()
-        else "streamsim: running on SimPy; pip install 'streamsim[fast]' makes this hundreds of times as fast\n"
-    )
+    assert err == ("" if is_fast() else f"streamsim: {SLOW}, and the optimum of any grid exact\n")
     return out
 
 
@@ -474,6 +552,27 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
     assert f"{best.programs} programs: {best.simulated} simulated" in table
     for word in ("serial", "usual", "lower bound", "flatness", "link 1.1x", "kernel 1.1x", "launch 1.1x"):
         assert word in table
+
+
+def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr("streamsim.best.is_fast", lambda: False)
+    monkeypatch.setattr("streamsim.search.BUDGET_OPS", 100)
+    value = json.loads(said(capsys, *PIPELINE, "--json"))
+    assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)
+    assert value["share_within"] == {"1%": None, "5%": None, "10%": None}
+    assert value["chunks_within"] is None
+    assert value["left_open"] > 0
+    assert value["left_open_because"] == "SimPy's budget of 100 simulated ops is spent"
+    assert value["floor_s"] < value["best"]["makespan_s"]
+    table = " ".join(said(capsys, *PIPELINE).split())
+    for words in ("best found", "the simplest found within 1 % of the best found", "unknown within 1, 5, 10 %"):
+        assert words in table
+    assert "Not exact, though no program of the grid is more than" in table
+    assert f"{value['left_open']} left open" in table
+    assert "streamsim[fast] or --exact leaves nothing open" in table
+    exact = json.loads(said(capsys, *PIPELINE, "--exact", "--json"))
+    assert (exact["exact"], exact["left_open"], exact["left_open_because"]) == (True, 0, None)
+    assert exact["best"]["makespan_s"] == exact["floor_s"] <= value["best"]["makespan_s"]
 
 
 def test_a_memory_limit_brings_rings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ ROOMS = (
     ("__main__",),
     ("cli",),
     ("best", "heatmap", "sweep_files", "sweep_plan"),
-    ("sweep",),
+    ("search", "sweep"),
     ("report", "cases", "explain", "grid", "grid_bounds"),
     ("counterfactual",),
     ("plot", "trace", "bounds", "check", "uncertainty"),

@@ -25,3 +25,12 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, of_all: progress.update(task, completed=done, total=of_all)
+
+
+@contextmanager
+def noting_compilation() -> Iterator[None]:
+    """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
+    from streamsim.compiled import COMPILATION, telling
+
+    with telling(lambda: note(f"compiling the model, {COMPILATION}; the next run finds it done")):
+        yield
