@@ -599,6 +599,10 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("", "no workload: give --h2d SIZE"),
         ("--h2d 4KiB --max-chunks 0", "--max-chunks = '0': "),
         ("--h2d 4KiB --max-streams x", "--max-streams = 'x': "),
+        (
+            "--h2d 4KiB --max-chunks 1000000 --max-streams 1000",
+            "chunks, streams = 1000000, 1000 numbers: a grid of 2000000000 programs, more than 1000000; give fewer",
+        ),
         ("--h2d 4KiB --orders random", "orders = 'random': expected one of"),
         ("--h2d 4KiB --orders breadth-first --buffers 2", "an empty grid: buffers = 2: a ring"),
         ("--h2d 4KiB --buffers 0", "buffers = '0': "),
