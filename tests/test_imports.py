@@ -31,7 +31,7 @@ ROOMS = (
     ("patterns", "device"),
     ("order", "quantities"),
     ("schedule",),
-    ("errors", "garbage"),
+    ("errors", "garbage", "locks"),
 )
 HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "quantiphy", "numba")
 FILES = sorted(PACKAGE.rglob("*.py"))
