@@ -1,14 +1,7 @@
-"""The best way to cut and issue a workload on a device: exactly the optimum of a grid.
+"""The best way to cut and issue a workload on a device: the optimum of a grid.
 
-Configurations are simulated in ascending order of a lower bound on their makespan (``grid_bounds``), until
-the bound of the next one is above 1.10 times the shortest makespan found, 10 % being the widest margin
-reported. That keeps the result exact: the shortest makespan found so far is never below the optimum, so
-every configuration left out has
-
-    makespan >= bound > 1.10 x shortest found >= 1.10 x optimum
-
-and is neither the optimum, nor as good as it, nor within 1, 5 or 10 % of it. All that is reported, the
-shares of the grid among it, is therefore what simulating every configuration would give.
+With the compiled model all that is reported is what simulating every configuration of the grid would give. On SimPy
+that holds as far as a budget of simulated ops goes, and what is not known is said (``search``).
 
 Ties go to the simplest: fewest chunks, then fewest streams, then no ring of buffers or the smallest ring,
 depth-first before breadth-first, issued live before a graph.
@@ -27,23 +20,21 @@ from streamsim.grid import Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
 from streamsim.quantities import format_bytes
 from streamsim.report import SCHEMA_VERSION, predict
+from streamsim.search import BUDGET_OPS, MARGINS_PERCENT, search, within
 from streamsim.timeline import S_PER_TICK
 from streamsim.variations import with_faster_calls, with_faster_link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streamsim.device import Device, KernelCost
+    from streamsim.search import Bounded, Progress, Searched
     from streamsim.workload import Workload, WorkloadKernel
 
-    Progress = Callable[[int, int], None]  # configurations settled, of all
-
-MARGINS_PERCENT = (1, 5, 10)
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
 SHORTEST_S = 1e-9  # of a kernel
-BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -54,15 +45,15 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Flatness(msgspec.Struct, frozen=True):
-    """How much it matters to hit the optimum.
+    """How much it matters to hit the optimum. What a search within a budget does not know is None.
 
     ``share_within``: by margin in per cent, the share (0..1) of the grid's programs no slower than that above the
     optimum. ``chunks_within``: from and to which number of chunks, with the rest of the best configuration
     as it is (no more streams than chunks), every number of chunks of the grid stays within ``range_percent``.
     """
 
-    share_within: dict[int, float]
-    chunks_within: tuple[int, int]
+    share_within: dict[int, float | None]
+    chunks_within: tuple[int, int] | None
     range_percent: int = RANGE_PERCENT
 
 
@@ -74,9 +65,14 @@ class Best(msgspec.Struct, frozen=True):
     allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the
     best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
     the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
-    grid, ``simulated`` of them; the others are proved to be more than 10 % slower. ``compiled``: whether the
-    compiled twin did it. ``device_bytes``: what the optimum holds on the card, of ``memory_bytes`` that it may (None:
-    no limit is known). ``link``: what link was assumed. ``left_out``: distinct programs of the grid with no room.
+    grid, ``simulated`` of them; the others are proved to be more than 10 % slower, but for ``left_open`` of them.
+    ``compiled``: whether the compiled twin did it. ``device_bytes``: what the optimum holds on the card, of
+    ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out``: distinct
+    programs of the grid with no room.
+
+    A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
+    ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
+    program of the grid is faster. ``left_open_because``: why, None where none is left open.
     """
 
     best: Found
@@ -91,6 +87,11 @@ class Best(msgspec.Struct, frozen=True):
     faster_s: dict[str, float]
     programs: int
     simulated: int
+    left_open: int
+    left_open_because: str | None
+    exact: bool
+    simplest_exact: bool
+    floor_s: float
     compiled: bool
     device: str
     device_bytes: int
@@ -109,6 +110,11 @@ class Best(msgspec.Struct, frozen=True):
         """Serial time over the optimum's (1 when there is nothing to do)."""
         return self.gain(self.serial_s)
 
+    @property
+    def nearness(self) -> float:
+        """How much faster than ``best`` a program of the grid may be, as a share of its time; 0 where it is exact."""
+        return 1 - self.floor_s / self.best.makespan_s if self.best.makespan_s else 0.0
+
     def gain(self, seconds: float) -> float:
         """How many times as fast as something that takes ``seconds`` (1 when there is nothing to do)."""
         return seconds / self.best.makespan_s if self.best.makespan_s else 1.0
@@ -126,11 +132,7 @@ class Best(msgspec.Struct, frozen=True):
             "bound_by": self.bound_by,
             "critical_path_s": self.critical_s,
             "share_within": {f"{margin}%": share for margin, share in self.flatness.share_within.items()},
-            "chunks_within": {
-                "percent": self.flatness.range_percent,
-                "from": self.flatness.chunks_within[0],
-                "to": self.flatness.chunks_within[1],
-            },
+            "chunks_within": _range_json(self.flatness),
             "faster_by": FASTER,
             "faster_s": self.faster_s,
             "device_bytes": self.device_bytes,
@@ -140,9 +142,21 @@ class Best(msgspec.Struct, frozen=True):
             "left_out_why": self.left_out_why,
             "programs": self.programs,
             "simulated": self.simulated,
+            "left_open": self.left_open,
+            "left_open_because": self.left_open_because,
+            "exact": self.exact,
+            "simplest_exact": self.simplest_exact,
+            "floor_s": self.floor_s,
             "compiled": self.compiled,
             "inputs": inputs or {"device": self.device},
         }
+
+
+def _range_json(flatness: Flatness) -> dict[str, int] | None:
+    if flatness.chunks_within is None:
+        return None
+    low, high = flatness.chunks_within
+    return {"percent": flatness.range_percent, "from": low, "to": high}
 
 
 def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
@@ -156,10 +170,12 @@ def find_best(
     grid: Grid | None = None,
     progress: Progress | None = None,
     fast: bool | None = None,
+    budget_ops: int | None = BUDGET_OPS,
 ) -> Best:
     """Find the optimum of ``grid`` (1..256 chunks, 1..32 streams, both orders) for ``workload`` on ``device``.
 
-    ``progress`` is told how many of the grid's programs are settled. ``fast`` as for :func:`evaluate`. Raises
+    ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
+    simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). Raises
     InputError when the grid is empty or the device has no cost for a kernel.
     """
     grid = (grid or Grid()).within(device.memory_bytes)
@@ -169,13 +185,12 @@ def find_best(
     with ThreadPoolExecutor(1) as beside:  # compiled code is loaded while the bounds are worked out
         usual_ticks = beside.submit(evaluate, workload, [usual], device, fast)
         queue = _in_order_of_bounds(workload, device, configs)
-    took = _search(workload, device, queue, progress, fast)
-    shortest = min(took.values())
+    found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
+    took, shortest = found.ticks, found.shortest
     winner = next(config for config in configs if took.get(config) == shortest)  # configs: the simplest first
-    simplest = next(
-        config for config in configs if config in took and _within(took[config], shortest, SIMPLEST_PERCENT)
-    )
+    simplest = next(config for config in configs if config in took and within(took[config], shortest, SIMPLEST_PERCENT))
     prediction = predict(winner.schedule(workload), device)
+    left_open = found.open_within(max(MARGINS_PERCENT))
     return Best(
         best=Found(winner, shortest * S_PER_TICK),
         simplest=Found(simplest, took[simplest] * S_PER_TICK),
@@ -185,13 +200,18 @@ def find_best(
         lower_bound_s=prediction.lower_bound_s,
         bound_by=prediction.bound_by,
         critical_s=prediction.critical_s,
-        flatness=_flatness(configs, took, winner),
+        flatness=_flatness(configs, found, winner),
         faster_s={
             name: evaluate(work, [winner], card, fast)[0] * S_PER_TICK
             for name, (work, card) in _faster(workload, device).items()
         },
         programs=len(configs),
         simulated=len(took),
+        left_open=left_open,
+        left_open_because=f"SimPy's budget of {budget_ops} simulated ops is spent" if left_open else None,
+        exact=found.is_exact,
+        simplest_exact=not found.open_within(SIMPLEST_PERCENT),
+        floor_s=found.floor * S_PER_TICK,
         compiled=fast,
         device=device.name,
         device_bytes=winner.device_bytes(workload),
@@ -201,67 +221,43 @@ def find_best(
     )
 
 
-def _in_order_of_bounds(workload: Workload, device: Device, configs: Sequence[Config]) -> list[tuple[int, Config]]:
+def _in_order_of_bounds(workload: Workload, device: Device, configs: Sequence[Config]) -> list[Bounded]:
     """(bound, config), the lowest bound first; of equals the simplest."""
     bound = LowerBounds(workload, device)
     return sorted(((bound(config), config) for config in configs), key=itemgetter(0))
 
 
-def _search(
-    workload: Workload, device: Device, queue: Sequence[tuple[int, Config]], progress: Progress | None, fast: bool
-) -> dict[Config, int]:
-    """Ticks of every config that may be within the widest margin of the optimum, and of some others."""
-    took: dict[Config, int] = {}
-    shortest: int | None = None
-    size, largest = BLOCKS[fast]
-    while True:
-        coming = queue[len(took) : len(took) + size]
-        block = [config for bound, config in coming if shortest is None or _may_count(bound, shortest)]
-        if not block:
-            break
-        took.update(zip(block, evaluate(workload, block, device, fast), strict=True))
-        shortest = min(took.values())
-        size = min(2 * size, largest)
-        if progress is not None:
-            progress(len(took), len(queue))
-    if progress is not None:
-        progress(len(queue), len(queue))
-    return took
-
-
-def _may_count(bound: int, shortest: int) -> bool:
-    """Whether a config with this bound can be within the widest margin of the optimum (see above)."""
-    return _within(bound, shortest, max(MARGINS_PERCENT))
-
-
-def _within(ticks: int, shortest: int, percent: int) -> bool:
-    return 100 * ticks <= (100 + percent) * shortest
-
-
-def _flatness(configs: Sequence[Config], took: dict[Config, int], winner: Config) -> Flatness:
-    shortest = took[winner]
+def _flatness(configs: Sequence[Config], found: Searched, winner: Config) -> Flatness:
     return Flatness(
-        share_within={
-            percent: sum(_within(ticks, shortest, percent) for ticks in took.values()) / len(configs)
-            for percent in MARGINS_PERCENT
-        },
-        chunks_within=_chunks_within(configs, took, winner),
+        share_within={percent: _share_within(found, percent) for percent in MARGINS_PERCENT},
+        chunks_within=_chunks_within(configs, found, winner),
     )
 
 
-def _chunks_within(configs: Sequence[Config], took: dict[Config, int], winner: Config) -> tuple[int, int]:
-    """The ends of the unbroken range around the winner, over the grid's numbers of chunks."""
+def _share_within(found: Searched, percent: int) -> float | None:
+    if found.open_within(percent):
+        return None
+    near = sum(within(ticks, found.shortest, percent) for ticks in found.ticks.values())
+    return near / (len(found.ticks) + len(found.left))
+
+
+def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -> tuple[int, int] | None:
+    """The ends of the unbroken range around the winner, over the grid's numbers of chunks; None: not known."""
     numbers = sorted({config.chunks for config in configs})
-    good = [
-        _within(took.get(_with_chunks(winner, chunks), 2 * took[winner] + 1), took[winner], RANGE_PERCENT)
-        for chunks in numbers
-    ]
-    low = high = numbers.index(winner.chunks)
-    while low and good[low - 1]:
-        low -= 1
-    while high + 1 < len(good) and good[high + 1]:
-        high += 1
-    return numbers[low], numbers[high]
+    at = numbers.index(winner.chunks)
+    ends = []
+    for walk in (numbers[at::-1], numbers[at:]):
+        end = winner.chunks
+        for chunks in walk:
+            config = _with_chunks(winner, chunks)
+            ticks = found.ticks.get(config, found.left.get(config))  # the bound of what was left out
+            if ticks is None or not within(ticks, found.shortest, RANGE_PERCENT):
+                break
+            if config in found.left:
+                return None
+            end = chunks
+        ends.append(end)
+    return ends[0], ends[1]
 
 
 def _with_chunks(config: Config, chunks: int) -> Config:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -47,8 +47,9 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 HAZARD_KINDS: tuple[HazardKind, ...] = get_args(HazardKind)
 
 # For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream.
-Clock = tuple[int, ...]
+Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
 NEVER = -1
+NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
 MOST_SHOWN = 3  # clashes of one race that its text spells out
 
 
@@ -127,6 +128,65 @@ def unnamed_memory(schedule: Schedule) -> int:
     )
 
 
+class _Clocks:
+    """Clocks over so many streams, as trees of tuples that share what they have in common.
+
+    A clock that differs from another in one stream costs a path of the tree, not a number for every stream: in a
+    program of thousands of streams that wait for each other in a chain all clocks differ, by little.
+    """
+
+    def __init__(self, streams: int) -> None:
+        fan = 1 << NODE_BITS
+        node: Clock = (NEVER,) * min(streams, fan)
+        self._shifts, self._nothing = [0], [node]  # from the root down; by level, from the leaves up
+        while streams > 1 << (NODE_BITS * len(self._shifts)):
+            node = (node,) * fan
+            self._nothing.append(node)
+            self._shifts.insert(0, NODE_BITS * len(self._shifts))
+        self.nothing = node
+
+    def at(self, clock: Clock, stream: int) -> int:
+        """The last op of ``stream`` that has ended, or NEVER."""
+        part: Any = clock
+        if len(self._shifts) == 1:  # nearly always
+            return part[stream]  # type: ignore[no-any-return]
+        for shift in self._shifts:
+            part = part[stream >> shift & ((1 << NODE_BITS) - 1)]
+        last: int = part
+        return last
+
+    def put(self, clock: Clock, stream: int, op: int) -> Clock:
+        """``clock`` once ``op`` of ``stream`` has ended too."""
+        if len(self._shifts) == 1:
+            return (*clock[:stream], op, *clock[stream + 1 :])
+        path = [clock]
+        places = [stream >> shift & ((1 << NODE_BITS) - 1) for shift in self._shifts]
+        for place in places[:-1]:
+            path.append(path[-1][place])
+        made: Any = op
+        for node, place in zip(reversed(path), reversed(places), strict=True):
+            made = (*node[:place], made, *node[place + 1 :])
+        return made  # type: ignore[no-any-return]
+
+    def join(self, a: Clock, b: Clock) -> Clock:
+        """What has ended by either; one of the two where that is all."""
+        return self._join(a, b, len(self._shifts) - 1)
+
+    def _join(self, a: Clock, b: Clock, level: int) -> Clock:
+        nothing = self._nothing[level]
+        if a is b or b is nothing:
+            return a
+        if a is nothing:
+            return b
+        if level == 0:
+            joined = tuple(map(max, a, b))
+        else:
+            joined = tuple([x if x is y else self._join(x, y, level - 1) for x, y in zip(a, b, strict=True)])
+        if joined == a:
+            return a
+        return b if joined == b else joined
+
+
 class _Order:
     """Which ops have surely ended when the next one starts, as the host issues them one by one.
 
@@ -137,7 +197,8 @@ class _Order:
     def __init__(self, schedule: Schedule) -> None:
         width = len(schedule.streams) + 1
         self.streams = StreamOrder(schedule)
-        self.nothing: Clock = (NEVER,) * width
+        self._clocks = _Clocks(width)
+        self.nothing = self._clocks.nothing
         self.host = self.nothing
         self._stream_of = [op.stream or 0 for op in schedule.ops]
         self._known = [self.nothing] * len(schedule.ops)
@@ -164,22 +225,21 @@ class _Order:
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
         """``clock`` once ``ops`` have ended too, and with them what they came after."""
-        found: list[int] | None = None
-        joined = clock, self.nothing
-        for op in ops:
-            stream, known = self._stream_of[op], self._known[op]
-            if (found or clock)[stream] < op:
-                found = list(clock) if found is None else found
-                if all(known is not other for other in joined):
-                    found = list(map(max, found, known))
-                    joined = clock, known
-                found[stream] = op
-        return clock if found is None else tuple(found)
+        clocks = self._clocks
+        for op in sorted(ops, reverse=True):  # a later one may have come after the others
+            stream = self._stream_of[op]
+            if clocks.at(clock, stream) < op:
+                clock = clocks.put(clocks.join(clock, self._known[op]), stream, op)
+        return clock
 
     def has_ended(self, op: int, clock: Clock, stream: int) -> bool:
         """Whether ``op`` has ended by ``clock`` of a later op in ``stream``."""
         of = self._stream_of[op]
-        return of == stream or clock[of] >= op
+        return of == stream or self._clocks.at(clock, of) >= op
+
+    def host_waited_for(self, op: int) -> bool:
+        """Whether the host has waited until ``op`` ended."""
+        return self._clocks.at(self.host, self._stream_of[op]) >= op
 
     def last_of(self, ops: Iterable[int]) -> list[int]:
         """Those of ``ops``, in order of issue, that none of the others comes after."""
@@ -430,7 +490,7 @@ class _Checker:
     def _unsynchronised(self) -> Iterator[Finding]:
         missing: dict[str, list[int]] = {}
         for i, op in enumerate(self._schedule.ops):
-            if isinstance(op, Copy) and op.direction == "d2h" and self._order.host[op.stream] < i:
+            if isinstance(op, Copy) and op.direction == "d2h" and not self._order.host_waited_for(i):
                 missing.setdefault("" if op.host is None else op.host.buffer, []).append(i)
         for buffer, copies in missing.items():
             into = f"{buffer!r}" if buffer else "memory of its own"

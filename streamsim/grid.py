@@ -7,6 +7,7 @@ same ticks, hundreds of times apart in speed.
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
+MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte
 SLOW = "running on SimPy; pip install 'streamsim[fast]' makes this hundreds of times as fast"
 
 
@@ -81,7 +83,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All ways to combine these. Raises InputError naming the field when one of them is empty.
+    """All ways to combine these. Raises InputError naming the field when one is empty or there are over a million.
 
     ``memory_limit_bytes``: the most that the device buffers of a program may hold (None: no limit).
     """
@@ -98,6 +100,13 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for field in ("chunks", "streams", "orders", "buffers", "launches"):
             if not getattr(self, field):
                 raise InputError(f"{field} = []: an empty grid; give at least one")
+        axes = (self.chunks, self.streams, self.orders, self.buffers, self.launches)
+        if (count := prod(map(len, axes))) > MOST_PROGRAMS:
+            chunks, streams = len(self.chunks), len(self.streams)
+            raise InputError(
+                f"chunks, streams = {chunks}, {streams} numbers: a grid of {count} programs, more than {MOST_PROGRAMS};"
+                " give fewer"
+            )
         if self.memory_limit_bytes is not None:
             check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
 

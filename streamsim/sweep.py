@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -40,6 +41,8 @@ BLOCK_ROWS = 8192
 IN_FLIGHT = 16  # blocks given to an executor at a time
 RETRIES = 2
 CACHED = 4096
+MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
+MOST_REFUSED = 100_000  # combinations looked at for one that can be issued
 
 
 class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +63,9 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every combination of the ``axes``, the last one counting fastest. Raises InputError naming the axis.
+    """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
+
+    Raises InputError naming the axis.
 
     ``workload``: what the axes change (None: arrays and kernels are axes, ``elements``, ``h2d_once`` and ``d2h_once``
     as in :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
@@ -80,6 +85,12 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise InputError(f"{name}: stands twice among the axes; keep one")
             if not (_ARRAY.fullmatch(name) or "." in name or name in ("device", "connections", "scale", *CONFIG)):
                 raise InputError(f"{shown(name)}: no axis of that name")
+        if (count := self._count) > MOST_COMBINATIONS:
+            largest = max(self.axes, key=lambda axis: len(axis.values))
+            raise InputError(
+                f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
+                f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
+            )
         if not self.devices:
             raise InputError("devices = []: a sweep needs at least one")
         if self.workload is None and not any(map(_ARRAY.fullmatch, names)):
@@ -87,10 +98,11 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __len__(self) -> int:
         """Combinations, those that cannot be issued among them."""
-        count = 1
-        for axis in self.axes:
-            count *= len(axis.values)
-        return count
+        return self._count
+
+    @property
+    def _count(self) -> int:
+        return prod(len(axis.values) for axis in self.axes)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -155,10 +167,16 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _Block(self, start, stop).predict(is_fast() if fast is None else fast, threads)
 
     def first_refusal(self) -> InputError | None:
-        """None if any combination can be issued, otherwise why the first one cannot."""
+        """None if any combination can be issued, otherwise why the first one cannot.
+
+        What can be issued in some number of chunks, on some number of streams, can be with the fewest. Of very many
+        combinations only the first are looked at.
+        """
         refusal: InputError | None = None
-        for number in range(len(self)):
-            point = self.point(number)
+        axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
+        simplest = msgspec.structs.replace(self, axes=axes)
+        for number in range(min(len(simplest), MOST_REFUSED)):
+            point = simplest.point(number)
             try:
                 workload = self.workload_at(point)
                 device = self.device(point)
@@ -169,7 +187,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 refusal = refusal or error
             else:
                 return None
-        return refusal
+        return refusal if len(simplest) <= MOST_REFUSED else None
 
 
 class Rows(NamedTuple):

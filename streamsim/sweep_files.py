@@ -4,7 +4,8 @@ Beside an unfinished output lies a journal that says, in one small file replaced
 combination comes next and how many bytes of the output belong to those before it. Rows reach the disk
 before the journal names them. So whenever a sweep is killed, the rows that the journal knows are whole; what
 was written after them is cut off, and their combinations are predicted again. As the rows do not depend on
-when or where they are made, the file ends up the same, byte for byte.
+when or where they are made, the file ends up the same, byte for byte. Who writes to the file holds a lock on it, so
+that a second process is refused. What a journal says is compared with the sweep and the rows before any is cut off.
 
 Parquet cannot be appended to: its rows are kept as JSON lines until all are there.
 """
@@ -24,6 +25,8 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files import file_error, one_line, replacing, write_bytes
+from streamsim.locks import this_process, try_lock
+from streamsim.schedule import LARGEST_BYTES, check_whole
 from streamsim.sweep import RETRIES, Rows, Sweep, sweep_blocks
 
 if TYPE_CHECKING:
@@ -45,7 +48,8 @@ class Journal(msgspec.Struct, frozen=True):
 
     ``sweep``: a fingerprint of what is swept, into what. ``left_out`` combinations have no row: they cannot be issued,
     the first because of ``reason``, or, ``too_large`` of them, need more memory than their card has. ``fastest``: the
-    row with the shortest makespan so far.
+    row with the shortest makespan so far. ``writer``: the process that wrote it. Raises InputError when the numbers do
+    not go together.
     """
 
     sweep: str
@@ -57,6 +61,13 @@ class Journal(msgspec.Struct, frozen=True):
     too_large: int = 0
     too_large_reason: str = ""
     fastest: list[Any] | None = None
+    writer: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("next", "bytes", "rows", "left_out"):
+            check_whole(name, getattr(self, name), 0, LARGEST_BYTES)
+        if self.rows + self.left_out != self.next:
+            raise InputError(f"next = {self.next}: expected the {self.rows} rows and the {self.left_out} left out")
 
     def after(self, rows: Rows, columns: tuple[str, ...], n_bytes: int) -> Journal:
         """With the next rows, after which the output has ``n_bytes``."""
@@ -70,6 +81,7 @@ class Journal(msgspec.Struct, frozen=True):
             too_large=self.too_large + rows.too_large,
             too_large_reason=self.too_large_reason or rows.too_large_reason,
             fastest=_fastest(columns, self.fastest, rows.rows),
+            writer=self.writer,
         )
 
 
@@ -113,7 +125,7 @@ class _Output:
     """A file of rows with its journal; a pipe or a device (/dev/stdout) is written to without one."""
 
     def __init__(self, sweep: Sweep, path: Path, form: Format) -> None:
-        self._path, self._form, self._columns = path, form, sweep.columns
+        self._path, self._form, self._columns, self._combinations = path, form, sweep.columns, len(sweep)
         if form == "parquet":
             _pyarrow()
         try:
@@ -148,20 +160,40 @@ class _Output:
 
     def _open(self) -> None:
         """Open the file for what comes next, cut to what the journal knows."""
+        if not self._journal_path.exists():
+            self._refuse_finished()  # before anything is made
+        self._file = self._lock()
         begun = self._read_journal()
         if begun is None:
-            self._refuse_finished()
+            self._refuse_finished()  # by another process, since
         else:
-            self.journal = begun
-        self._file = os.open(self._rows_path, os.O_WRONLY | os.O_CREAT, 0o666)
-        if os.fstat(self._file).st_size < self.journal.bytes:
-            raise InputError(
-                one_line(f"{self._rows_path}: is shorter than its journal says; remove both, then start again")
-            )
-        if begun is None:
-            self._save()
+            self.journal = self._checked(begun)
+        self.journal = msgspec.structs.replace(self.journal, writer=this_process())
+        self._save()
         os.ftruncate(self._file, self.journal.bytes)
         os.lseek(self._file, self.journal.bytes, os.SEEK_SET)
+
+    def _lock(self) -> int:
+        """The file of rows, open and held against other processes."""
+        while True:
+            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT, 0o666)
+            if not try_lock(file):
+                os.close(file)
+                writer = self._writer()
+                raise InputError(
+                    one_line(f"{self._path}: {writer} writes a sweep to it; wait for it, or choose another output")
+                )
+            if self._rows_path.exists() and os.path.samestat(os.fstat(file), os.stat(self._rows_path)):
+                return file
+            os.close(file)  # a process that has finished meanwhile took it away
+
+    def _writer(self) -> str:
+        """Who holds the lock, as far as the journal tells."""
+        try:
+            journal = msgspec.json.decode(self._journal_path.read_bytes(), type=Journal)
+        except (OSError, ValueError):  # just begun or just finished
+            return "another process"
+        return journal.writer or "another process"
 
     def _read_journal(self) -> Journal | None:
         try:
@@ -180,6 +212,27 @@ class _Output:
                 )
             )
         return journal
+
+    def _checked(self, journal: Journal) -> Journal:
+        """A journal that the sweep and the rows bear out; ``fastest`` is taken from the rows."""
+        if os.fstat(self._file).st_size < journal.bytes:
+            raise InputError(
+                one_line(f"{self._rows_path}: is shorter than its journal says; remove both, then start again")
+            )
+        count, fastest = 0, None
+        try:
+            for row in _rows_of(self._rows_path, journal.bytes, self._form, self._columns):
+                count, fastest = count + 1, _fastest(self._columns, fastest, [row])
+        except (ValueError, TypeError, csv.Error):
+            count = -1
+        if count != journal.rows or journal.next > self._combinations or (journal.next and not journal.bytes):
+            raise InputError(
+                one_line(
+                    f"{self._rows_path}: is not what its journal {self._journal_path.name} says; remove both, then"
+                    " start again"
+                )
+            )
+        return msgspec.structs.replace(journal, fastest=fastest)
 
     def _refuse_finished(self) -> None:
         for path in dict.fromkeys((self._path, self._rows_path)):
@@ -230,6 +283,33 @@ class _Output:
 def fingerprint(sweep: Sweep, form: str) -> str:
     """What tells a sweep's output from any other's: what is swept, the format and the version of the model."""
     return sha256(msgspec.json.encode((version("streamsim"), form, sweep.columns, sweep))).hexdigest()
+
+
+def _rows_of(path: Path, n_bytes: int, form: Format, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """The rows in the first ``n_bytes`` of a file of rows. Raises ValueError when these are no whole rows."""
+    lines = _lines(path, n_bytes)
+    if form != "csv":
+        for line in lines:
+            row = msgspec.json.decode(line, type=dict[str, Any])
+            if tuple(row) != columns:
+                raise ValueError("other columns")
+            yield tuple(row.values())
+        return
+    for k, texts in enumerate(csv.reader(line.decode() for line in lines)):
+        if k == 0 and tuple(texts) != columns:
+            raise ValueError("another header")
+        if k:
+            yield tuple(_value(name, text) for name, text in zip(columns, texts, strict=True))
+
+
+def _lines(path: Path, n_bytes: int) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while n_bytes > 0:
+            line = file.readline(n_bytes)
+            n_bytes -= len(line)
+            if not line.endswith(b"\n"):
+                raise ValueError("part of a line")
+            yield line
 
 
 def _fastest(columns: tuple[str, ...], before: list[Any] | None, rows: list[tuple[Any, ...]]) -> list[Any] | None:

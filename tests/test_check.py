@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,16 @@ def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
     findings = check_schedule(schedule)
     assert {finding.ops: clashes_of(finding) for finding in of_rule(findings, "race")} == expected
     assert {finding.ops[0] for finding in of_rule(findings, "redundant-wait")} == redundant(graph)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.one_of(programs(), programs(24, 8)))
+def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
+    """With two streams to a node the few of these programs make a tree of two to four levels."""
+    findings = check_schedule(schedule)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamsim.check.NODE_BITS", 1)
+        assert check_schedule(schedule) == findings
 
 
 @MANY
@@ -617,6 +628,24 @@ def test_100_000_ops_that_all_race_take_less_than_10_s() -> None:
     began = time.process_time()
     assert len(check_schedule(program(*ops, streams=8))) == 99_999
     assert time.process_time() - began < 10
+
+
+def test_a_chain_of_2000_streams_takes_little_memory() -> None:
+    """Every op waits for the one before it, in a stream of its own: 2,000 clocks, all different.
+
+    A number for each stream would be 2,000 x 2,000 x 8 bytes: 32 MB. As trees they share all but a path of two nodes
+    of 64 places: 2,000 x 2 x 64 x 8 bytes, 2 MB.
+    """
+    ops: list[Op] = []
+    for i in range(2000):
+        wait = [WaitEvent(i - 1, i + 1)] if i else []
+        ops += [*wait, work(i + 1, reads=(ON_CARD,), writes=(ON_CARD,)), RecordEvent(i, i + 1)]
+    schedule = program(*ops, Synchronize(), streams=2000)
+    tracemalloc.start()
+    assert check_schedule(schedule) == ()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 
 from streamsim import model
-from streamsim.compiled import available, makespans, simulate
+from streamsim.compiled import available, makespans, simulate, telling
 from streamsim.device import KernelCost
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
@@ -463,3 +463,24 @@ def test_asking_whether_it_is_available_loads_neither_numba_nor_numpy() -> None:
     code = "import sys, streamsim.compiled; streamsim.compiled.available(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numba", "numpy", "simpy"} & set(loaded)
+
+
+@compiled
+def test_it_is_told_once_that_the_model_is_compiled() -> None:
+    """Numba broadcasts the event when it compiles, not when it finds a function in its cache or in memory."""
+    from numba.core.event import trigger_event
+
+    told: list[str] = []
+    with telling(lambda: told.append("compiling")):
+        makespans(Workload(1), [config()], load_device("ideal"))  # compiled and told already, or told now
+        del told[:]
+    with telling(lambda: told.append("compiling")):
+        makespans(Workload(1), [config()], load_device("ideal"))
+        assert told == []
+        for _ in range(2):
+            with trigger_event("numba:compile", data={}):
+                pass
+        assert told == ["compiling"]
+    with trigger_event("numba:compile", data={}):
+        pass
+    assert told == ["compiling"]

@@ -17,7 +17,7 @@ ROOMS = (
     ("__main__",),
     ("cli",),
     ("best", "heatmap", "sweep_files", "sweep_plan"),
-    ("sweep",),
+    ("search", "sweep"),
     ("report", "cases", "explain", "grid", "grid_bounds"),
     ("counterfactual",),
     ("plot", "trace", "bounds", "check", "uncertainty"),
@@ -32,7 +32,7 @@ ROOMS = (
     ("patterns", "device"),
     ("order", "quantities"),
     ("schedule",),
-    ("errors", "garbage"),
+    ("errors", "garbage", "locks"),
 )
 HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "quantiphy", "numba")
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -376,6 +378,84 @@ def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
         write_sweep(small(), path)
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_second_sweep_on_one_output_is_refused_and_the_first_goes_on(whole: Path, tmp_path: Path, form: str) -> None:
+    """The same sweep or another, begun while the first writes; whoever comes after it finds it finished."""
+    path = tmp_path / f"out.{form}"
+    refused = 0
+
+    def begin_another(_done: int, _of_all: int) -> None:
+        nonlocal refused
+        for other in (small(), small("1..41")):
+            with pytest.raises(InputError) as error:
+                write_sweep(other, path)
+            refused += str(error.value) == (
+                f"{path}: process {os.getpid()} on {socket.gethostname()} writes a sweep to it; wait for it, or choose"
+                " another output"
+            )
+
+    write_sweep(small(), path, block=20, progress=begin_another)
+    assert refused == 4
+    with pytest.raises(InputError, match="is there already, and finished"):
+        write_sweep(small(), path)
+    assert path.read_bytes() == (whole / path.name).read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40", "-o", str(path)]
+    began = [
+        subprocess.Popen([sys.executable, "-c", COUNTING, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [process.communicate()[1].decode().removeprefix(NOTE) for process in began]
+    assert sorted(process.returncode for process in began) == [0, 2]
+    assert re.search("writes a sweep to it|is there already, and finished", "".join(said))
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"next": -1},
+        {"next": 1_000_000},
+        {"next": 1_000_000, "left_out": 1_000_000 - 20},
+        {"bytes": 10},
+        {"bytes": -1},
+        {"bytes": 0},
+        {"rows": 19, "left_out": 1},
+        {"rows": "many"},
+        {"fewer bytes": 1},
+    ],
+)
+def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form: str, wrong: dict[str, Any]) -> None:
+    """And nothing is cut off."""
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(20))
+    journal = json.loads(path.with_name(path.name + JOURNAL).read_bytes())
+    wrong = {"bytes": journal["bytes"] - 1} if "fewer bytes" in wrong else wrong
+    path.with_name(path.name + JOURNAL).write_text(json.dumps(journal | wrong))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both|is no journal of a sweep"):
+        write_sweep(small(), path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_fastest_row_is_that_of_the_file_whatever_the_journal_says(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(20))
+    journal = json.loads(path.with_name(path.name + JOURNAL).read_bytes())
+    path.with_name(path.name + JOURNAL).write_text(json.dumps(journal | {"fastest": ["h200", 0]}))
+    written = write_sweep(small(), path)
+    fastest = min(rows_of(small()), key=lambda row: row["makespan_s"])
+    assert written.fastest == list(fastest.values())
+
+
 # Executors
 
 
@@ -556,6 +636,14 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --memory managed", "memory = 'managed': "),
         ("--h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
         ("--h2d 4KiB --chunks 2000", "an empty grid: none of its 1 combinations can be issued: chunks = 2000: more"),
+        (
+            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10001",
+            "streams = 10001 values: a sweep of 100010000 combinations, more than 100000000; give larger steps",
+        ),
+        (
+            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10000",  # refused without looking at them all
+            "an empty grid: none of its 100000000 combinations can be issued: chunks = 2: more chunks than",
+        ),
         ("--h2d 4KiB --device h100", "device = 'h100': "),
         ("--h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
         ("--h2d 4KiB --chunks=", "chunks = '': "),

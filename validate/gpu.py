@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.errors import InputError
+from streamsim.locks import try_lock
 
 if TYPE_CHECKING:
     import types
@@ -277,7 +278,7 @@ def device_lock(device_id: str) -> Iterator[None]:
     """
     path = os.path.join(tempfile.gettempdir(), f"streamsim-validate-{re.sub(r'[^0-9A-Za-z]', '_', device_id)}.lock")
     with _open_shared(path) as file:
-        if not try_lock(file):
+        if not try_lock(file.fileno()):
             raise InputError(
                 f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
                 " wait for it: two at once would measure each other"
@@ -310,19 +311,3 @@ def _open_to_all(number: int) -> None:
     if sys.platform != "win32":
         with contextlib.suppress(OSError):  # another user's, or in a file system without modes
             os.fchmod(number, 0o666)
-
-
-def try_lock(file: IO[bytes]) -> bool:
-    """Lock an open file against other processes until it is closed; False when one of them holds it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -22,8 +22,9 @@ from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.files import one_line, without_retired, write_bytes
 from streamsim.kinds import kind_of, mistaken_for
+from streamsim.locks import try_lock
 from streamsim.schedule import Schedule
-from streamsim_validate.gpu import Card, try_lock
+from streamsim_validate.gpu import Card
 from streamsim_validate.suites import Case, digest
 
 SCHEMA_VERSION = 2
@@ -275,7 +276,7 @@ class Journal:
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
         except OSError as error:
             raise InputError(one_line(f"{path}: cannot write the journal: {error.strerror}")) from None
-        if not try_lock(self._file):
+        if not try_lock(self._file.fileno()):
             self.close()
             raise InputError(f"{path}: another streamsim-validate writes to it; wait for it, or choose another output")
         if not self.lines:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsim.cli.notes import note, progress_bar
+from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     CHUNKS,
     COUNT,
@@ -27,7 +27,7 @@ from streamsim.schedule import LAUNCHES, Launch
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.best import Best, Found
+    from streamsim.best import Best, Flatness, Found
 
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
@@ -56,6 +56,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 )
 @click.option("--memory", type=click.Choice(HOST_MEMORIES), default="pinned", show_default=True)
 @click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default="live", show_default=True)
+@click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, however long SimPy takes.")
 @format_options
 def best_command(
     device: str,
@@ -67,13 +68,15 @@ def best_command(
     orders: str,
     buffers: str | None,
     launch: str,
+    exact: bool,
     form: str,
     **sizes: Any,
 ) -> None:
-    """Find how many chunks and streams, in which order: exactly the optimum of the grid, by the full model.
+    """Find how many chunks and streams, in which order: the optimum of the grid, by the full model.
 
     What to use is the simplest configuration within 1 % of the optimum: fewest chunks, then fewest streams. Ties
-    are broken the same way.
+    are broken the same way. With streamsim[fast] the result is exact. Without it a large grid is searched coarse to
+    fine within 20 seconds or so, and the answer says whether it is exact, and if not, how far from it at most.
 
     \b
     Examples:
@@ -96,23 +99,24 @@ def best_command(
         memory_limit_bytes=memory_limit,
     )
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
-        _report(workload, card, grid, device_chosen, form)
+        _report(workload, card, grid, device_chosen, exact, form)
 
 
 def _launches(name: str) -> tuple[Launch, ...]:
     return tuple(launch for launch in LAUNCHES if name in (launch, "both"))
 
 
-def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, form: str) -> None:
+def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exact: bool, form: str) -> None:
     import msgspec
 
     from streamsim.best import find_best
+    from streamsim.search import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
-        note(SLOW)
-    with progress_bar("searching") as progress:
-        best = find_best(workload, card, grid, progress)
+        note(f"{SLOW}, and the optimum of any grid exact")
+    with progress_bar("searching") as progress, noting_compilation():
+        best = find_best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
     if form == "table":
         return _print_best(best)
     asked = msgspec.to_builtins(grid) | {
@@ -130,14 +134,34 @@ def _print_best(best: "Best") -> None:
 
     console = Console(highlight=False)
     console.print(_table(best))
-    proved = best.programs - best.simulated
+    proved = best.programs - best.simulated - best.left_open
+    left_open = f", {best.left_open} left open" if best.left_open else ""
     console.print(
-        f"{best.programs} programs: {best.simulated} simulated, {proved} proved more than 10 % slower by their bounds.",
+        f"{best.programs} programs: {best.simulated} simulated, {proved} proved more than 10 % slower by their"
+        f" bounds{left_open}.",
         style="dim",
     )
+    if best.left_open:
+        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim\\[fast] or --exact leaves nothing open.")
     if best.left_out:
         console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
     console.print(f"{best.device}: {best.link}", markup=False, soft_wrap=True)
+
+
+def _doubt(best: "Best") -> str:
+    """What is not known for certain."""
+    if not best.exact:
+        return f"Not exact, though no program of the grid is more than {_percent(best.nearness)} faster"
+    if not best.simplest_exact:
+        return "The optimum is exact; a simpler program may come within 1 % of it"
+    return "Exact, but for how flat it is"
+
+
+def _percent(share: float) -> str:
+    """Rounded up: it is a limit."""
+    from math import ceil
+
+    return f"{ceil(1000 * share) / 10:.1f} %"
 
 
 def _table(best: "Best") -> "Table":
@@ -165,43 +189,58 @@ def _sections(best: "Best") -> list[list[Row]]:
     from streamsim.best import FASTER
     from streamsim.quantities import format_bytes, format_change, format_seconds
 
-    optimum = best.best.makespan_s
+    optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
     times: list[Row] = [
-        ("use", best.simplest.makespan_s, f"{_words(best.simplest)}: the simplest within 1 % of the optimum"),
-        ("optimum", optimum, f"{_words(best.best)}; {format_bytes(best.device_bytes)} on the card"),
-        ("serial", best.serial_s, f"the unchunked program, blocking copies; the optimum is {best.speedup:.2f}x"),
+        (
+            "use",
+            best.simplest.makespan_s,
+            f"{_words(best.simplest)}: the simplest{'' if best.simplest_exact else ' found'} within 1 % of {the_best}",
+        ),
+        (
+            "optimum" if best.exact else "best found",
+            optimum,
+            f"{_words(best.best)}; {format_bytes(best.device_bytes)} on the card",
+        ),
+        ("serial", best.serial_s, f"the unchunked program, blocking copies; {the_best} is {best.speedup:.2f}x"),
         (
             "usual",
             best.usual.makespan_s,
             f"{_words(best.usual)}{'' if best.usual_fits else ', which needs more memory than allowed'}:"
-            f" the optimum is {best.gain(best.usual.makespan_s):.2f}x as fast",
+            f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
         ),
     ]
     over = optimum / best.lower_bound_s - 1 if best.lower_bound_s else 0.0
     waits = max(best.critical_s, key=lambda name: best.critical_s[name])
     binds: list[Row] = [
-        ("lower bound", best.lower_bound_s, f"by {best.bound_by}; the optimum is {over:.1%} above"),
+        ("lower bound", best.lower_bound_s, f"by {best.bound_by}; {the_best} is {over:.1%} above"),
         (
             "critical path",
             sum(best.critical_s.values()),
             f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}",
         ),
     ]
-    low, high = best.flatness.chunks_within
-    shares = ", ".join(f"{share:.1%} within {margin} %" for margin, share in best.flatness.share_within.items())
-    flat: list[Row] = [
-        ("flatness", None, f"{shares} of the optimum"),
-        ("", None, f"{low} to {high} chunks stay within {best.flatness.range_percent} %, all else as it is"),
-    ]
     gains: list[Row] = [
         (
             f"{name} {FASTER}x as fast",
             seconds,
-            f"{format_change(seconds / optimum - 1 if optimum else 0.0)}, the optimum's configuration as it is",
+            f"{format_change(seconds / optimum - 1 if optimum else 0.0)}, its configuration as it is",
         )
         for name, seconds in best.faster_s.items()
     ]
-    return [times, binds, flat, gains]
+    return [times, binds, _flat(best.flatness, the_best), gains]
+
+
+def _flat(flatness: "Flatness", the_best: str) -> list[Row]:
+    known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
+    unknown = [str(margin) for margin in flatness.share_within if margin not in known]
+    shares = [f"{share:.1%} within {margin} %" for margin, share in known.items()]
+    shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
+    stay = f"within {flatness.range_percent} %, all else as it is"
+    reach = f"it is not known which numbers of chunks stay {stay}"
+    if flatness.chunks_within is not None:
+        low, high = flatness.chunks_within
+        reach = f"{low} to {high} chunks stay {stay}"
+    return [("flatness", None, f"{', '.join(shares)} of {the_best}"), ("", None, reach)]
 
 
 def _words(found: "Found") -> str:

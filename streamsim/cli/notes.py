@@ -79,3 +79,12 @@ def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=auto_refresh)
+
+
+@contextmanager
+def noting_compilation() -> Iterator[None]:
+    """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
+    from streamsim.compiled import COMPILATION, telling
+
+    with telling(lambda: note(f"compiling the model, {COMPILATION}; the next run finds it done")):
+        yield

@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 from streamsim.assumptions import link_words
-from streamsim.cli.notes import note, progress_bar
+from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, formats
+from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line
-from streamsim.grid import SLOW, is_fast
+from streamsim.grid import SLOW, Config, evaluate, is_fast
+from streamsim.patterns import Workload
 from streamsim.plot import picture_format
 from streamsim.sweep import RETRIES, Sweep, sweep_blocks
 from streamsim.sweep_files import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
@@ -96,7 +98,7 @@ def sweep_command(
     kind = format_of(output or "stdout", form)
     if not (workers or dask or is_fast()):
         note(SLOW)
-    with _executor(workers, dask) as executor:
+    with noting_compilation(), _executor(workers, dask) as executor:
         if output is None:
             _to_stdout(sweep, kind, executor, retries)
         else:
@@ -137,6 +139,8 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
+        if is_fast():
+            evaluate(Workload(1), [Config()], load_device("ideal"))  # compiled once, not by every worker
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield pool
     else:

@@ -1,19 +1,20 @@
 """The model once more, compiled: the same ticks as ``streamsim.model``, a hundred and more times as fast.
 
 Needs numba (``pip install 'streamsim[fast]'``), which is imported at the first call. The first call on a
-machine compiles for some ten seconds; the result is kept beside this file, or in the user's cache where that
-cannot be written.
+machine compiles for some ten seconds (``telling`` says when); the result is kept beside this file, or in the user's
+cache where that cannot be written.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from streamsim.schedule import Schedule
     from streamsim.timeline import Timeline
 
-__all__ = ["available", "makespans", "simulate"]
+__all__ = ["COMPILATION", "available", "makespans", "simulate", "telling"]
+
+COMPILATION = "which takes 10 to 30 seconds, once"
+_to_tell: list[Callable[[], None]] = []  # who wants to know that compilation begins
+_listening: list[Any] = []  # numba's listener that tells them
 
 
 def available() -> bool:
@@ -35,13 +40,42 @@ def _check_available() -> None:
     if not available():
         raise InputError("numba is not installed: the compiled model needs it; pip install 'streamsim[fast]'")
     try:
-        import numba  # noqa: F401 - a NumPy that is too new for it, say
+        import numba.core.event  # a NumPy that is too new for it, say
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise InputError(
             f"numba is installed but cannot be imported ({reason}): pip install --upgrade 'streamsim[fast]',"
             " or uninstall numba to go on without it"
         ) from None
+
+    if _to_tell and not _listening:
+        _listen(numba.core.event)
+
+
+@contextmanager
+def telling(tell: Callable[[], None]) -> Iterator[None]:
+    """Call ``tell``, once and in whatever thread, when the model begins to be compiled within the block."""
+    _to_tell.append(tell)
+    try:
+        yield
+    finally:
+        if tell in _to_tell:
+            _to_tell.remove(tell)
+
+
+def _listen(events: Any) -> None:
+    """Hear of numba's compilations; what is in its cache is none."""
+
+    class Begins(events.Listener):  # type: ignore[misc]
+        def on_start(self, event: Any) -> None:  # noqa: ARG002
+            while _to_tell:
+                _to_tell.pop()()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    _listening.append(Begins())
+    events.register("numba:compile", _listening[0])
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:

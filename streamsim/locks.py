@@ -1,0 +1,38 @@
+"""A file that one process at a time may write: the system lets go of the lock when that process ends, in any way."""
+
+import errno
+import os
+import socket
+import sys
+
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)  # what a lock that is taken is called
+FAR = 1 << 40  # Windows locks bytes, for reading too: one beyond any file of ours
+
+
+def try_lock(number: int) -> bool:
+    """Lock the open file of that descriptor against others until it is closed; False when one of them holds it.
+
+    Where the file system knows no locks there is none to hold: True.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            at = os.lseek(number, 0, os.SEEK_CUR)
+            os.lseek(number, FAR, os.SEEK_SET)
+            try:
+                msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+            finally:
+                os.lseek(number, at, os.SEEK_SET)
+        else:
+            import fcntl
+
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in HELD
+    return True
+
+
+def this_process() -> str:
+    """Name this process for others to whom it is in the way: ``process 4711 on tesla``."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
