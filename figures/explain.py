@@ -14,8 +14,9 @@ from streamsim.devices import load_device
 from streamsim.explain import explain_schedule
 from streamsim.files import write_bytes
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first
+from streamsim.patterns import breadth_first, depth_first
 from streamsim.plot import plot_explanation, plot_gantt
+from streamsim.workload import Workload, WorkloadKernel
 
 WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 CHUNKS, STREAMS = 16, 4

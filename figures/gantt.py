@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from streamsim.devices import load_device
 from streamsim.files import write_bytes
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
+from streamsim.patterns import depth_first, serial
 from streamsim.plot import plot_gantt
+from streamsim.workload import Workload, WorkloadKernel
 
 ELEMENTS = 16 << 20  # of 4 bytes each way
 KERNEL_S = 0.57e-3

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from streamsim.heatmap import HeatMap, save_heatmap
     from streamsim.model import simulate
     from streamsim.patterns import (
-        Workload,
-        WorkloadKernel,
         breadth_first,
         build,
         depth_first,
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from streamsim.trace import write_trace
     from streamsim.uncertainty import Interval, interval
     from streamsim.variations import changed
+    from streamsim.workload import Workload, WorkloadKernel
 
     __version__: str
 

@@ -17,8 +17,9 @@ import msgspec
 from streamsim.device import Device, LinkDirection
 from streamsim.devices import load_device
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, serial
+from streamsim.patterns import breadth_first, depth_first, serial
 from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, StreamKind, Synchronize
+from streamsim.workload import Workload, WorkloadKernel
 
 MIB = 1 << 20
 BLOG = 'M. Harris, "How to Overlap Data Transfers in CUDA C/C++", NVIDIA, 2012'

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streamsim.device import Device
     from streamsim.grid import Config
-    from streamsim.patterns import Workload
+    from streamsim.workload import Workload
 
     Bounded = tuple[int, Config]  # a lower bound on its makespan, in ticks
     Progress = Callable[[int, int], None]  # done, of all

@@ -20,7 +20,6 @@ from streamsim.device import (
     KernelCost,
     LinkDirection,
 )
-from streamsim.patterns import Workload, WorkloadKernel
 from streamsim.schedule import (
     LARGEST_BYTES,
     Buffer,
@@ -33,6 +32,7 @@ from streamsim.schedule import (
     Synchronize,
     WaitEvent,
 )
+from streamsim.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)

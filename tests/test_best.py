@@ -21,10 +21,11 @@ from streamsim.files import read_device, write_device, write_workload
 from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, evaluate, is_fast
 from streamsim.grid_bounds import LowerBounds
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, build, serial
+from streamsim.patterns import build, serial
 from streamsim.schedule import LAUNCHES
 from streamsim.search import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 from streamsim.timeline import S_PER_TICK
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from pathlib import Path

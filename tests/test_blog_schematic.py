@@ -11,8 +11,9 @@ from strategies import link, make_device
 from streamsim.device import Device
 from streamsim.devices import load_device
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, serial
+from streamsim.patterns import breadth_first, depth_first, serial
 from streamsim.timeline import Timeline
+from streamsim.workload import Workload, WorkloadKernel
 
 UNIT = 1000  # ticks, and bytes at one byte a tick
 CHUNKS = 4

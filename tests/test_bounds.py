@@ -33,17 +33,9 @@ from streamsim.bounds import (
 from streamsim.device import Device, KernelCost
 from streamsim.devices import device_names, load_device
 from streamsim.model import simulate
-from streamsim.patterns import (
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    one_stream,
-    prefetch,
-    ring,
-    serial,
-)
+from streamsim.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
 from streamsim.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 

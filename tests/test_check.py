@@ -23,8 +23,9 @@ from streamsim.check import Finding, Hazard, MissingWait, check_schedule, repair
 from streamsim.cli import main
 from streamsim.errors import InputError
 from streamsim.files import read_schedule, write_schedule
-from streamsim.patterns import Workload, breadth_first, depth_first, prefetch, ring, serial
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload
 from streamsim_validate.probes import probes
 from streamsim_validate.suites import SUITES, suite
 

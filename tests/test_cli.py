@@ -29,9 +29,10 @@ from streamsim.files import (
 )
 from streamsim.grid import Grid
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, build, depth_first, serial
+from streamsim.patterns import build, depth_first, serial
 from streamsim.report import predict
 from streamsim.schedule import Copy, Kernel
+from streamsim.workload import Workload, WorkloadKernel
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, one_stream, prefetch, ring, serial
+from streamsim.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from streamsim.device import Device

@@ -19,8 +19,9 @@ from streamsim.compiled import available, makespans, simulate, telling
 from streamsim.device import KernelCost
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.patterns import Workload, WorkloadKernel, build
+from streamsim.patterns import build
 from streamsim.schedule import LARGEST_BYTES, LAUNCHES, LONGEST_S, Kernel, Schedule
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.record import read_record
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import dump_device, parse_device
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, one_stream
+from streamsim.patterns import one_stream
+from streamsim.workload import Workload, WorkloadKernel
 
 SHIPPED = [
     *("a100", "c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),

@@ -15,7 +15,7 @@ from streamsim.best import find_best
 from streamsim.devices import load_device
 from streamsim.explain import CAUSES
 from streamsim.grid import Grid
-from streamsim.patterns import Workload, WorkloadKernel
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from pathlib import Path

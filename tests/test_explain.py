@@ -38,18 +38,10 @@ from streamsim.devices import load_device
 from streamsim.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
 from streamsim.files import write_schedule
 from streamsim.model import simulate
-from streamsim.patterns import (
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    one_stream,
-    prefetch,
-    ring,
-    serial,
-)
+from streamsim.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
 from streamsim.plot import plot_explanation
 from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,8 +33,9 @@ from streamsim.files import (
     write_text,
     write_workload,
 )
-from streamsim.patterns import Workload, WorkloadKernel, depth_first, ring
+from streamsim.patterns import depth_first, ring
 from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim.workload import Workload, WorkloadKernel
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 fractions = st.floats(1e-6, 1.0)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate import kernels, profiler
 from streamsim_validate.kernels import KernelSpec, register, sincos_reference
 from streamsim_validate.measure import Job, measure

@@ -19,8 +19,6 @@ from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.patterns import (
-    Workload,
-    WorkloadKernel,
     breadth_first,
     build,
     chunk_bounds,
@@ -33,6 +31,7 @@ from streamsim.patterns import (
     serialized,
 )
 from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

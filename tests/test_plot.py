@@ -19,7 +19,7 @@ from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeli
 
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload, breadth_first, depth_first, prefetch
+from streamsim.patterns import breadth_first, depth_first, prefetch
 from streamsim.plot import (
     BAR,
     COLOURS,
@@ -39,6 +39,7 @@ from streamsim.plot import (
 )
 from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.timeline import Timeline
+from streamsim.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -294,7 +295,7 @@ def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
     code = (
         "import sys; from streamsim.plot import save_gantt; assert 'matplotlib' not in sys.modules;"
         "from streamsim.devices import load_device; from streamsim.model import simulate;"
-        "from streamsim.patterns import Workload, serial;"
+        "from streamsim import Workload, serial;"
         f"save_gantt(simulate(serial(Workload(4, (4,))), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )

@@ -14,9 +14,10 @@ from strategies import d2h, devices, h2d, kernel, link, make_device, program, sc
 from streamsim.device import Device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, serial, serialized
+from streamsim.patterns import breadth_first, depth_first, serial, serialized
 from streamsim.report import ELSEWHERE, IDLE, PARTLY, STREAM_LETTERS, Prediction, gantt, predict, summary, to_csv
 from streamsim.schedule import Kernel, Schedule, Synchronize
+from streamsim.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 # Two chunks of 10 ticks a stage in two streams on a device without overheads:

@@ -32,12 +32,13 @@ from streamsim.files import write_workload
 from streamsim.grid import SLOW, Config, is_fast
 from streamsim.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, build, serial
+from streamsim.patterns import breadth_first, build, serial
 from streamsim.quantities import parse_bytes, parse_count
 from streamsim.ranges import expand
 from streamsim.sweep import RETRIES, Axis, Sweep, scaled, sweep_blocks
 from streamsim.sweep_files import JOURNAL, ROWS, read_rows, write_sweep
 from streamsim.sweep_plan import read_sweep, sweep_of
+from streamsim.workload import Workload, WorkloadKernel
 
 NOTE = "" if is_fast() else f"streamsim: {SLOW}\n"
 ASKED = {

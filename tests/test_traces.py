@@ -530,7 +530,8 @@ def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
 
 def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
     # A launch of two waves of 80 threads takes 1280 ticks. No part takes less than a quarter of a wave's 640, 160: that
-    # is what a sixteenth takes, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy: two at a time.
+    # is what a sixteenth takes, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy,
+    # and two run at a time.
     device = make_device(resident_threads=80, concurrent_kernels=16)
     parts = [kernel(s, 80, share=1 / 16, threads=10) for s in (1, 2, 3)]
     assert spans(device, *parts) == [(0, 160), (0, 160), (160, 320)]
@@ -680,8 +681,8 @@ def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_ker
 
 
 def test_a_kernel_that_ends_is_seen_before_the_card_chooses() -> None:
-    # At 40 the card turns to stream 2's 14 ticks, 10 of them work. At 50 both that work and stream 1's first kernel end:
-    # its second, issued before stream 3's, goes first.
+    # At 40 the card turns to stream 2's 14 ticks, 10 of them work. At 50 that work and stream 1's first kernel end: its
+    # second, issued before stream 3's, goes first.
     ops = full(1), kernel(2, 14), full(1), full(3)
     assert spans(DRAINING, *ops) == [(0, 50), (40, 54), (50, 100), (90, 140)]
     # Stream 2's kernel will be ready at 39 + 15 = 54, as is known at 40. But stream 1's next one is before, at 50.

@@ -23,8 +23,9 @@ from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import write_device
 from streamsim.grid import Config
-from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
+from streamsim.patterns import depth_first, serial
 from streamsim.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import (
     EVERYTHING,

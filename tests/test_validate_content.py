@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring
 from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
 from streamsim_validate.kernels import elements_of, find_kernel
 from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, PERIOD, buffers_of, data

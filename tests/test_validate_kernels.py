@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from strategies import MS_KERNEL, pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring
 from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate import kernels
 from streamsim_validate.kernels import (
     PERIOD,

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.model.ownership import QueueOwners
-from streamsim.patterns import Workload, WorkloadKernel, depth_first, serial
+from streamsim.patterns import depth_first, serial
 from streamsim.schedule import Schedule
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, equal_queues
 from streamsim_validate.queue_order import QueueOrder
 from streamsim_validate.suites import legacy

@@ -23,7 +23,7 @@ from streamsim_validate.suites import MI, RANDOM_COUNT, Case, digest, suite
 if TYPE_CHECKING:
     import pytest
 
-    from streamsim.patterns import Workload
+    from streamsim.workload import Workload
 
 CASES = random_cases(1, 400)
 SCHEDULES = [case.schedule() for case in CASES]

@@ -15,7 +15,8 @@ from strategies import pipeline_of
 
 from streamsim.devices import load_device
 from streamsim.errors import InputError
-from streamsim.patterns import Workload, depth_first
+from streamsim.patterns import depth_first
+from streamsim.workload import Workload
 from streamsim_validate.record import (
     Entry,
     Group,

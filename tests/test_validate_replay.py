@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.patterns import Workload, WorkloadKernel, breadth_first, depth_first, prefetch, ring, serial
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate import kernels
 from streamsim_validate.kernels import KernelSpec, pass_through_reference, register
 from streamsim_validate.measure import Job, Measured, groups, measure

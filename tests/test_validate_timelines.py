@@ -11,7 +11,8 @@ from fake_cuda import CARD, fake_gpu
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, depth_first
+from streamsim.patterns import depth_first
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate import profiler
 from streamsim_validate.campaign import Plan, measure_plan, run
 from streamsim_validate.fits import Samples

@@ -16,10 +16,11 @@ from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import Workload, WorkloadKernel, depth_first, ring
+from streamsim.patterns import depth_first, ring
 from streamsim.sweep import sweep_blocks
 from streamsim.sweep_plan import sweep_of
 from streamsim.variations import changed, current, full_name, names, parse_settings, with_memory_limit
+from streamsim.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

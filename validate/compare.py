@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.device import Device
-    from streamsim.patterns import Workload
+    from streamsim.workload import Workload
 
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
 HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it

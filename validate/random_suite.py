@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from streamsim.patterns import Workload, WorkloadKernel
+from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.suites import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, Case, Value, sincos
 
 FEWEST_ELEMENTS, MOST_ELEMENTS = 64 * KI, 32 * MI - 1

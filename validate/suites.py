@@ -15,16 +15,9 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.grid import ORDERS, Config
-from streamsim.patterns import (
-    Workload,
-    WorkloadKernel,
-    breadth_first,
-    depth_first,
-    prefetch,
-    ring,
-    serial,
-)
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.workload import Workload, WorkloadKernel
 
 KI, MI = 1 << 10, 1 << 20
 CONNECTIONS = (8, 1, 32)

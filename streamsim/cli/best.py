@@ -20,9 +20,9 @@ from streamsim.cli.printing import print_csv, print_json
 from streamsim.device import Device
 from streamsim.garbage import collector_off
 from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, is_fast
-from streamsim.patterns import Workload
 from streamsim.ranges import chosen, parse_buffers
 from streamsim.schedule import LAUNCHES, Launch
+from streamsim.workload import Workload
 
 if TYPE_CHECKING:
     from rich.table import Table

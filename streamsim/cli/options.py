@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Quantity(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
     """A size, time or count; what is wrong with it is an InputError that names the option."""
 
-    def __init__(self, name: str, parse: Callable[[str, str], float]) -> None:
+    def __init__(self, name: str, parse: Callable[[str, str], Any]) -> None:
         self.name = name
         self.parse = parse
 

@@ -16,11 +16,11 @@ from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import SLOW, Config, evaluate, is_fast
-from streamsim.patterns import Workload
 from streamsim.plot import picture_format
 from streamsim.sweep import RETRIES, Sweep, sweep_blocks
 from streamsim.sweep_files import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
 from streamsim.sweep_plan import read_sweep, sweep_of
+from streamsim.workload import Workload
 
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 
@@ -140,7 +140,7 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
         from multiprocessing import get_context
 
         if is_fast():
-            evaluate(Workload(1), [Config()], load_device("ideal"))  # compiled once, not by every worker
+            evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             yield pool
     else:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from streamsim.compiled.patterns import Config
     from streamsim.device import Device
-    from streamsim.patterns import Workload
     from streamsim.schedule import Schedule
     from streamsim.timeline import Timeline
+    from streamsim.workload import Workload
 
 __all__ = ["COMPILATION", "available", "makespans", "simulate", "telling"]
 
