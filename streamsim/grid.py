@@ -78,8 +78,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         once = sum(workload.h2d_once) + sum(workload.d2h_once)
         if self.buffers is None:
             return sum(workload.input_bytes) + sum(workload.output_bytes) + once
-        largest = map(max, zip(*(part.inputs + part.outputs for part in workload.cut(self.chunks)), strict=True))
-        return min(self.buffers, self.chunks) * sum(largest) + once
+        sizes: list[tuple[int, ...]] = [part.inputs + part.outputs for part in workload.cut(self.chunks)]
+        slot = sum(max(column) for column in zip(*sizes, strict=True))
+        return min(self.buffers, self.chunks) * slot + once
 
 
 class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from streamsim.cli.explain import source_of
 from streamsim.cli.options import (
     COUNT,
     FILE,
@@ -25,6 +26,7 @@ from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
     from streamsim.explain import Explanation
+    from streamsim.remedies import Source
     from streamsim.report import Prediction
     from streamsim.uncertainty import Interval
 
@@ -85,7 +87,8 @@ def predict_command(
         plain = msgspec.structs.replace(pipeline, buffers=None)
         prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
     likely = _interval(prediction, card, samples, seed)
-    _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
+    explanation = _explanation(prediction, card, source_of(pipeline, workload)) if explain else None
+    _report(prediction, inputs, form, plot, trace, explanation, likely)
 
 
 @click.command("simulate")
@@ -171,10 +174,10 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
     return replace(prediction, without_ring=without_ring(schedule, device))
 
 
-def _explanation(prediction: "Prediction", device: Device) -> "Explanation":
+def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
     from streamsim.explain import explain_schedule
 
-    return explain_schedule(prediction.schedule, device)
+    return explain_schedule(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":
