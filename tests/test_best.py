@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import COST, NS, devices, link, make_device
 
@@ -98,7 +99,7 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
     monkeypatch.setitem(BLOCKS, fast, (1, 1))
     pruned = 0
 
-    @settings(max_examples=120, deadline=None)
+    @examples(120)
     @given(workloads(), devices(), grids)
     def check(workload: Workload, device: Device, grid: Grid) -> None:
         nonlocal pruned
@@ -151,7 +152,7 @@ def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tu
     return reach(below), reach(above)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(workloads(), devices(), grids)
 def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device, grid: Grid) -> None:
     assume(workload.elements >= min(grid.chunks))
@@ -238,7 +239,7 @@ def test_what_is_simpler() -> None:
     assert configs == sorted(configs, key=lambda config: config.simplicity)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(workloads(), devices(connections=1))
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
@@ -282,7 +283,7 @@ def test_device_bytes_are_those_of_the_schedules_buffers(workload: Workload, n: 
     assert config.device_bytes(workload) == sum(buffer.bytes for buffer in buffers if buffer.memory == "device")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(workloads(), devices(), st.integers(1, 200))
 def test_the_memory_limit_holds_and_leaves_the_best_of_what_fits(
     workload: Workload, device: Device, limit: int
@@ -321,7 +322,7 @@ def better(draw: st.DrawFn) -> tuple[Device, Device]:
     return device(0), device(1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     workloads(), better(), st.sampled_from(ORDERS), st.integers(1, 8), st.integers(1, 4), st.none() | st.integers(1, 4)
 )
@@ -343,7 +344,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
     assert seconds(config, workload, best) <= seconds(config, workload, worse)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(workloads(), devices(), st.integers(1, 5), st.integers(1, 4))
 def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks: int, streams: int) -> None:
     def optimum(most_chunks: int, most_streams: int) -> float:
