@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
 ADDRESSES = 4  # times as many may be asked for as used: a reader asks for the largest file that there may be
-MOST_TRIES, SHRINK_S = 500, 60.0  # to make an input smaller
+MOST_TRIES, SHRINK_S = 2000, 120.0  # to make an input smaller
 CODES = (0, 1, 2, 3)  # ok, a check found something, bad input, no usable GPU
 NO_MEMORY, TOO_LARGE = "not enough memory", "takes more than 1 GiB: {} {}"
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {"streamsim": streamsim, "streamsim-validate": validator}
