@@ -75,11 +75,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def device_bytes(self, workload: Workload) -> int:
         """Bytes of all device buffers of the program."""
-        once = sum(workload.h2d_once) + sum(workload.d2h_once)
+        once: int = sum(workload.h2d_once) + sum(workload.d2h_once)
         if self.buffers is None:
             return sum(workload.input_bytes) + sum(workload.output_bytes) + once
         sizes: list[tuple[int, ...]] = [part.inputs + part.outputs for part in workload.cut(self.chunks)]
-        slot = sum(max(column) for column in zip(*sizes, strict=True))
+        slot: int = sum(max(column) for column in zip(*sizes, strict=True))
         return min(self.buffers, self.chunks) * slot + once
 
 

@@ -1,28 +1,113 @@
-"""How the tests draw their examples, and what those share that need a card.
+"""How the tests are run: which examples are drawn, in how many processes, and what those share.
 
 The same examples at every run, so that a change passes or fails on its own account. To search further:
-``pytest --hypothesis-profile=search``.
+``pytest --hypothesis-profile=thorough``, ten times as many.
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import settings
 
+from streamsim import compiled
 from streamsim.errors import InputError
+from streamsim_validate import compare, fits
 from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamsim.device import Device
     from streamsim_validate.gpu import Gpu
 
-settings.register_profile("repeat", derandomize=True)
-settings.register_profile("search", max_examples=500)
+settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
+
+MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
+COMPILE = """
+from streamsim import Workload, build, compiled, load_device
+from streamsim.grid import Config
+device, workload = load_device("ideal"), Workload(4)
+compiled.simulate(build(workload, "depth-first", 2, 2), device)
+compiled.makespans(workload, [Config("depth-first", 2, 2)], device)
+"""
+
+
+# Processes
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A process for each core; none more than this one for the few tests that are asked for by name or marker."""
+    if config.option.file_or_dir or config.option.markexpr:
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES) if cores > 1 else 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Compile the model once, while the processes collect, and not in each of them."""
+    if compiled.available():
+        here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        config.stash[COMPILER] = subprocess.Popen([sys.executable, "-P", "-c", COMPILE], env=here)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node) -> None:
+    """No test begins before that; one that fails to compile will say so."""
+    if compiler := node.config.stash.get(COMPILER, None):
+        compiler.wait()
+
+
+def pytest_collection_finish() -> None:
+    """What the tests are made of stays; the validator collects garbage before each measurement, by the hundred."""
+    gc.collect()
+    gc.freeze()
+
+
+COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One process has the card: the lock would keep it from the others."""
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.xdist_group("gpu"))
+
+
+# What takes long and is the same
+
+
+@pytest.fixture
+def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits and comparisons run the compiled twin, of the same ticks; samples that have been fitted are not again."""
+    if compiled.available():
+        for module in (fits, compare):
+            monkeypatch.setattr(module, "simulate", compiled.simulate)
+    monkeypatch.setattr(fits, "fit", fit_once)
+
+
+def fit_once(samples: fits.Samples, fit=fits.fit) -> Device:
+    """``fits.fit``, once for the same samples."""
+    content = msgspec.json.encode(samples.plain())
+    if content not in _FITTED:
+        _FITTED[content] = fit(samples)
+    return _FITTED[content]
+
+
+_FITTED: dict[bytes, Device] = {}
+
+
+# Cards
 
 
 @cache

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import pipeline_of
@@ -295,7 +296,7 @@ VALUES = "serial breadth-first pageable graph 4KiB 1ms 3 0 -1 64m nan"
 WORDS = st.sampled_from([*OPTIONS.split(), *VALUES.split()])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(WORDS | st.text(max_size=4), max_size=8))
 def test_any_options_give_a_prediction_or_one_line(capsys, tmp_path: Path, monkeypatch, words: list[str]) -> None:
     monkeypatch.chdir(tmp_path)  # a stray word may be taken for a file

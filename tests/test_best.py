@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from effort import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import COST, NS, devices, link, make_device, pipeline_of
@@ -100,7 +101,7 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
     monkeypatch.setitem(BLOCKS, fast, (1, 1))
     pruned = 0
 
-    @settings(max_examples=120, deadline=None)
+    @examples(120)
     @given(workloads(), devices(), grids)
     def check(workload: Workload, device: Device, grid: Grid) -> None:
         nonlocal pruned
@@ -234,7 +235,7 @@ def test_the_few_numbers_of_chunks_and_streams_that_are_tried_first() -> None:
 # The bounds
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(workloads(), devices(), grids)
 def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device, grid: Grid) -> None:
     assume(workload.elements >= min(grid.chunks))
@@ -376,7 +377,7 @@ def test_what_is_simpler() -> None:
     assert configs == sorted(configs, key=lambda config: config.simplicity)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(workloads(), devices(connections=1))
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
@@ -420,7 +421,7 @@ def test_device_bytes_are_those_of_the_schedules_buffers(workload: Workload, n: 
     assert config.device_bytes(workload) == sum(buffer.bytes for buffer in buffers if buffer.memory == "device")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(workloads(), devices(), st.integers(1, 200))
 def test_the_memory_limit_holds_and_leaves_the_best_of_what_fits(
     workload: Workload, device: Device, limit: int
@@ -459,7 +460,7 @@ def better(draw: st.DrawFn) -> tuple[Device, Device]:
     return device(0), device(1)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     workloads(), better(), st.sampled_from(ORDERS), st.integers(1, 8), st.integers(1, 4), st.none() | st.integers(1, 4)
 )
@@ -481,7 +482,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
     assert seconds(config, workload, best) <= seconds(config, workload, worse)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(workloads(), devices(), st.integers(1, 5), st.integers(1, 4))
 def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks: int, streams: int) -> None:
     def optimum(most_chunks: int, most_streams: int) -> float:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import strategies as card
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_patterns import built
 
@@ -219,7 +220,7 @@ def programs(draw: st.DrawFn, most: int = 14, streams: int = 4) -> Schedule:
     return msgspec.structs.replace(schedule, ops=tuple(ops))
 
 
-MANY = settings(deadline=None, max_examples=400)
+MANY = examples(400)
 
 
 @MANY
@@ -315,7 +316,7 @@ def test_errors_come_first_and_every_finding_is_one_line(schedule: Schedule) -> 
 # -- what streamsim ships ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(built())
 def test_every_pattern_is_free_of_races(made: tuple[Workload, Schedule, int]) -> None:
     """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either."""

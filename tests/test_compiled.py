@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
@@ -59,21 +60,21 @@ def by_simpy(workload: Workload, way: Any, device: Device) -> int:
 
 
 @compiled
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(schedules(), devices())
 def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device: Device) -> None:
     assert_same(schedule, device)
 
 
 @compiled
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
 @compiled
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(schedules(most=60, streams=12), devices())
 def test_equals_the_model_on_longer_schedules_over_more_streams(schedule: Schedule, device: Device) -> None:
     assert_same(schedule, device)
@@ -81,7 +82,7 @@ def test_equals_the_model_on_longer_schedules_over_more_streams(schedule: Schedu
 
 @compiled
 @pytest.mark.parametrize("name", device_names())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(schedule=schedules(most=40, streams=12))
 def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule) -> None:
     ops = tuple(op for op in schedule.ops if not isinstance(op, Kernel) or op.duration_s is not None)
@@ -236,7 +237,7 @@ def configs(draw: st.DrawFn, most_chunks: int) -> Any:
 
 
 @compiled
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.data(), workloads(), devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
     way = data.draw(configs(workload.elements))
@@ -244,7 +245,7 @@ def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, worklo
 
 
 @compiled
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data(), st.integers(1, 200), st.lists(st.sampled_from((2, 4, 8)), max_size=2), st.integers(1, 3))
 def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, sizes: list[int], kernels: int) -> None:
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels

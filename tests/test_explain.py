@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
@@ -280,7 +281,7 @@ def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule,
     check_sums(explain_schedule(*case))
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -361,7 +362,7 @@ PATTERNS = [
 ]
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.sampled_from(PATTERNS), st.integers(1, 9), st.integers(1, 4))
 def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: int, streams: int) -> None:
     """No race appears: the orders of issue, the calls that no longer wait, and single ops over as many streams."""

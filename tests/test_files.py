@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, make_device, pipeline_of, schedules
 
@@ -454,19 +455,19 @@ def value_or_one_line(parse, dump, data: bytes) -> None:
     assert len(message) < 600
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.binary() | mutated(SCHEDULE_BYTES))
 def test_any_bytes_as_a_schedule(data: bytes) -> None:
     value_or_one_line(parse_schedule, dump_schedule, data)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.binary() | mutated(DEVICE_BYTES))
 def test_any_bytes_as_a_device(data: bytes) -> None:
     value_or_one_line(parse_device, dump_device, data)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary() | mutated(WORKLOAD.encode()))
 def test_any_bytes_as_a_workload(data: bytes) -> None:
     value_or_one_line(parse_workload, dump_workload, data)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import oracle
 import strategies as card
+from effort import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def least_ticks(need: oracle.Need) -> int:
 # -- the model against independent oracles ----------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(card.schedules(), card.devices())
 def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> None:
     found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)

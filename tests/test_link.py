@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import strategies as card
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def ends(first: Side, second: Side) -> tuple[int, int]:
     return end_first, end_second
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(sides(), sides())
 def test_two_copies_slow_each_other_for_as_long_as_they_overlap(there: Side, back: Side) -> None:
     device = card.make_device(h2d=there.link(), d2h=back.link())

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
@@ -104,7 +105,7 @@ def test_both_evaluators_give_the_same_rows() -> None:
     assert rows_of(sweep, fast=True) == rows_of(sweep, fast=False)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_combinations_are_those_of_nested_loops(lengths: list[int]) -> None:
     names = ("chunks", "streams", "buffers", "connections")
@@ -114,7 +115,7 @@ def test_combinations_are_those_of_nested_loops(lengths: list[int]) -> None:
     assert [sweep.point(i) for i in range(len(sweep))] == loops
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(1, 30), st.integers(0, 29))
 def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, start: int) -> None:
     sweep = small("1..6", streams=["1,2,3"], order=["depth-first,serial"], connections=["1"])

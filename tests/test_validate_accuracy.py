@@ -49,7 +49,9 @@ SCHEDULES, RECORDS = 400, 2  # at least
 
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 PATHS = sorted(FOLDER.glob("standard-*.json.gz"))
-each_record = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+each_record = pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.name, marks=pytest.mark.xdist_group(path.name)) for path in PATHS]
+)  # one process compares it
 pytestmark = pytest.mark.skipif(not PATHS, reason=f"no measured records in {FOLDER.name}/ yet")
 
 
@@ -73,23 +75,23 @@ def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
     assert len({read_record(path).runs[0].started for path in PATHS}) == len(PATHS)
 
 
-@each_record
-def test_a_profile_is_what_the_samples_kept_with_it_say(path: Path) -> None:
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+@pytest.mark.parametrize("connections", CONNECTIONS)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.usefixtures("fast_validator")
+def test_a_profile_is_what_the_samples_kept_with_it_say(path: Path, connections: int, when: str) -> None:
     """But for the last digits, which depend on the linear algebra of the machine."""
-    runs = read_record(path).runs
-    pairs = [(run.samples, run.profile("before")) for run in runs]
-    pairs += [(run.samples_after, run.profile("after")) for run in runs]
-    assert len(pairs) == 2 * len(CONNECTIONS)
-    for samples, kept in pairs:
-        assert samples is not None
-        assert kept is not None
-        found = fit(Samples.from_plain(msgspec.convert(samples, PlainSamples)))
-        for part in ("h2d", "d2h", "compute", "hand_over", "host"):
-            for field in getattr(kept, part).__struct_fields__:
-                value = getattr(getattr(kept, part), field)
-                wanted = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
-                assert getattr(getattr(found, part), field) == wanted, f"{part}.{field}"
-        assert found.spread == pytest.approx(kept.spread, rel=1e-6)
+    (run,) = (run for run in read_record(path).runs if run.connections == connections)
+    samples, kept = run.samples if when == "before" else run.samples_after, run.profile(when)
+    assert samples is not None
+    assert kept is not None
+    found = fit(Samples.from_plain(msgspec.convert(samples, PlainSamples)))
+    for part in ("h2d", "d2h", "compute", "hand_over", "host"):
+        for field in getattr(kept, part).__struct_fields__:
+            value = getattr(getattr(kept, part), field)
+            wanted = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
+            assert getattr(getattr(found, part), field) == wanted, f"{part}.{field}"
+    assert found.spread == pytest.approx(kept.spread, rel=1e-6)
 
 
 @each_record

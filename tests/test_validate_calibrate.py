@@ -120,6 +120,8 @@ def found() -> Device:
         ("hand_over.event_s", 0.05),
     ],
 )
+@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.xdist_group("known card")
 def test_a_known_card_is_found_again(name: str, within: float) -> None:
     """The probes simulated on a known device and fitted give that device back."""
     part, field = name.split(".")
@@ -193,6 +195,7 @@ def test_a_straight_line_is_found_exactly() -> None:
 RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 
 
+@pytest.mark.usefixtures("fast_validator")
 def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
     """Anyone can make the h200 profile again from the raw samples beside the records."""
     found, shipped = fits.fit(read_samples(RECORDED)), load_device("h200")

@@ -11,19 +11,19 @@ import pytest
 import streamsim_validate
 from streamsim.files import read_device
 from streamsim.schedule import RecordEvent, WaitEvent
-from streamsim_validate import calibrate
+from streamsim_validate import calibrate, fits
 from streamsim_validate.cli import main
-from streamsim_validate.fits import fit
 from streamsim_validate.probes import probes
 from streamsim_validate.replay import with_timing_events
 
 RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz")
 
 
+@pytest.mark.usefixtures("fast_validator")
 def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "gpu.toml"
     assert main(["calibrate", "--from", RECORDED, "-o", str(output)]) == 0
-    assert read_device(output) == fit(calibrate.read_samples(Path(RECORDED)))
+    assert read_device(output) == fits.fit(calibrate.read_samples(Path(RECORDED)))
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith(f"{output}: calibrated on NVIDIA H200")
     assert any(line.startswith("h2d.latency_s ") and " us +- " in line for line in said)

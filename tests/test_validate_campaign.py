@@ -17,7 +17,7 @@ from streamsim.errors import InputError
 from streamsim.files import write_schedule
 from streamsim.patterns import depth_first, ring
 from streamsim.schedule import Schedule, WaitEvent
-from streamsim_validate import campaign
+from streamsim_validate import campaign, fits
 from streamsim_validate.calibrate import read_samples
 from streamsim_validate.campaign import (
     COMPANIONS,
@@ -30,7 +30,7 @@ from streamsim_validate.campaign import (
     with_profiles,
 )
 from streamsim_validate.drift import calls_by_group
-from streamsim_validate.fits import PlainSamples, Samples, fit, timings_of
+from streamsim_validate.fits import PlainSamples, Samples, timings_of
 from streamsim_validate.gpu import NoGpuError
 from streamsim_validate.probes import host_calls
 from streamsim_validate.record import (
@@ -60,6 +60,7 @@ def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
     return Plan(str(tmp_path / "r.json.gz"), schedules=SCHEDULES, repeats=repeats)
 
 
+@pytest.mark.usefixtures("fast_validator")
 def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     samples = read_samples(RECORDED)
@@ -68,7 +69,7 @@ def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     assert read_record(plan.output) == record
     (session,) = record.runs
     assert (session.connections, session.repeats) == (8, 3)
-    assert session.profile("before") == session.profile("after") == fit(samples)
+    assert session.profile("before") == session.profile("after") == fits.fit(samples)
     for kept in (session.samples, session.samples_after):
         assert Samples.from_plain(msgspec.convert(kept, PlainSamples)) == samples
     assert {entry.build() for entry in session.entries} == set(SCHEDULES)
@@ -161,6 +162,7 @@ def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path(plan.output).read_bytes() == b"precious"
 
 
+@pytest.mark.usefixtures("fast_validator")
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)

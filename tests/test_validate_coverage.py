@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from effort import THOROUGH
 from fake_cuda import CARD
 from strategies import h2d, make_device, program
 
 import streamsim_validate
-from streamsim import compiled
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, compare, predict_device_s
@@ -29,7 +29,7 @@ LEAST, MOST = (
     0.85,
     0.97,
 )  # of the device-bound medians; what the model misses of its probes counts twice: docs/design.md
-SAMPLES, EVERY = 100, 3  # draws, and one schedule in so many
+SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 4)  # draws, and one schedule in so many
 
 SIGMA = 0.1
 DEVICE = msgspec.structs.replace(make_device(), spread={"model": SIGMA})
@@ -107,11 +107,10 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
         assert (said_badly.out, len(said_badly.err.splitlines())) == ("", 1)
 
 
+@pytest.mark.usefixtures("fast_validator")
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_the_interval_holds_nine_in_ten_of_the_measured_medians(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_interval_holds_nine_in_ten_of_the_measured_medians(path: Path) -> None:
     """Drawn from the spreads of the record's own calibrations."""
-    if compiled.available():  # the same ticks in half the time
-        monkeypatch.setattr("streamsim_validate.compare.simulate", compiled.simulate)
     record = read_record(path)
     rows = [row for row in compare(record).rows if row.klass == DEVICE_BOUND][::EVERY]
     found = by_class(expectations(record, rows, SAMPLES))[DEVICE_BOUND]

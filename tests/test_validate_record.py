@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from effort import examples
 from fake_cuda import CARD
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
@@ -144,7 +145,7 @@ def test_a_suites_record_is_compact() -> None:
     assert len(PACKED) < 300 * len(WHOLE.runs[0].entries)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_a_damaged_record_is_one_clear_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Cut anywhere, or with bytes changed in the file or in what it unpacks to."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from effort import examples
 from fake_cuda import LEGACY, FakeCuda, FakeError, Launch, fake_gpu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
@@ -267,7 +268,7 @@ def programs(draw: st.DrawFn) -> Schedule:
     return builders[draw(st.integers(0, len(builders) - 1))]()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(programs(), st.integers(0, 1 << 30))
 def test_every_pattern_gives_the_reference_output_in_any_order_cuda_allows(schedule: Schedule, seed: int) -> None:
     gpu, cuda = fake_gpu(seed)

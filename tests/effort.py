@@ -1,0 +1,13 @@
+"""How hard the tests try: what an ordinary run needs, or ten times that with ``--hypothesis-profile=thorough``."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+USUAL = 100  # hypothesis' own number of examples
+THOROUGH = settings().max_examples > USUAL
+
+
+def examples(count: int) -> settings:
+    """So many examples in an ordinary run: what finds the law broken where a planted fault breaks it."""
+    return settings(max_examples=count * settings().max_examples // USUAL)

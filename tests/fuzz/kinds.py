@@ -1,0 +1,224 @@
+"""What the commands read: a right input of each kind, and how it goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+import msgspec
+from mutations import mutate_json, mutate_lines, mutate_option, mutate_text, mutate_toml
+
+import streamsim_validate
+from streamsim import Workload, WorkloadKernel, build, load_device
+from streamsim.cli import app
+from streamsim.files import dump_device, dump_schedule, dump_workload
+from streamsim.sweep_files import JOURNAL, write_sweep
+from streamsim.sweep_plan import sweep_of
+from streamsim_validate.record import Header, RunBegins, RunEnds, read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+RECORDS = Path(streamsim_validate.__file__).parent / "records"
+ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
+SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
+MOST_MUTATIONS = 3
+
+
+class Input(NamedTuple):
+    """A command line and the files beside it, in a folder of their own; those named .gz are compressed there."""
+
+    program: str
+    arguments: tuple[str, ...]
+    files: dict[str, str]
+
+
+class Kind(NamedTuple):
+    """``weight``: how often it is drawn, by what one input costs."""
+
+    weight: int
+    right: Callable[[], list[Input]]
+    mutate: Callable[[str, Random], str] | None  # of a file's text; None: the options go wrong
+    files: tuple[str, ...] = ()  # that go wrong
+
+
+def _streamsim(*arguments: str, **files: str) -> Input:
+    return Input("streamsim", arguments, {name.replace("_", "."): text for name, text in files.items()})
+
+
+WORKLOAD = Workload(1 << 14, (4, 8), (4,), (WorkloadKernel(duration_s=5e-6), WorkloadKernel("sincos", parameter=10)))
+
+
+@cache
+def schedules() -> list[Input]:
+    """Rings with events, graphs, pageable memory."""
+    made = (
+        build(WORKLOAD, "depth-first", 3, 2, 2),
+        build(WORKLOAD, "breadth-first", 2, 2, launch="graph"),
+        build(WORKLOAD, "depth-first", 2, 2, memory="pageable"),
+    )
+    commands = (("simulate",), ("check",), ("explain",), ("check", "--fix", "fixed.json"), ("simulate", "--json"))
+    return [
+        _streamsim(command, "s.json", *more, s_json=dump_schedule(schedule).decode())
+        for schedule in made
+        for command, *more in commands
+    ]
+
+
+@cache
+def workloads() -> list[Input]:
+    """A file of arrays and kernels."""
+    text = dump_workload(WORKLOAD)
+    commands = (("predict",), ("predict", "--json"), ("best", "--max-chunks", "4", "--max-streams", "2"), ("schedule",))
+    return [_streamsim(command, "w.toml", *more, w_toml=text) for command, *more in commands]
+
+
+@cache
+def devices() -> list[Input]:
+    """Shipped profiles, with kernels' costs and spread."""
+    texts = [dump_device(load_device(name)) for name in ("ideal", "k20c", "h200")]
+    commands = (("devices", "check", "d.toml"), ("predict", *ARRAYS, "--chunks", "3", "--device", "d.toml"))
+    spread = ("predict", *ARRAYS, "--device", "d.toml", "--samples", "20")
+    return [_streamsim(*command, d_toml=text) for text in texts for command in (*commands, spread)]
+
+
+@cache
+def sweeps() -> list[Input]:
+    """A file with a sweep's options."""
+    text = """
+h2d = "16KiB..64KiB*2"
+kernel = ["10us", 1e-5]
+d2h = "64KiB"
+chunks = "1..4"
+streams = [1, 2]
+order = "depth-first,breadth-first"
+device = "h200,ideal"
+[set]
+"h2d.latency_s" = "1us,2us"
+"""
+    return [_streamsim("sweep", "--file", "p.toml", p_toml=text)]
+
+
+@cache
+def unfinished() -> list[Input]:
+    """A sweep's output and journal, half-way."""
+
+    def stop(done: int, _: int) -> None:
+        if done > 3:
+            raise KeyboardInterrupt
+
+    asked = {"h2d": ["64KiB"], "kernel": ["10us"], "d2h": ["64KiB"], "chunks": ["1..8"], "device": ["h200"]}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "out.csv"
+        with contextlib.suppress(KeyboardInterrupt):
+            write_sweep(sweep_of(asked), path, block=2, progress=stop)
+        names = (path.name, path.name + JOURNAL)
+        files = {name: (path.parent / name).read_text() for name in names}
+    return [Input("streamsim", (*SWEEP, "-o", "out.csv"), files)]
+
+
+@cache
+def _record() -> tuple[str, str]:
+    """Some of a measured one, and its journal."""
+    record = read_record(min(RECORDS.glob("standard-*.json.gz")))
+    first = record.runs[0]
+    run = msgspec.structs.replace(first, entries=first.entries[:4], samples=None, samples_after=None, groups=())
+    few = msgspec.structs.replace(record, runs=(run,))
+    begin = RunBegins(run.connections, run.started, run.seed, run.repeats)
+    head = Header(few.card, few.machine, few.suite, few.streamsim)
+    lines = (head, begin, *run.entries, RunEnds(run.finished))
+    return msgspec.json.encode(few).decode(), "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
+
+
+@cache
+def records() -> list[Input]:
+    """Compared as they are, with another profile, with intervals."""
+    return [
+        Input("streamsim-validate", ("compare", "r.json.gz", *more), {"r.json.gz": _record()[0]})
+        for more in ((), ("--json",), ("--device", "h200"), ("--samples", "20"), ("--fail-if", "median > 1%"))
+    ]
+
+
+@cache
+def journals() -> list[Input]:
+    """A run that was not finished."""
+    return [
+        Input("streamsim-validate", ("compare", "r.json.gz.journal", "-d", "h200"), {"r.json.gz.journal": _record()[1]})
+    ]
+
+
+@cache
+def samples() -> list[Input]:
+    """What a calibration measured."""
+    text = gzip.decompress((RECORDS / "calibration-h200.samples.gz").read_bytes()).decode()
+    return [Input("streamsim-validate", ("calibrate", "--from", "c.gz", "-o", "my.toml"), {"c.gz": text})]
+
+
+@cache
+def lines() -> list[Input]:
+    """Each command with options that are right."""
+    schedule = dump_schedule(build(WORKLOAD, "depth-first", 2, 2)).decode()
+    few = ("--chunks", "4", "--streams", "2")
+    return [
+        _streamsim("predict", *ARRAYS, *few),
+        _streamsim("explain", *ARRAYS, *few),
+        _streamsim("schedule", *ARRAYS, *few),
+        _streamsim("best", *ARRAYS, "--max-chunks", "4", "--max-streams", "2"),
+        _streamsim(*SWEEP),
+        _streamsim("check", "s.json", s_json=schedule),
+        _streamsim("simulate", "s.json", s_json=schedule),
+        Input("streamsim-validate", ("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
+    ]
+
+
+KINDS = {
+    "schedule": Kind(20, schedules, mutate_json, ("s.json",)),
+    "workload": Kind(20, workloads, mutate_toml, ("w.toml",)),
+    "device": Kind(20, devices, mutate_toml, ("d.toml",)),
+    "sweep": Kind(10, sweeps, mutate_toml, ("p.toml",)),
+    "unfinished sweep": Kind(10, unfinished, mutate_json, ("out.csv" + JOURNAL,)),
+    "unfinished output": Kind(3, unfinished, mutate_text, ("out.csv",)),
+    "record": Kind(5, records, mutate_json, ("r.json.gz",)),
+    "journal": Kind(5, journals, mutate_lines, ("r.json.gz.journal",)),
+    "samples": Kind(1, samples, mutate_json, ("c.gz",)),
+    "options": Kind(40, lines, None),
+}
+
+
+def draw(rng: Random) -> tuple[str, Input]:
+    """A kind and an input of it."""
+    (name,) = rng.choices(list(KINDS), [kind.weight for kind in KINDS.values()])
+    return name, draw_of(name, rng)
+
+
+def draw_of(name: str, rng: Random) -> Input:
+    """An input of this kind with some things wrong."""
+    kind = KINDS[name]
+    made = rng.choice(kind.right())
+    for _ in range(rng.randint(1, MOST_MUTATIONS)):
+        if kind.mutate is None:
+            command = command_of(made)
+            made = made._replace(arguments=(made.arguments[0], *mutate_option(command, [*made.arguments[1:]], rng)))
+            continue
+        file = rng.choice(kind.files)
+        mutate = kind.mutate if rng.random() < 0.8 else mutate_text
+        made = made._replace(files=made.files | {file: mutate(made.files[file], rng)})
+    return made
+
+
+def command_of(made: Input) -> click.Command:
+    """The command that the line calls."""
+    if made.program == "streamsim":
+        found = app.get_command(click.Context(app), made.arguments[0])
+    else:
+        from streamsim_validate.cli import app as validator
+
+        found = validator.get_command(click.Context(validator), made.arguments[0])
+    assert found is not None
+    return found
