@@ -232,7 +232,7 @@ def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
     assert {finding.ops[0] for finding in of_rule(findings, "redundant-wait")} == redundant(graph)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.one_of(programs(), programs(24, 8)))
 def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
     """With two streams to a node the few of these programs make a tree of two to four levels."""
