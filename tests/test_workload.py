@@ -1,0 +1,293 @@
+"""Workloads: kernels by their times, and how arrays and work are cut into chunks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streamsim.devices import device_names, load_device
+from streamsim.errors import InputError
+from streamsim.files import dump_workload, parse_workload
+from streamsim.grid import Config
+from streamsim.model import simulate
+from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.schedule import Copy, Kernel
+from streamsim.sizes import parse_kernel, workload_of_sizes
+from streamsim.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
+
+if TYPE_CHECKING:
+    from streamsim.workload import Part
+
+REAL = [name for name in device_names() if not name.startswith("ideal")]
+SIZES = st.integers(1, 1 << 20)
+MIB = 1 << 20
+
+
+def seconds_of_kernels(workload: Workload, chunks: int) -> list[float]:
+    """The time of each launch of a schedule, in issue order."""
+    return [op.duration_s or 0.0 for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
+
+
+def column(parts: tuple[Part, ...], array: int) -> list[int]:
+    """What each chunk has of an input array."""
+    return [part.inputs[array] for part in parts for _ in range(part.many)]
+
+
+# -- cutting ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(SIZES, min_size=1, max_size=3), st.integers(1, 300))
+def test_arrays_without_elements_are_cut_each_by_itself_at_multiples_of_sixteen_bytes(
+    sizes: list[int], chunks: int
+) -> None:
+    """All of it, in order; equal pieces, but for the last that has any; the work as the largest array."""
+    parts = Workload(inputs=tuple(sizes), kernels=(WorkloadKernel(duration_s=1.0),)).cut(chunks)
+    assert sum(part.many for part in parts) == chunks
+    assert math.isclose(sum(part.many * part.share for part in parts), 1.0)
+    for array, n_bytes in enumerate(sizes):
+        pieces = column(parts, array)
+        held = [piece for piece in pieces if piece]
+        units = -(-n_bytes // ALIGN_BYTES)
+        assert sum(pieces) == n_bytes
+        assert len(held) == min(units, chunks)
+        assert pieces[: len(held)] == held  # the last chunks go without
+        assert all(piece % ALIGN_BYTES == 0 for piece in held[:-1])
+        assert held[-1] == min(held)
+        assert max(held[:-1], default=held[0]) - min(held[:-1], default=held[0]) <= ALIGN_BYTES
+    largest = sizes.index(max(sizes))
+    if -(-max(sizes) // ALIGN_BYTES) >= chunks:
+        assert [part.share for part in parts] == [part.inputs[largest] / max(sizes) for part in parts]
+
+
+def test_by_hand() -> None:
+    # 100 bytes are 7 units, the last of 4 bytes: over 3 chunks 3, 3 and 1 of them. 20 bytes are 2.
+    parts = Workload(inputs=(100, 20), kernels=(WorkloadKernel(duration_s=1.0),)).cut(3)
+    assert [(part.many, part.inputs, part.share) for part in parts] == [
+        (1, (48, 16), 0.48),
+        (1, (48, 4), 0.48),
+        (1, (4, 0), 0.04),
+    ]
+    # Elements are whole: 10 of 3 and 5 bytes over 4 chunks are 3, 3, 3 and 1.
+    parts = Workload(10, (3,), (5,)).cut(4)
+    assert [(p.many, p.elements, p.inputs, p.outputs) for p in parts] == [(3, 3, (9,), (15,)), (1, 1, (3,), (5,))]
+
+
+def test_an_output_smaller_than_the_chunks_is_copied_by_those_that_have_it() -> None:
+    workload = workload_of_sizes(["64MiB"], ["4ms"], ["4B"])
+    copies = [op for op in depth_first(workload, 8, 4) if isinstance(op, Copy)]
+    assert [op.bytes for op in copies if op.direction == "d2h"] == [4]
+    assert [op.bytes for op in copies if op.direction == "h2d"] == [8 * MIB] * 8
+
+
+def test_what_is_copied_once_goes_before_the_first_chunk_and_behind_the_last() -> None:
+    """In stream 1; before it every other stream waits, and behind it has waited for every other."""
+    workload = workload_of_sizes(["1MiB"], ["1ms"], ["1MiB"], None, ["3MiB"], ["64B"])
+    for schedule in (depth_first(workload, 4, 3), breadth_first(workload, 4, 3), ring(workload, 4, 2, 3)):
+        work = [op for op in schedule if isinstance(op, Copy | Kernel)]
+        assert (work[0].bytes, work[-1].bytes) == (3 * MIB, 64)  # type: ignore[union-attr]
+        assert work[0].stream == work[-1].stream == 1
+        timeline = simulate(schedule, load_device("h200"))
+        ends = {op: timeline.end[i] for i, op in enumerate(schedule.ops)}
+        starts = {op: timeline.start[i] for i, op in enumerate(schedule.ops)}
+        assert all(starts[op] >= ends[work[0]] for op in work[1:])
+        assert all(ends[op] <= starts[work[-1]] for op in work[:-1])
+        kernels = [op for op in work if isinstance(op, Kernel)]
+        assert all(any(region.bytes == 3 * MIB for region in op.reads) for op in kernels)
+    for schedule in (serial(workload, 2), prefetch(workload, 4, 2)):
+        sizes = [op.bytes for op in schedule if isinstance(op, Copy)]
+        assert (sizes[0], sizes[-1]) == (3 * MIB, 64)
+
+
+def test_how_many_chunks_there_can_be() -> None:
+    assert Workload(256, (100,)).most_chunks == 256
+    assert Workload(inputs=(100,)).most_chunks == 7
+    assert Workload(inputs=(100,), kernels=(WorkloadKernel(duration_s=1.0),)).most_chunks > 10**6
+    assert Workload(h2d_once=(100,)).most_chunks == 1
+    with pytest.raises(InputError, match=r"^chunks = 8: more chunks than pieces of 16 bytes \(7\); use at most 7$"):
+        depth_first(Workload(inputs=(100,)), 8, 2)
+
+
+# -- kernels by their times -------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 64), st.floats(1e-6, 1.0), st.integers(1, 1 << 30))
+def test_on_a_card_without_overheads_a_chunk_takes_its_share(chunks: int, time_s: float, n_bytes: int) -> None:
+    workload = workload_of_sizes([n_bytes], [time_s])
+    device = load_device("ideal")
+    kernels = [op for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
+    assert math.isclose(sum(device.kernel_time(op)[0] for op in kernels), time_s, rel_tol=1e-9)
+
+
+@given(st.sampled_from(REAL), st.floats(1e-6, 0.1), st.integers(1, 1 << 14), st.integers(0, 9))
+def test_a_part_of_a_launch_takes_no_less_than_its_share_and_no_more_than_the_whole(
+    name: str, whole_s: float, least_threads: int, halvings: int
+) -> None:
+    """And a smaller part takes no longer."""
+    device, share = load_device(name), 0.5**halvings
+
+    def took_s(part: float) -> float:
+        threads = round(least_threads * 1024 * part)
+        return device.kernel_time(Kernel(1, duration_s=whole_s * part, share=part, threads=threads))[0]
+
+    floor_s = device.compute.floor_s
+    assert took_s(share) >= max(floor_s, whole_s * share) * (1 - 1e-9)
+    assert took_s(share) <= max(floor_s, whole_s) * (1 + 1e-9)
+    assert took_s(share / 2) <= took_s(share) * (1 + 1e-9)
+
+
+def test_a_part_of_a_launch_by_hand() -> None:
+    # 1 ms over 8 waves of threads: of 998 us beyond the floor of 2 a wave takes 124.75, a quarter of it 31.1875. An
+    # eighth of a wave is 1/64 of the launch; from there on a line, 966.8125 us over the other 63/64.
+    device = load_device("ideal")
+    device = msgspec.structs.replace(
+        device, compute=msgspec.structs.replace(device.compute, floor_s=2e-6, resident_threads=1000)
+    )
+
+    def took_us(share: float) -> float:
+        return device.kernel_time(Kernel(1, duration_s=1e-3 * share, share=share, threads=round(8000 * share)))[0] * 1e6
+
+    assert took_us(1) == pytest.approx(1000)
+    assert took_us(1 / 64) == took_us(1 / 1000) == pytest.approx(2 + 31.1875)
+    assert took_us(1 / 2) == pytest.approx(2 + 31.1875 + 966.8125 * (1 / 2 - 1 / 64) / (63 / 64))
+
+
+def test_measured_points_are_what_parts_take() -> None:
+    # 16 Mi floats take 570 us, 64 Ki of them 9 us: in a line between, constant below.
+    workload = workload_of_sizes(["64MiB"], ["0.57ms,9us@64Ki"])
+    line = [9e-6 + 561e-6 * (1 / n - 1 / 256) / (1 - 1 / 256) for n in (4, 64)]
+    assert seconds_of_kernels(workload, 4) == pytest.approx([line[0]] * 4)
+    assert seconds_of_kernels(workload, 64) == pytest.approx([line[1]] * 64)
+    assert seconds_of_kernels(workload, 1024) == pytest.approx([9e-6] * 1024)
+    # The same with shares, in per cent too, and with the whole as a point.
+    for text in ("0.57ms,9us@1/256", "570us@1,9us@0.390625%", "0.57ms@16Mi,9us@65536"):
+        assert seconds_of_kernels(workload_of_sizes(["64MiB"], [text]), 4) == pytest.approx([line[0]] * 4)
+    # Two points say what the whole takes: 40 us more for each of the other half.
+    assert seconds_of_kernels(workload_of_sizes(["64MiB"], ["60us@1/2,20us@1/4"]), 1) == pytest.approx([140e-6])
+
+
+def test_launches_share_the_time_and_each_has_its_latency() -> None:
+    workload = workload_of_sizes(["64MiB"], ["25ms/600"])
+    assert seconds_of_kernels(workload, 1) == pytest.approx([25e-3 / 600] * 600)
+    assert len(seconds_of_kernels(workload, 4)) == 2400
+    latency = workload_of_sizes(["64MiB"], ["25ms/600,latency=20us"])
+    assert seconds_of_kernels(latency, 1) == pytest.approx([25e-3 / 600] * 600)
+    assert seconds_of_kernels(latency, 4) == pytest.approx([20e-6] * 2400)
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("0.57ms", WorkloadKernel(duration_s=0.57e-3)),
+        ("4ms,threads=64Ki,latency=3us,fill=0.5", WorkloadKernel(None, 4e-3, 0, 0.5, (), 65536, 3e-6)),  # type: ignore[arg-type]
+        ("25ms / 600", WorkloadKernel(duration_s=25e-3, launches=600)),
+        ("9us@64Ki, 0.57ms, name=scale", WorkloadKernel("scale", 0.57e-3, points=(Point(65536, 9e-6),))),
+    ],
+)
+def test_a_kernel_as_text(text: str, kernel: WorkloadKernel) -> None:
+    found = parse_kernel(text)
+    assert found == (kernel if kernel.name else msgspec.structs.replace(kernel, name="kernel"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0.57", None),  # seconds
+        ("", "kernel = ''"),
+        ("fast", "kernel = 'fast'"),
+        ("1ms,2ms", "two times of the whole"),
+        ("1ms@2%%", "kernel part"),
+        ("1ms@-3", "kernel part"),
+        ("1ms/0", "kernel launches"),
+        ("1ms,speed=3", "'speed' is none of threads, latency, fill, name, launches"),
+        ("threads=5", "threads = 5"),
+        ("1ms,fill=2", "kernel fill"),
+    ],
+)
+def test_what_is_no_kernel_is_named(text: str, names: str | None) -> None:
+    if names is None:
+        assert parse_kernel(text).duration_s == 0.57
+        return
+    with pytest.raises(InputError) as raised:
+        parse_kernel(text)
+    assert names in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_points_that_fall_or_have_no_place_are_refused() -> None:
+    for kernel, field in (("1ms,2ms@1/2", "no less time"), ("1ms,9us@64Ki", "give a share")):
+        with pytest.raises(InputError, match=field):
+            workload_of_sizes([], [kernel])
+    with pytest.raises(InputError, match="give each part once"):
+        workload_of_sizes(["1MiB"], ["1ms,9us@1/4,8us@0.25"])
+
+
+def test_a_workload_file_takes_what_the_command_line_takes() -> None:
+    text = """
+    inputs = ["200MB", 64]
+    outputs = ["64MiB"]
+    h2d_once = ["1GiB"]
+    kernels = ["0.57ms,9us@1/256", { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us" }]
+    """
+    workload = parse_workload(text)
+    assert workload.inputs == (200_000_000, 64)
+    assert workload.h2d_once == (1 << 30,)
+    assert workload.kernels[0].points == (Point(1 / 256, 9e-6),)
+    assert workload.kernels[1] == WorkloadKernel("scale", 4e-3, threads=65536, latency_s=3e-6)
+    assert parse_workload(dump_workload(workload)) == workload
+
+
+# -- laws of predictions ----------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(1 << 12, 1 << 26), min_size=1, max_size=2),
+    st.lists(st.integers(1 << 12, 1 << 26), max_size=2),
+    st.floats(1e-5, 1e-2),
+    st.integers(1, 24),
+    st.integers(1, 6),
+    st.sampled_from((2, 3, 10)),
+)
+def test_on_the_ideal_card_scaling_sizes_and_times_leaves_the_speed_up_alone(
+    inputs: list[int], outputs: list[int], kernel_s: float, chunks: int, streams: int, factor: int
+) -> None:
+    """But for what sixteen bytes a chunk and array take."""
+    device = load_device("ideal")
+    one = workload_of_sizes(inputs, [kernel_s], outputs)
+    more = workload_of_sizes([n * factor for n in inputs], [kernel_s * factor], [n * factor for n in outputs])
+    found = [
+        simulate(serial(w), device).makespan_s / simulate(depth_first(w, chunks, streams), device).makespan_s
+        for w in (one, more)
+    ]
+    slack = ALIGN_BYTES * chunks * (len(inputs) + len(outputs)) / sum((*inputs, *outputs))
+    assert found[0] == pytest.approx(found[1], rel=1e-3 + 2 * slack)
+
+
+@given(
+    st.sampled_from(REAL),
+    st.lists(st.integers(1 << 14, 1 << 26), min_size=2, max_size=3),
+    st.floats(2e-5, 5e-3),
+    st.integers(1, 16),
+    st.integers(1, 6),
+    st.sampled_from(("depth-first", "breadth-first")),
+)
+@example("h200", [200_000_000, 64 << 20], 4e-3, 4, 3, "depth-first")
+@example("a100", [154_140_672, 1024], 25e-3, 8, 4, "depth-first")
+def test_one_byte_more_changes_next_to_nothing(
+    name: str, sizes: list[int], kernel_s: float, chunks: int, streams: int, order: str
+) -> None:
+    """A thousandth, and what one aligned unit takes in each chunk."""
+    device = load_device(name)
+    config = Config(order, chunks, streams)  # type: ignore[arg-type]
+    times = []
+    for more in (0, 1):
+        workload = workload_of_sizes([sizes[0] + more, *sizes[2:]], [kernel_s], [sizes[1]])
+        times.append(simulate(config.schedule(workload), device).makespan_s)
+    unit_s = (
+        chunks * ALIGN_BYTES / min(device.h2d.duplex_bandwidth_bytes_per_s, device.d2h.duplex_bandwidth_bytes_per_s)
+    )
+    assert abs(times[1] - times[0]) <= 1e-3 * times[0] + unit_s + 1e-9 * chunks
