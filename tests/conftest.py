@@ -36,7 +36,7 @@ MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
 COMPILE = """
 from streamsim import Workload, build, compiled, load_device
 from streamsim.grid import Config
-device, workload = load_device("ideal"), Workload(4)
+device, workload = load_device("ideal"), Workload(4, (4,))
 compiled.simulate(build(workload, "depth-first", 2, 2), device)
 compiled.makespans(workload, [Config("depth-first", 2, 2)], device)
 """
