@@ -11,6 +11,7 @@ import click
 
 from streamsim.cli.notes import note, progress_bar
 from streamsim.cli.options import FILE, formats
+from streamsim.cli.printing import print_data
 from streamsim.errors import InputError
 from streamsim.files import one_line
 from streamsim.grid import SLOW, is_fast
@@ -159,9 +160,9 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     if kind == "parquet":
         raise InputError("--format parquet: needs a file; give --output too")
     encode = encoder(kind)
-    click.echo(header(kind, sweep.columns), nl=False)
+    print_data(header(kind, sweep.columns))
     for rows in sweep_blocks(sweep, 0, executor, retries):
-        click.echo(encode(sweep.columns, rows.rows), nl=False)
+        print_data(encode(sweep.columns, rows.rows))
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
