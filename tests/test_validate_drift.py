@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import load_device
+from streamsim.device import KernelCost
 from streamsim.files import write_device
 from streamsim.model import simulate
 from streamsim_validate.cli import main
@@ -122,6 +123,23 @@ def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
     assert profiles_of(both).whole == found.with_connections(CONNECTIONS)
     assert profiles_of(msgspec.structs.replace(both, before=None)).whole == later.with_connections(CONNECTIONS)
     assert profiles_of(msgspec.structs.replace(both, after=None)).whole == H200.with_connections(CONNECTIONS)
+
+
+def test_kernels_of_different_tables_are_met_by_their_names() -> None:
+    """A cost of 2, 4 ms at 10, 20 elements and one of 4, 6, 10 ms at 10, 15, 25: 3 at 10, (4 + 8) / 2 at 20."""
+    both, again = (
+        KernelCost("both", 1, (10, 20), (2e-3, 4e-3)),
+        KernelCost("both", 1, (10, 15, 25), (4e-3, 6e-3, 10e-3)),
+    )
+    before, after = KernelCost("before", 1, (1, 2), (1e-3, 2e-3)), KernelCost("after", 1, (1, 2), (1e-3, 2e-3))
+    one, other = (
+        msgspec.structs.replace(H200, compute=msgspec.structs.replace(H200.compute, kernels=costs))
+        for costs in ((before, both), (again, after))
+    )
+    found = mean_of(one, other).compute.kernels
+    assert [cost.name for cost in found] == ["before", "both", "after"]
+    assert (found[0], found[2]) == (before, after)
+    assert (found[1].elements, found[1].duration_s) == ((10, 20), pytest.approx((3e-3, 6e-3)))
 
 
 def test_no_schedules_own_times_move_its_prediction() -> None:

@@ -29,6 +29,7 @@ from streamsim_validate.record import (
     Run,
     RunBegins,
     RunEnds,
+    Spans,
     check_card,
     finish,
     fold,
@@ -171,6 +172,12 @@ def _complaint(path: Path) -> str:
     except InputError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize("time_ns", [-1, 1 << 63])
+def test_a_time_line_beyond_any_clock_is_bad_input(time_ns: int) -> None:
+    with pytest.raises(InputError, match=r"^timeline: expected times from 0 to 86400000000000 ns$"):
+        Spans((0,), (time_ns,))
 
 
 def test_a_truncated_record_says_so(tmp_path: Path) -> None:

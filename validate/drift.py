@@ -64,7 +64,7 @@ def _own_profile(run: Run) -> Device | None:
 def mean_of(one: Value, other: Value) -> Value:
     """Of two profiles of a card, or parts of them, every measured number's mean; the rest is as in ``one``.
 
-    The rest: what is counted or chosen, sources and spread.
+    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it.
     """
     found: Any = one
     if isinstance(one, msgspec.Struct):
@@ -78,8 +78,21 @@ def mean_of(one: Value, other: Value) -> Value:
     elif isinstance(one, float) and isinstance(other, float):
         found = (one + other) / 2
     elif isinstance(one, tuple) and isinstance(other, tuple):
-        found = tuple(mean_of(a, b) for a, b in zip(one, other, strict=True))
+        found = _mean_costs(one, other)
     return cast("Value", found)
+
+
+def _mean_costs(one: tuple[KernelCost, ...], other: tuple[KernelCost, ...]) -> tuple[KernelCost, ...]:
+    """Those in both tables at the elements of the first one, and those in either."""
+    costs = {(cost.name, cost.parameter): cost for cost in other}
+    means = []
+    for cost in one:
+        again = costs.pop((cost.name, cost.parameter), cost)
+        same = again.elements == cost.elements
+        others = again.duration_s if same else map(again.at, cost.elements)
+        middle = tuple(map(mean_of, cost.duration_s, others))
+        means.append(msgspec.structs.replace(cost, duration_s=middle))
+    return (*means, *costs.values())
 
 
 def calls_by_group(run: Run) -> dict[int, HostCalls]:

@@ -23,7 +23,7 @@ from streamsim.errors import InputError
 from streamsim.files import one_line, without_retired, write_bytes
 from streamsim.kinds import kind_of, mistaken_for
 from streamsim.locks import try_lock
-from streamsim.schedule import Schedule
+from streamsim.schedule import LONGEST_S, Schedule
 from streamsim_validate.gpu import Card
 from streamsim_validate.suites import Case, digest
 
@@ -31,6 +31,7 @@ SCHEMA_VERSION = 2
 # Files of version 1 left these out of a workload where it had them; since then, what is left out is not there.
 VERSION_1_WORKLOAD = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
 READABLE = (1, SCHEMA_VERSION)
+LONGEST_NS = round(LONGEST_S * 1e9)
 LARGEST_RECORD_BYTES = 1 << 28
 JOURNAL_SUFFIX = ".journal"
 GZIP_LEVEL = 9
@@ -62,6 +63,9 @@ class Spans(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if len(self.start_ns) != len(self.end_ns):
             raise InputError("timeline: start_ns and end_ns have different numbers of ops")
+        times = (*self.start_ns, *self.end_ns)
+        if times and not 0 <= min(times) <= max(times) <= LONGEST_NS:
+            raise InputError(f"timeline: expected times from 0 to {LONGEST_NS} ns")
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):

@@ -7,7 +7,7 @@ import click
 
 from streamsim.assumptions import link_words
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_data, print_json
 from streamsim.device import Device
 from streamsim.devices import device_names, load_device
 from streamsim.files import KINDS, dump_device, one_line, read_device
@@ -28,7 +28,7 @@ def devices(context: click.Context, form: str) -> None:
 @click.argument("name", shell_complete=complete_device)
 def show_device(name: str) -> None:
     """Print a profile as TOML, ready to be edited; every number says where it comes from."""
-    click.echo(dump_device(load_device(name)).encode(), nl=False)
+    print_data(dump_device(load_device(name)).encode())
 
 
 @devices.command("check")

@@ -19,7 +19,7 @@ from streamsim.cli.options import (
     output_options,
     pipeline_options,
 )
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_data, print_json
 from streamsim.device import Device
 from streamsim.files import dump_schedule, read_schedule, write_bytes
 from streamsim.schedule import Schedule
@@ -144,7 +144,7 @@ def schedule_command(output: Path | None, **options: Any) -> None:
     pipeline = Pipeline(**options)
     data = dump_schedule(pipeline.schedule(pipeline.load()))
     if output is None:
-        click.echo(data, nl=False)
+        print_data(data)
     else:
         write_bytes(data, output)
 

@@ -1,4 +1,4 @@
-"""JSON and CSV on standard output."""
+"""JSON, CSV and files on standard output."""
 
 import json
 import sys
@@ -8,6 +8,15 @@ from typing import Any
 def print_json(value: dict[str, Any]) -> None:
     """One object; numbers that JSON lacks are an error."""
     print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_data(data: bytes) -> None:
+    """What belongs into a file: in UTF-8, whatever the terminal can show."""
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+    else:  # text kept in memory
+        sys.stdout.write(data.decode())
 
 
 def print_csv(rows: list[dict[str, Any]]) -> None:

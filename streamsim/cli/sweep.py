@@ -12,6 +12,7 @@ import click
 from streamsim.assumptions import link_words
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, formats
+from streamsim.cli.printing import print_data
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import one_line
@@ -165,10 +166,10 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     if kind == "parquet":
         raise InputError("--format parquet: needs a file; give --output too")
     encode = encoder(kind)
-    click.echo(header(kind, sweep.columns), nl=False)
+    print_data(header(kind, sweep.columns))
     so_far = Journal("")
     for rows in sweep_blocks(sweep, 0, executor, retries):
-        click.echo(encode(sweep.columns, rows.rows), nl=False)
+        print_data(encode(sweep.columns, rows.rows))
         so_far = so_far.after(rows, sweep.columns, 0)
     _say_left_out(so_far)
 
