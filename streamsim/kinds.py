@@ -28,7 +28,7 @@ _JSON = {
 }
 # Of TOML, by kind: names that only it has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
-_TOML |= {"sweep": {"chunks", "streams", "set", "device", "h2d", "d2h", "kernel", "scale", "workload"}}
+_TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 
 def mistaken_for(kind: str, data: bytes) -> str:

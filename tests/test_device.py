@@ -148,16 +148,18 @@ def test_kernel_time_and_share_of_the_card() -> None:
     # From the table: 10 elements need 10 x 0.5 = 5 of the floor's 6 us. 40: 17 us, all of it.
     assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((6e-6, 5 / 6))
     assert device.kernel_time(Kernel(1, "table", 40, 7)) == pytest.approx((17e-6, 1.0))
-    # Given: 250 of 1000 threads, a chunk of more than 1000, take four times their share on a quarter of the card (an
-    # eighth with fill 1/2). As a chunk of 500, twice their share; as a launch of their own, what is given.
-    chunk = Kernel(1, elements=250, duration_s=5e-6, of_elements=4000)
-    assert device.kernel_time(chunk) == pytest.approx((20e-6, 0.25))
-    assert device.kernel_time(msgspec.structs.replace(chunk, fill=0.5)) == pytest.approx((20e-6, 0.125))
-    assert device.kernel_time(msgspec.structs.replace(chunk, of_elements=500)) == pytest.approx((10e-6, 0.25))
-    assert device.kernel_time(Kernel(1, elements=250, duration_s=8e-6)) == pytest.approx((8e-6, 0.25))
-    # Given, below the floor: 3 of 6 us.
-    assert device.kernel_time(Kernel(1, duration_s=3e-6)) == pytest.approx((6e-6, 0.5))
-    assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 1.0))
+    # A sixteenth of a launch of 80 us and 4 waves, of 250 threads. Beyond the floor the launch takes 74 us, a quarter of
+    # a wave 74/16 = 4.625; from an eighth of a wave on, 1/32 of the launch, a line: 4.625 + (74 - 4.625) / 31 more. Its
+    # work is a sixteenth of the 74 us, or half of that with fill 1/2.
+    part, took_us = Kernel(1, duration_s=5e-6, share=1 / 16, threads=250), 6 + 4.625 + 69.375 / 31
+    assert device.kernel_time(part) == pytest.approx((took_us * 1e-6, 4.625 / took_us))
+    half = msgspec.structs.replace(part, fill=0.5)
+    assert device.kernel_time(half) == pytest.approx((took_us * 1e-6, 4.625 / 2 / took_us))
+    # A whole launch takes its time; of 250 threads, on a quarter of the card.
+    assert device.kernel_time(Kernel(1, elements=250, duration_s=8e-6)) == pytest.approx((8e-6, 2 / 4 / 8))
+    # The floor is the least, and no work: 3 us given, 30 us given.
+    assert device.kernel_time(Kernel(1, duration_s=3e-6)) == pytest.approx((6e-6, 0.0))
+    assert device.kernel_time(Kernel(1, elements=5000, duration_s=30e-6)) == pytest.approx((30e-6, 24 / 30))
 
 
 def test_what_leaves_the_card_to_others_is_part_of_a_kernels_time() -> None:

@@ -21,8 +21,6 @@ from streamsim.model import simulate
 from streamsim.patterns import (
     breadth_first,
     build,
-    chunk_bounds,
-    chunk_kernel,
     depth_first,
     one_stream,
     prefetch,
@@ -41,6 +39,12 @@ if TYPE_CHECKING:
 DEVICE = card.make_device()
 KERNEL = WorkloadKernel(duration_s=1e-6)
 Access = tuple[Region, bool]  # the bytes, and whether they are written
+
+
+def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
+    """First element and count of each chunk."""
+    counts = [part.elements for part in Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
+    return [(sum(counts[:i]), count) for i, count in enumerate(counts)]
 
 
 @st.composite
@@ -415,6 +419,7 @@ def test_a_given_time_is_that_of_the_kernel_over_all_elements(
     (launch,) = (op for op in depth_first(workload, 1, 1).ops if isinstance(op, Kernel))
     assert device.kernel_time(launch)[0] == max(time_s, device.compute.floor_s)
     count = min(chunk, elements)
-    took = device.kernel_time(chunk_kernel(workload, workload.kernels[0], count, 1))[0]
+    share, threads = count / elements, count  # one for each float
+    took = device.kernel_time(Kernel(1, duration_s=time_s * share, share=share, threads=threads))[0]
     assert time_s * count / elements <= took * (1 + 1e-12)
     assert took <= max(time_s, device.compute.floor_s) * (1 + 1e-12)
