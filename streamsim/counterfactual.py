@@ -9,6 +9,7 @@ as the first op of a new chunk.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -30,13 +31,12 @@ from streamsim.schedule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from streamsim.device import Device, LinkDirection
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 ALL_AT_ONCE = 1024  # kernels
-MOST_PIECES = 8  # into which an op is cut
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room
 
 
@@ -74,14 +74,14 @@ def pinned(schedule: Schedule) -> Schedule:
 
 def without_legacy_stream(schedule: Schedule) -> Schedule:
     """The legacy default stream's ops in a stream of their own, and all streams non-blocking."""
-    return _still_ordered(schedule, legacy_apart(schedule))
+    return still_ordered(schedule, legacy_apart(schedule))
 
 
 def without_host_waits(schedule: Schedule) -> Schedule:
     """No call holds the host before the last copy or kernel has been issued."""
     last = last_work(schedule)
     ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
-    return _still_ordered(schedule, replace(schedule, ops=tuple(ops)))
+    return still_ordered(schedule, replace(schedule, ops=tuple(ops)))
 
 
 def legacy_apart(schedule: Schedule) -> Schedule:
@@ -97,7 +97,7 @@ def unblocked(schedule: Schedule) -> Schedule:
     return replace(schedule, ops=tuple(ops))
 
 
-def _still_ordered(before: Schedule, after: Schedule) -> Schedule:
+def still_ordered(before: Schedule, after: Schedule) -> Schedule:
     """``after`` with waits for events where it has lost an order that its data needs."""
     if _is_racy(before):
         return after  # what its data needs was not kept in the first place
@@ -109,6 +109,12 @@ def _is_racy(schedule: Schedule) -> bool:
 
 
 # Without a cause that lies in the device
+
+
+def has_few_connections(case: Case) -> bool:
+    """Whether streams must share a hardware queue in front of some engine."""
+    least = min(case.device.connections, case.device.copy_engines.connections)
+    return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
 
 
 def all_connections(device: Device) -> Device:
@@ -174,28 +180,36 @@ class Rework:
 
     ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
     ``is_racy``: the schedule has races; then it does not keep the order that its data needs, and nor is it kept here.
+    By op: ``before``, the ops that its stream and events put it behind directly; ``reads_from``, those whose data it
+    reads; ``conflicts``, those that share bytes with it, one writing, nearest first; ``chunk``, the first of the ops
+    with which it hands on data. ``shared``: of each kernel the ranges that kernels of other chunks read as well
+    (a table, weights); they make no chunk of their readers. ``common``: the ops that write them. ``awaited``: of each
+    synchronisation the ops that it waits for. ``last``: the last copy or kernel (-1: none).
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.is_racy = _is_racy(schedule)
-        self._last = last_work(schedule)
-        self._awaited: dict[int, tuple[int, ...]] = {}  # synchronisations: the ops that they wait for
-        self._before: list[frozenset[int]] = []  # by stream order and events
-        self._reads_from: list[set[int]] = []
-        self._conflicts: list[set[int]] = []
+        self.last = last_work(schedule)
+        self.awaited: dict[int, tuple[int, ...]] = {}
+        self.before: list[frozenset[int]] = []
+        self.reads_from: list[set[int]] = []
+        self.conflicts: list[set[int]] = []
+        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
         self._follow()
         self._find_data()
-        self._chunk = self._find_chunks()
+        self.shared = self._find_shared()
+        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
+        self.chunk = self._find_chunks()
         self.orders = self._find_orders()
 
     @property
     def has_needless_order(self) -> bool:
         """Whether streams, events or buffers used again put an op behind one from which it reads nothing."""
         return any(
-            self._chunk[earlier] != self._chunk[op]
-            for op, before in enumerate(self._before)
-            for earlier in before | self._conflicts[op]
+            self.chunk[earlier] != self.chunk[op] and earlier not in self.reads_from[op]
+            for op, before in enumerate(self.before)
+            for earlier in before | self.conflicts[op]
         )
 
     def _follow(self) -> None:
@@ -207,44 +221,68 @@ class Rework:
             before = nothing
             if isinstance(op, Synchronize):
                 of_stream = nothing if op.stream is None else front.get(op.stream, nothing)
-                self._awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
+                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
             elif isinstance(op, RecordEvent):
                 recorded[op.event] = front.get(op.stream, nothing)
             elif isinstance(op, WaitEvent):
                 front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
             else:
                 before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
-            self._before.append(before)
+            self.before.append(before)
 
     def _find_data(self) -> None:
         """Which ops each op needs: those whose data it reads, and all with which it shares bytes."""
         ops = self._schedule.ops
         histories = {buffer.name: History() for buffer in self._schedule.buffers}
         for i, op in enumerate(ops):
-            reads, conflicts = self._unknown(i), set(self._unknown(i))
+            reads, conflicts, versions = self.unknown(i), set(self.unknown(i)), dict[Region, frozenset[int]]()
             for region, writes in touched(op, frozenset()):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 if writes:
                     found = history.write(i, region.offset, end)
                 else:
-                    found = history.read(i, op.stream or 0, region.offset, end)
+                    found = history.read(i, i, region.offset, end)  # readers of a stream may come into others
                     reads.update(found)
+                    versions[region] = frozenset(found)
                 conflicts.update(found)
             for edges in (reads, conflicts):
                 edges.discard(i)
                 if self.is_racy:
-                    edges -= {k for k in edges if ops[k].stream != op.stream and k not in self._before[i]}
-            self._reads_from.append(reads)
-            self._conflicts.append(conflicts)
+                    edges -= {k for k in edges if ops[k].stream != op.stream and k not in self.before[i]}
+            self.reads_from.append(reads)
+            self.conflicts.append(conflicts)
+            self._versions.append(versions if isinstance(op, Kernel) else {})
 
-    def _unknown(self, i: int) -> set[int]:
+    def unknown(self, i: int) -> set[int]:
         """The ops before ``i`` of which it may need data, because it or they do not name their memory."""
         ops = self._schedule.ops
         return {
             k
-            for k in self._before[i]
+            for k in self.before[i]
             if not (_names_memory(ops[k]) and _names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
         }
+
+    def _find_shared(self) -> dict[int, set[Region]]:
+        """Of kernels the ranges that they read as others do that each read something else too: what all chunks need."""
+        readers: dict[tuple[Region, frozenset[int]], list[int]] = {}
+        for i, versions in enumerate(self._versions):
+            for version in versions.items():
+                readers.setdefault(version, []).append(i)
+        found: dict[int, set[Region]] = {}
+        for version, kernels in readers.items():
+            others = [self._versions[i].items() - {version} for i in kernels]
+            if any(a - b and b - a for a, b in pairwise(others)):
+                for i in kernels:
+                    found.setdefault(i, set()).add(version[0])
+        return found
+
+    def _hands_over(self, i: int) -> set[int]:
+        """The ops whose data ``i`` reads, but for what kernels of other chunks read as well."""
+        shared = self.shared.get(i)
+        if shared is None:
+            return self.reads_from[i]
+        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
+        return own & self.reads_from[i]
 
     def _find_chunks(self) -> list[int]:
         """Ops that hand data to each other, directly or not, make a chunk: the index of its first op."""
@@ -256,14 +294,14 @@ class Rework:
                 i = chunk[i]
             return i
 
-        for i, reads in enumerate(self._reads_from):
-            for k in reads:
+        for i in range(len(chunk)):
+            for k in self._hands_over(i):
                 a, b = sorted((root(i), root(k)))
                 chunk[b] = a
         return [root(i) for i in range(len(chunk))]
 
     def _find_orders(self) -> dict[str, list[int]]:
-        ops, chunk = self._schedule.ops, self._chunk
+        ops, chunk = self._schedule.ops, self.chunk
         work = [i for i, op in enumerate(ops) if is_work(op)]
         number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
         streams = len(working_streams(self._schedule))
@@ -287,11 +325,10 @@ class Rework:
 
     def _keeps(self, order: Sequence[int]) -> bool:
         place = {i: k for k, i in enumerate(order)}
-        ops = self._schedule.ops
         return all(
             place[k] < place[i]
             for i in order
-            for k in self._conflicts[i] | {k for k in self._before[i] if ops[k].stream != ops[i].stream}
+            for k in self.conflicts[i] | self.awaits(i)
         )
 
     def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
@@ -299,29 +336,30 @@ class Rework:
 
         ``holds``: synchronisations stay; what the host waits for stays before what it issues then.
         """
-        ops = self._schedule.ops
-        edges = [
-            conflicts | {k for k in before if ops[k].stream != ops[i].stream}
-            for i, (conflicts, before) in enumerate(zip(self._conflicts, self._before, strict=True))
-        ]
+        edges = [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
         streams = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
-        return self._emit(schedule, self._sequence(order, holds), streams, schedule.streams, edges)
+        return self._emit(schedule, self.sequence(order, holds), streams, schedule.streams, edges)
+
+    def awaits(self, i: int) -> set[int]:
+        """The ops of other streams behind which events put ``i``."""
+        ops = self._schedule.ops
+        return {k for k in self.before[i] if ops[k].stream != ops[i].stream}
 
     def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
         """``schedule`` with no order but that of the data, as if no buffer were used twice, in ``most`` streams."""
-        sequence = self._sequence(order, holds)
+        sequence = self.sequence(order, holds)
         new = _NewStreams(schedule, most)
         for i in sequence:
             if is_work(schedule.ops[i]):
-                new.put(i, self._reads_from[i])
-        return self._emit(schedule, sequence, new.of, new.kinds(), self._reads_from)
+                new.put(i, self.reads_from[i])
+        return self._emit(schedule, sequence, new.of, new.kinds(), self.reads_from)
 
-    def _sequence(self, order: str | None, holds: bool) -> list[int]:
+    def sequence(self, order: str | None, holds: bool) -> list[int]:
         """The copies, kernels and (if the host ``holds``) synchronisations in the order of issue."""
         ops = self._schedule.ops
         place = {i: k for k, i in enumerate(self.orders[order])} if order else {i: i for i in range(len(ops))}
         stretch, found = list[int](), list[int]()
-        for i, op in enumerate(ops[: self._last + 1]):
+        for i, op in enumerate(ops[: self.last + 1]):
             if is_work(op):
                 stretch.append(i)
             elif holds and isinstance(op, Synchronize):
@@ -338,27 +376,44 @@ class Rework:
         edges: Sequence[Collection[int]],
     ) -> Schedule:
         """The ops of ``sequence`` in their ``streams``, with events where ``edges`` go from stream to stream."""
-        place = {i: k for k, i in enumerate(sequence)}
-        waits = {i: _waits(i, edges[i], streams, place) for i in sequence if is_work(schedule.ops[i])}
-        events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
-        ops: list[Op] = []
-        for i in sequence:
-            op = schedule.ops[i]
-            if isinstance(op, Copy | Kernel):
-                ops += (WaitEvent(events[k], streams[i]) for k in waits[i])
-                ops.append(replace(op, stream=streams[i]))
-                if i in events:
-                    ops.append(RecordEvent(events[i], streams[i]))
-            elif op.event is None and op.stream is None:
-                ops.append(Synchronize())
-            else:
-                ops += (Synchronize(stream=stream) for stream in {streams[k]: k for k in self._awaited[i]})
-        if self._last + 1 < len(schedule.ops):
-            ops.append(Synchronize())
-        return replace(schedule, ops=tuple(ops), streams=kinds, events=len(events))
+        return issued(schedule, [schedule.ops[i] for i in sequence], sequence, streams, kinds, edges, self.awaited)
 
 
-def _waits(i: int, edges: Collection[int], streams: dict[int, int], place: dict[int, int]) -> list[int]:
+def issued(
+    schedule: Schedule,
+    ops: Sequence[Op],
+    numbers: Sequence[int],
+    streams: Mapping[int, int],
+    kinds: tuple[StreamKind, ...],
+    edges: Sequence[Collection[int]],
+    awaited: Mapping[int, Collection[int]],
+) -> Schedule:
+    """``schedule`` with ``ops`` in place of its own, with events where ``edges`` go from stream to stream.
+
+    ``numbers``: by which the ops know each other: in ``streams`` (of the ``kinds``), the stream of each; in ``edges``,
+    what each must come after; in ``awaited``, what a synchronisation waits for, but for one with the whole device. The
+    host waits at the end if it does so in ``schedule``.
+    """
+    place = {i: k for k, i in enumerate(numbers)}
+    waits = {i: _waits(i, edges[i], streams, place) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
+    events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
+    found: list[Op] = []
+    for i, op in zip(numbers, ops, strict=True):
+        if isinstance(op, Copy | Kernel):
+            found += (WaitEvent(events[k], streams[i]) for k in waits[i])
+            found.append(replace(op, stream=streams[i]))
+            if i in events:
+                found.append(RecordEvent(events[i], streams[i]))
+        elif op.event is None and op.stream is None:
+            found.append(Synchronize())
+        else:
+            found += (Synchronize(stream=stream) for stream in {streams[k]: k for k in awaited[i]})
+    if last_work(schedule) + 1 < len(schedule.ops):
+        found.append(Synchronize())
+    return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
+
+
+def _waits(i: int, edges: Collection[int], streams: Mapping[int, int], place: dict[int, int]) -> list[int]:
     """Of the ops that ``i`` must come after, the last of every other stream."""
     last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
     return [k for stream, k in last.items() if stream != streams[i]]
@@ -417,47 +472,6 @@ def _stage(op: Op) -> int:
 
 
 # Other amounts of work
-
-
-def refined(schedule: Schedule, pieces: int) -> Schedule:
-    """Every op cut into ``pieces``, as if each chunk were so many: the whole schedule again and again, each smaller.
-
-    Each repetition has streams and events of its own, so it waits for the one before only at its engines, in the
-    legacy default stream and where the host waits.
-    """
-    last, streams = last_work(schedule), len(schedule.streams)
-    ops: list[Op] = [
-        _piece(op, piece, pieces, streams, schedule.events)
-        for piece in range(pieces)
-        for op in schedule.ops[: last + 1]
-    ]
-    ops += [Synchronize()] * (last + 1 < len(schedule.ops))
-    return replace(schedule, ops=tuple(ops), streams=schedule.streams * pieces, events=schedule.events * pieces)
-
-
-def finest(schedule: Schedule) -> int:
-    """How many pieces every op can be cut into."""
-    sizes = [op.bytes for op in schedule.ops if isinstance(op, Copy)]
-    sizes += [op.elements for op in schedule.ops if isinstance(op, Kernel) and op.elements]
-    return min(sizes, default=MOST_PIECES)
-
-
-def _piece(op: Op, piece: int, pieces: int, streams: int, events: int) -> Op:
-    more: dict[str, Any] = {}
-    if op.stream:
-        more["stream"] = op.stream + piece * streams
-    if isinstance(op, Copy):
-        first, end = op.bytes * piece // pieces, op.bytes * (piece + 1) // pieces
-        host = op.host and Region(op.host.buffer, op.host.offset + first, end - first)
-        more |= {"bytes": end - first, "host": host, "device": None}
-    elif isinstance(op, Kernel):
-        duration_s = None if op.duration_s is None else op.duration_s / pieces
-        elements = op.elements * (piece + 1) // pieces - op.elements * piece // pieces
-        of = op.of_elements or (0 if duration_s is None else op.elements)
-        more |= {"duration_s": duration_s, "elements": elements, "of_elements": of, "reads": (), "writes": ()}
-    elif op.event is not None:
-        more["event"] = op.event + piece * events
-    return replace(op, **more)
 
 
 def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Schedule:

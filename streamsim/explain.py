@@ -27,6 +27,12 @@ goes last.
 
 Parts are whole ticks and add up to the whole gap exactly.
 
+**What to do first** is another question than what has lost most: a remedy may cost what it gains elsewhere. So for
+each cause the changes that can be made are made (:mod:`streamsim.remedies`: other orders, chunks, streams, buffers),
+each simulated alone, and the best of them is the remedy of its row. Rows are ordered by what that gains; behind them come
+the causes that nothing can be done about, with what it would be worth if they were gone. Each such figure is again that
+of a simulation, of a schedule that can be had (``Loss.remedied``) or of a counterfactual.
+
 **In the bound itself** lies what no other schedule of the same work on the card avoids: ``limits``, from ``bound_s``
 down to ``even_s``, the time that each engine would take if the work were spread evenly over those that it uses and
 every stream had engines to itself (what people expect of streams). With W the busy time of each of n engines and U
@@ -39,6 +45,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from streamsim import counterfactual as without
@@ -46,18 +53,17 @@ from streamsim.bounds import ENGINE_WORDS, lower_bound
 from streamsim.counterfactual import Case, Rework, working_streams
 from streamsim.device import MOST_CONNECTIONS
 from streamsim.model import simulate
+from streamsim.remedies import MADE, Remedies, Remedy, Source
 from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Schedule
 from streamsim.timeline import S_PER_TICK, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streamsim.device import Device
 
 SCHEMA_VERSION = 1
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
-REFINE_BUDGET = 20_000  # ops of a schedule with finer chunks
-PIECES = (2, 4, without.MOST_PIECES)
 NEGLIGIBLE = 0.02  # of the makespan: where less is lost above the bound, the bound is what there is to explain
 
 Key = Literal[
@@ -67,6 +73,7 @@ Key = Literal[
     "issue-order",
     "needless-order",
     "connections",
+    "many-streams",
     "host-issue",
     "small-chunks",
     "duplex",
@@ -79,42 +86,34 @@ KEYS: tuple[Key, ...] = get_args(Key)
 
 
 class Cause(NamedTuple):
-    """Something that loses time: its name and its remedy, for people."""
+    """Something that loses time, for people. ``otherwise``: what there is to say where no remedy can be made."""
 
     title: str
-    remedy: str
+    otherwise: str
 
 
 CAUSES: dict[Key, Cause] = {
-    "pageable-memory": Cause("pageable host memory", "allocate the host buffers as pinned memory"),
-    "legacy-stream": Cause(
-        "legacy default stream", "issue its ops in streams of their own, made non-blocking, with events where needed"
-    ),
-    "host-waits": Cause(
-        "synchronising or blocking call",
-        "use asynchronous copies and synchronise once at the end; allocate and free outside of the pipeline",
-    ),
-    "issue-order": Cause("issue order", "issue the same ops in another order: {}"),
-    "needless-order": Cause(
-        "wait that serialises", "give independent chunks streams and buffers of their own, and drop waits between them"
-    ),
-    "connections": Cause(
-        "more streams than connections", "use fewer streams, or set CUDA_DEVICE_MAX_CONNECTIONS to as many, at most 32"
-    ),
-    "host-issue": Cause("host issue cost", "launch a CUDA graph, or issue fewer and larger ops"),
+    "pageable-memory": Cause("pageable host memory", "pin the host memory"),
+    "legacy-stream": Cause("legacy default stream", "issue its ops in non-blocking streams"),
+    "host-waits": Cause("synchronising or blocking call", "allocate and free outside of the pipeline"),
+    "issue-order": Cause("issue order", "the data allows no other order"),
+    "needless-order": Cause("wait that serialises", "give independent chunks streams and buffers of their own"),
+    "connections": Cause("more streams than connections", "the card has no more hardware queues"),
+    "many-streams": Cause("more streams than pay", "chunks are not in streams of their own"),
+    "host-issue": Cause("host issue cost", "its calls cannot be captured in a graph; issue fewer and larger ops"),
     "small-chunks": Cause(
-        "chunks too small (latencies, hand-overs, kernel floor)", "cut into fewer and larger chunks, or merge copies"
+        "chunks too small (latencies, hand-overs, kernel floor)", "these ops cannot be merged; copy and launch less"
     ),
-    "duplex": Cause("duplex contention", "move fewer bytes: both directions share the link, whatever the schedule"),
-    "few-chunks": Cause("too few chunks (fill and drain)", "cut into {} times as many chunks over several streams"),
+    "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule; move fewer bytes"),
+    "few-chunks": Cause("too few chunks (fill and drain)", "these ops cannot be cut finer"),
     "same-direction": Cause(
-        "same-direction copies that queue", "move fewer bytes: one direction carries one copy at a time, in any stream"
+        "same-direction copies that queue", "one direction carries one copy at a time, in any stream; move fewer bytes"
     ),
     "full-kernels": Cause(
-        "kernels that fill the card", "make the kernels faster: those that fill the card cannot run side by side"
+        "kernels that fill the card", "those that fill the card cannot run side by side; make the kernels faster"
     ),
     "unbalanced": Cause(
-        "unbalanced pipeline (little to overlap with)", "shorten the longest stage: the others hide behind it already"
+        "unbalanced pipeline (little to overlap with)", "the others hide behind the longest stage; shorten that"
     ),
 }
 LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
@@ -124,16 +123,28 @@ BEHIND: dict[Key, Key] = {"needless-order": "issue-order", "connections": "issue
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a cause costs. ``ticks``: its part of the lost time, in nanoseconds.
+    """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.
 
-    ``gain_alone_s``: by how much the makespan shrinks when this cause alone is removed, in seconds; simulated.
-    Below zero where the remedy alone would cost time. ``remedy``: what to do about it.
+    ``gain_alone_s``: by how much the makespan shrinks, in seconds, when the ``remedy`` alone is done; simulated. Below
+    zero where it would cost time. ``remedied``: the schedule and the device with the remedy done; None where nothing
+    can be done: then ``gain_alone_s`` is what it would be worth if this cause could be removed.
     """
 
     cause: Key
     ticks: int
     gain_alone_s: float
     remedy: str
+    remedied: Case | None = None
+
+    @property
+    def helps(self) -> bool:
+        """Whether the remedy can be done and gains something alone."""
+        return self.remedied is not None and self.gain_alone_s > 0
+
+    @property
+    def made(self) -> bool:
+        """Whether ``gain_alone_s`` is that of a change that has been made."""
+        return self.remedied is not None
 
     @property
     def lost_s(self) -> float:
@@ -150,10 +161,11 @@ class Loss:
 class Explanation:
     """Where the time of a schedule goes. Times in seconds.
 
-    ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``), largest first:
-    together makespan - bound. ``limits``: what lies in the bound itself, down to ``even_s``. ``own_bound_s``: the
-    lower bound of the schedule as it stands. ``is_exact``: the split is over all orders of removal, not over two.
-    ``simulations``: how many it took. ``is_racy``: the schedule has races, so what its data needs is uncertain.
+    ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -
+    bound. The largest gain of a remedy comes first, what cannot be remedied last. ``limits``: what lies in the bound
+    itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split is
+    over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races, so
+    what its data needs is uncertain.
     """
 
     timeline: Timeline
@@ -176,10 +188,23 @@ class Explanation:
 
     @property
     def first(self) -> Loss | None:
-        """The cause to look at first: the largest loss; or, where next to nothing is lost, the largest limit."""
-        if self.losses and self.gap_s >= NEGLIGIBLE * self.makespan_s:
-            return self.losses[0]
-        return next(iter(self.limits or self.losses), None)
+        """The cause whose remedy gains most when it alone is done. None where none gains anything."""
+        return next((loss for loss in self.losses if loss.helps), None)
+
+    @property
+    def largest(self) -> Loss | None:
+        """The cause that has lost most; or, where next to nothing is lost, the largest limit."""
+        is_lost = self.gap_s >= NEGLIGIBLE * self.makespan_s
+        return max((is_lost and self.losses) or self.limits or self.losses, key=lambda loss: loss.ticks, default=None)
+
+    @property
+    def advice(self) -> str:
+        """What to do first, in a sentence; or, where no single change helps, what limits the schedule."""
+        if self.first is not None:
+            return f"{self.first.title}: {self.first.remedy}"
+        if self.largest is None:
+            return "nothing is lost"
+        return f"no single change helps; what limits it is {self.largest.title}"
 
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
@@ -192,6 +217,7 @@ class Explanation:
             "even_s": self.even_s,
             "gap_s": self.gap_s,
             "first": self.first.cause if self.first else None,
+            "advice": self.advice,
             "losses": [_loss_json(loss) for loss in self.losses],
             "limits": [_loss_json(loss) for loss in self.limits],
             "simulations": self.simulations,
@@ -202,16 +228,17 @@ class Explanation:
 
 
 def _loss_json(loss: Loss) -> dict[str, Any]:
-    names = ("cause", "title", "lost_s", "gain_alone_s", "remedy")
+    names = ("cause", "title", "lost_s", "gain_alone_s", "made", "remedy")
     return {name: getattr(loss, name) for name in names}
 
 
-def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
-    """Split the time that ``schedule`` on ``device`` loses over its causes.
+def explain_schedule(schedule: Schedule, device: Device, source: Source | None = None) -> Explanation:
+    """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError when
+    the device has no cost for a kernel that the schedule names.
     """
-    lab = _Lab(Case(schedule, device))
+    lab = _Lab(Case(schedule, device), source)
     values = _split(lab)
     best = lab.best()
     bound = lower_bound(*lab.case(frozenset(lab.present)))
@@ -219,7 +246,7 @@ def explain_schedule(schedule: Schedule, device: Device) -> Explanation:
     own = lower_bound(schedule, device).seconds
     floor = min(best, *map(_ticks, (bound.each.get(bound_by, 0.0), own)))
     values[LAST] = Fraction(best - floor)
-    losses = _whole(values, lab.makespan - floor)
+    losses = dict.fromkeys(MADE, 0) | _whole(values, lab.makespan - floor)
     even, limits = _limits(lab, floor)
     return Explanation(
         timeline=lab.timeline,
@@ -242,14 +269,14 @@ def _ticks(seconds: float) -> int:
 
 
 def _ranked(lab: _Lab, parts: dict[Key, int]) -> tuple[Loss, ...]:
-    """The parts that are not zero, largest first; equal ones in the order of CAUSES."""
-    found = sorted((key for key in parts if parts[key]), key=lambda key: (-parts[key], KEYS.index(key)))
-    losses = []
-    for key in found:
-        gain = lab.makespan - lab.alone(key)
-        remedy = lab.remedy(key) if gain > 0 else f"{lab.remedy(key)}; pays only together with others"
-        losses.append(Loss(key, parts[key], gain * S_PER_TICK, remedy))
-    return tuple(losses)
+    """The causes that have lost something or whose remedy gains something; the largest gain of a remedy first."""
+    found = [lab.loss(key, ticks) for key, ticks in parts.items()]
+    return tuple(
+        sorted(
+            (loss for loss in found if loss.ticks or loss.helps),
+            key=lambda loss: (not loss.made, -loss.gain_alone_s, -loss.ticks, KEYS.index(loss.cause)),
+        )
+    )
 
 
 def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
@@ -264,14 +291,14 @@ def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
 class _Lab:
     """Simulates a schedule on a device without some of the causes that are present in it."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, source: Source | None = None) -> None:
         self._case = case
         self._ops = len(case.schedule.ops)
         self._rework = Rework(case.schedule)
         self.is_racy = self._rework.is_racy
+        self._remedies = Remedies(case, self._rework, source)
         self._order = next(iter(self._rework.orders), None)
         self._most = MOST_CONNECTIONS
-        self._pieces = PIECES[0]
         self._known: dict[frozenset[Key], int] = {}
         self._programs: dict[tuple[frozenset[Key], str | None, int], Schedule] = {}
         self.loads = _loads(case)
@@ -305,10 +332,6 @@ class _Lab:
             times[choice] = [self._run(self.case(keys)) for keys in removed]
         return min(choices, key=times.__getitem__)
 
-    def remedy(self, key: Key) -> str:
-        """What to do about a cause."""
-        return CAUSES[key].remedy.format(self._order if key == "issue-order" else self._pieces)
-
     def time(self, removed: frozenset[Key]) -> int:
         """The makespan in ticks without the causes ``removed``."""
         known = self._known.get(removed)
@@ -321,21 +344,25 @@ class _Lab:
         self.time(frozenset(self.present))
         return min(self._known.values())
 
-    def alone(self, key: Key) -> int:
+    def loss(self, key: Key, ticks: int) -> Loss:
+        """What a cause has lost, with the best of its remedies, made."""
+        tried = [(self._run(remedy.case), remedy) for remedy in self._tried(key)]
+        if not tried:
+            gain = self.makespan - self._alone(key)
+            return Loss(key, ticks, gain * S_PER_TICK, f"cannot be removed: {CAUSES[key].otherwise}")
+        took, (text, case) = min(tried, key=itemgetter(0))  # of equals the simplest
+        gain = self.makespan - took
+        return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", case)
+
+    def _tried(self, key: Key) -> Iterator[Remedy]:
+        is_there = key in self.present or key in _WITHOUT_CAUSE
+        return self._remedies.of(key) if is_there else iter(())
+
+    def _alone(self, key: Key) -> int:
         """The makespan in ticks without one cause, or with its limit out of the way."""
         if key in self.present:
             return self.time(frozenset((key,)))
-        if key == LAST:
-            return self._in_pieces()
-        return self._run(self._without_limit(key))
-
-    def _in_pieces(self) -> int:
-        """The makespan in ticks with the best number of more and smaller chunks, of those in PIECES."""
-        schedule, device = self._case
-        most = min(without.finest(schedule), REFINE_BUDGET // self._ops)
-        times = {n: self._run(Case(without.refined(schedule, n), device)) for n in PIECES if n <= most}
-        self._pieces = min(times, key=times.__getitem__, default=PIECES[0])
-        return times.get(self._pieces, self.makespan)
+        return self._run(self._without_limit(key)) if key in LIMITS else self.makespan
 
     def case(self, removed: frozenset[Key]) -> Case:
         """The schedule and the device without the causes ``removed``."""
@@ -404,11 +431,6 @@ def _has_legacy(case: Case) -> bool:
     return LEGACY_STREAM in used and any(s and case.schedule.streams[s - 1] == "blocking" for s in used)
 
 
-def _has_few_connections(case: Case) -> bool:
-    least = min(case.device.connections, case.device.copy_engines.connections)
-    return len({stream or 1 for stream in working_streams(case.schedule)}) > least  # the legacy one uses stream 1's
-
-
 def _has_duplex(case: Case) -> bool:
     directions = {op.direction for op in case.schedule.ops if isinstance(op, Copy)}
     return (
@@ -431,11 +453,12 @@ _IS_PRESENT: dict[Key, Callable[[Case], bool]] = {
     "host-waits": _has_host_waits,
     "issue-order": bool,  # these two are asked of the Rework
     "needless-order": bool,
-    "connections": _has_few_connections,
+    "connections": without.has_few_connections,
     "host-issue": _has_host_costs,
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,
 }
+_WITHOUT_CAUSE: frozenset[Key] = frozenset(("many-streams", "host-issue", "small-chunks", LAST))  # tried whatever the device
 _PROGRAM: frozenset[Key] = frozenset(("legacy-stream", "host-waits", "issue-order", "needless-order"))
 _DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
     "connections": without.all_connections,

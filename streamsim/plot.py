@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from numpy.typing import NDArray
 
-    from streamsim.explain import Explanation
+    from streamsim.explain import Explanation, Loss
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
@@ -55,6 +55,7 @@ CAUSE_COLOURS = {
     "issue-order": "#AA88CC",
     "needless-order": "#66CCEE",
     "connections": "#BBBB33",
+    "many-streams": "#7799CC",
     "host-issue": "#999999",
     "small-chunks": "#EECC66",
     "duplex": "#44AA99",
@@ -313,7 +314,7 @@ def _lost_row(explanation: Explanation) -> _Row:
     """The bound and the losses one after another, in ticks; bars are numbered as the legend is."""
     import numpy as np
 
-    ends = np.cumsum([round(explanation.bound_s / S_PER_TICK), *(loss.ticks for loss in explanation.losses)])
+    ends = np.cumsum([round(explanation.bound_s / S_PER_TICK), *(loss.ticks for loss in _largest_first(explanation))])
     kinds = list(_lost_colours(explanation))
     bars = [
         _Bars(kind, np.array([start]), np.array([end]), np.array([0]), np.array([number]))
@@ -323,10 +324,15 @@ def _lost_row(explanation: Explanation) -> _Row:
     return _Row(LOST_ROW, bars, note=f"lost {share:.0%}")
 
 
+def _largest_first(explanation: Explanation) -> list[Loss]:
+    """What has lost something; of equals in the order of the explanation."""
+    return sorted((loss for loss in explanation.losses if loss.ticks), key=lambda loss: -loss.ticks)
+
+
 def _lost_colours(explanation: Explanation) -> dict[str, str]:
     """By what the legend says of it, the colour of the bound and of each cause that lost something."""
     colours = {BOUND: BOUND_COLOUR}
-    for number, loss in enumerate(explanation.losses, 1):
+    for number, loss in enumerate(_largest_first(explanation), 1):
         colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]
     return colours
 
