@@ -29,9 +29,9 @@ Parts are whole ticks and add up to the whole gap exactly.
 
 **What to do first** is another question than what has lost most: a remedy may cost what it gains elsewhere. So for
 each cause the changes that can be made are made (:mod:`streamsim.remedies`: other orders, chunks, streams, buffers),
-each simulated alone, and the best of them is the remedy of its row. Rows are ordered by what that gains; behind them come
-the causes that nothing can be done about, with what it would be worth if they were gone. Each such figure is again that
-of a simulation, of a schedule that can be had (``Loss.remedied``) or of a counterfactual.
+each simulated alone, and the best of them is the remedy of its row. Rows are ordered by what that gains; behind them
+come the causes that nothing can be done about, with what it would be worth if they were gone. Each such figure is again
+that of a simulation, of a schedule that can be had (``Loss.remedied``) or of a counterfactual.
 
 **In the bound itself** lies what no other schedule of the same work on the card avoids: ``limits``, from ``bound_s``
 down to ``even_s``, the time that each engine would take if the work were spread evenly over those that it uses and
@@ -102,7 +102,7 @@ CAUSES: dict[Key, Cause] = {
     "many-streams": Cause("more streams than pay", "chunks are not in streams of their own"),
     "host-issue": Cause("host issue cost", "its calls cannot be captured in a graph; issue fewer and larger ops"),
     "small-chunks": Cause(
-        "chunks too small (latencies, hand-overs, kernel floor)", "these ops cannot be merged; copy and launch less"
+        "chunks too small (latencies, hand-overs, kernel floor)", "these ops cannot be merged; issue larger ones"
     ),
     "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule; move fewer bytes"),
     "few-chunks": Cause("too few chunks (fill and drain)", "these ops cannot be cut finer"),
@@ -163,9 +163,9 @@ class Explanation:
 
     ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -
     bound. The largest gain of a remedy comes first, what cannot be remedied last. ``limits``: what lies in the bound
-    itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split is
-    over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races, so
-    what its data needs is uncertain.
+    itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split
+    is over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races,
+    so what its data needs is uncertain.
     """
 
     timeline: Timeline
@@ -246,7 +246,7 @@ def explain_schedule(schedule: Schedule, device: Device, source: Source | None =
     own = lower_bound(schedule, device).seconds
     floor = min(best, *map(_ticks, (bound.each.get(bound_by, 0.0), own)))
     values[LAST] = Fraction(best - floor)
-    losses = dict.fromkeys(MADE, 0) | _whole(values, lab.makespan - floor)
+    losses = {key: 0 for key in KEYS if key in MADE} | _whole(values, lab.makespan - floor)
     even, limits = _limits(lab, floor)
     return Explanation(
         timeline=lab.timeline,
@@ -270,7 +270,7 @@ def _ticks(seconds: float) -> int:
 
 def _ranked(lab: _Lab, parts: dict[Key, int]) -> tuple[Loss, ...]:
     """The causes that have lost something or whose remedy gains something; the largest gain of a remedy first."""
-    found = [lab.loss(key, ticks) for key, ticks in parts.items()]
+    found = [lab.loss(key, ticks) for key, ticks in parts.items() if ticks or key in MADE]
     return tuple(
         sorted(
             (loss for loss in found if loss.ticks or loss.helps),
@@ -355,7 +355,7 @@ class _Lab:
         return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", case)
 
     def _tried(self, key: Key) -> Iterator[Remedy]:
-        is_there = key in self.present or key in _WITHOUT_CAUSE
+        is_there = key in self.present or key in _ALWAYS_TRIED
         return self._remedies.of(key) if is_there else iter(())
 
     def _alone(self, key: Key) -> int:
@@ -458,7 +458,8 @@ _IS_PRESENT: dict[Key, Callable[[Case], bool]] = {
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,
 }
-_WITHOUT_CAUSE: frozenset[Key] = frozenset(("many-streams", "host-issue", "small-chunks", LAST))  # tried whatever the device
+# Their remedies are tried whatever the device.
+_ALWAYS_TRIED: frozenset[Key] = frozenset(("many-streams", "host-issue", "small-chunks", LAST))
 _PROGRAM: frozenset[Key] = frozenset(("legacy-stream", "host-waits", "issue-order", "needless-order"))
 _DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
     "connections": without.all_connections,

@@ -65,9 +65,12 @@ class Recut:
 
         Consecutive ops of a chunk are issued piece by piece where the data allows it, else op by op.
         """
-        cuts = {i: self._cut(i, pieces) for ops in self._members.values() for i in ops}
-        if not all(cuts.values()):
-            return None
+        cuts: dict[int, list[Op]] = {}
+        for members in self._members.values():
+            found = self._cut(members, pieces)
+            if found is None:
+                return None
+            cuts.update(zip(members, found, strict=True))
         for by_piece in (True, False):
             parts = self._parts(pieces, holds, by_piece)
             ops = [cuts[i][p] if i in cuts else self._op(i, holds) for i, p in parts]
@@ -205,17 +208,16 @@ class Recut:
             found.append(edges)
         return found
 
-    def _cut(self, i: int, pieces: int) -> list[Op]:
-        """Op ``i`` in pieces; none where there is too little of it."""
-        op = self._schedule.ops[i]
-        shared = self._rework.shared.get(i, set())
-        sizes = [op.bytes] if isinstance(op, Copy) else []
-        if isinstance(op, Kernel):
-            sizes = [r.bytes for r in op.reads + op.writes if r not in shared] + [op.elements] * (op.elements > 0)
-        items = gcd(*sizes)
-        if sizes and items < pieces:
-            items = min(sizes)
-        return [] if sizes and items < pieces else [_piece(op, p, pieces, items, shared) for p in range(pieces)]
+    def _cut(self, ops: Sequence[int], pieces: int) -> list[list[Op]] | None:
+        """The ops of a chunk, each in pieces; None where there is too little of one."""
+        wholes = [(self._schedule.ops[i], self._rework.shared.get(i, set())) for i in ops]
+        sizes = [size for op, shared in wholes for size in _sizes(op, shared)]
+        if min(sizes, default=pieces) < pieces:
+            return None
+        items = gcd(*sizes)  # of which each op has a whole number
+        if items < pieces:
+            items = 0
+        return [[_piece(op, p, pieces, items, shared) for p in range(pieces)] for op, shared in wholes]
 
     def _op(self, i: int, holds: bool) -> Op:
         op = self._schedule.ops[i]
@@ -250,11 +252,19 @@ def _asynchronous(op: Op) -> Op:
     return replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op
 
 
+def _sizes(op: Op, shared: set[Region]) -> list[int]:
+    """Of what is cut with an op."""
+    if isinstance(op, Copy):
+        return [op.bytes]
+    assert isinstance(op, Kernel)
+    return [region.bytes for region in op.reads + op.writes if region not in shared] + [op.elements] * (op.elements > 0)
+
+
 def _piece(op: Op, piece: int, pieces: int, items: int, shared: set[Region]) -> Op:
-    """One of the pieces of a copy or kernel of so many items, which are cut as evenly as they can be."""
+    """One of the pieces of a copy or kernel of so many items, which are cut as evenly as they can be; 0: by bytes."""
 
     def ends(size: int) -> tuple[int, int]:
-        each = size // items if items and size % items == 0 else 1
+        each = size // items if items and size else 1
         whole = size // each
         return whole * piece // pieces * each, whole * (piece + 1) // pieces * each
 
@@ -291,7 +301,7 @@ def _form(op: Op) -> Any:
 
 
 def _one(ops: Sequence[Op]) -> Op | None:
-    """Ops of one form, one after another in memory, in one; None where they do not continue each other."""
+    """Ops of one form, one after another in memory, in one; None where they do not, or not surely, lie side by side."""
     if len(ops) == 1:
         return ops[0]
     if all(isinstance(op, Copy) for op in ops):
@@ -302,7 +312,7 @@ def _one(ops: Sequence[Op]) -> Op | None:
 def _one_copy(copies: list[Copy]) -> Copy | None:
     host, device = _joined([copy.host for copy in copies]), _joined([copy.device for copy in copies])
     n_bytes = sum(copy.bytes for copy in copies)
-    if any((host is None) != (copy.host is None) or (device is None) != (copy.device is None) for copy in copies):
+    if host is None or device is None:
         return None
     return replace(copies[0], bytes=n_bytes, host=host, device=device)
 
@@ -318,7 +328,7 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
     if first.of_elements and elements > first.of_elements:
         return None
     regions = [_joined(list(some)) for some in zip(*touching[0], strict=True)]
-    if None in regions:
+    if None in regions or not regions:
         return None
     reads = len(first.reads)
     return replace(

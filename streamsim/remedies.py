@@ -67,7 +67,7 @@ class Remedies:
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.explain.CAUSES`), the simplest first."""
         make = _MAKERS.get(key)
-        return iter(()) if make is None else make(self)
+        return iter(()) if make is None or self._rework.last < 0 else make(self)
 
     @cached_property
     def _recut(self) -> Recut:
@@ -129,19 +129,20 @@ class Remedies:
         several = [n for n in STREAMS if recut.streams * recut.by_chunk < n <= recut.chunks]
         for streams, holds in self._held((None, *several)):
             dealt = "" if streams is None else f"issue chunks in {streams} non-blocking streams in turn"
-            text = ", and ".join(part for part in (buffers, dealt) if part) or "drop the waits that the data does not need"
+            text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"
             schedule = recut.dealt(streams, holds=holds, keeps_waits=False)
             yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
 
     def _held(self, several: Iterable[int | None]) -> Iterator[tuple[int | None, bool]]:
-        """Of each number of streams, whether the host waits where it does: now, and if that is early, without it too."""
+        """Each number of streams with the host waiting where it does now, and if that is early, without it too."""
         return product(several, (True, False) if self._holds else (True,))
 
     def _connected(self) -> Iterator[Remedy]:
         yield from self._fewer_streams()
         schedule, device = self._case
         if _has_queues(device):
-            for number in dict.fromkeys((min(MOST_CONNECTIONS, self._recut.streams), MOST_CONNECTIONS)):
+            wanted = min(MOST_CONNECTIONS, max(self._recut.streams, device.connections))
+            for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
                 text = f"set CUDA_DEVICE_MAX_CONNECTIONS={number}"
                 yield Remedy(text, Case(schedule, device.with_connections(number)))
 
@@ -168,10 +169,11 @@ class Remedies:
             if self._source is not None:
                 yield from self._rebuilt(ceil(self._source.config.chunks / factor))
             else:
-                streams = self._recut.streams if self._recut.by_chunk else None
+                chunks = ceil(self._recut.chunks / factor)
+                streams = min(chunks, self._recut.streams) if self._recut.by_chunk else None
                 schedule = self._recut.merged(factor, streams)
                 if schedule is not None:
-                    yield self._remedy(_in_chunks(ceil(self._recut.chunks / factor), streams), schedule)
+                    yield self._remedy(_in_chunks(chunks, streams), schedule)
 
     def _finer(self) -> Iterator[Remedy]:
         for factor in FACTORS:
@@ -198,7 +200,7 @@ class Remedies:
             return
         was_one = config.chunks == 1
         serial = config.order == "serial" and was_one
-        for streams in SEVERAL if was_one else (config.streams,):
+        for streams in SEVERAL if was_one else (min(config.streams, chunks),):
             text = _in_chunks(chunks, streams) + ASYNCHRONOUS * serial
             order = "depth-first" if serial else config.order
             other = replace(config, order=order, chunks=chunks, streams=streams)
@@ -230,4 +232,4 @@ _MAKERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
     "small-chunks": Remedies._coarser,
     "few-chunks": Remedies._finer,
 }
-MADE = tuple(_MAKERS)  # the causes that something can be done about
+MADE = frozenset(_MAKERS)  # the causes that something can be done about

@@ -9,17 +9,20 @@ from click.core import ParameterSource
 from streamsim.cli.options import FILE, Pipeline, chosen_device, device_options, format_options, pipeline_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
-from streamsim.files import one_line, read_schedule
+from streamsim.files import one_line, read_schedule, write_schedule
+from streamsim.patterns import Workload
 from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from streamsim.explain import Explanation, Loss
+    from streamsim.remedies import Source
 
-TOGETHER = (
-    "Alone: what the makespan would lose if nothing but this cause were removed, simulated. It differs from the part"
-    " where a remedy pays only with others, or where one of several is enough."
+FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
+ALONE = (
+    "Alone: what the makespan loses when nothing but the remedy is done; the schedule with it is simulated. In brackets"
+    " what it would lose if the cause could be removed, which no change of the schedule does."
 )
 
 
@@ -28,26 +31,37 @@ TOGETHER = (
 @device_options
 @format_options
 @click.option("--plot", type=FILE, help="Save the Gantt chart with the critical path and the lost time by cause.")
+@click.option("--remedied", type=FILE, help="Save the schedule with the first remedy done: a .json file.")
 @click.pass_context
 def explain_command(
-    context: click.Context, /, device: str, connections: int | None, form: str, plot: Path | None, **options: Any
+    context: click.Context,
+    /,
+    device: str,
+    connections: int | None,
+    form: str,
+    plot: Path | None,
+    remedied: Path | None,
+    **options: Any,
 ) -> None:
-    """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what would help.
+    """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what to do first.
 
-    Takes what predict takes, or a schedule from a .json file. Every figure is a simulation of the same work
-    with causes removed; the parts add up to all that is lost.
+    Takes what predict takes, or a schedule from a .json file. First comes the change that gains most when it
+    alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
+    work with causes removed, and add up to all that is lost.
 
     \b
     Examples:
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --order breadth-first
       streamsim explain --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --memory pageable --json
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
-      streamsim explain schedule.json --device k20c --connections 1
+      streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.explain import explain_schedule
 
-    schedule, inputs = _chosen(context, Pipeline(**options))
-    explanation = explain_schedule(schedule, chosen_device(device, connections))
+    schedule, inputs, source = _chosen(context, Pipeline(**options))
+    explanation = explain_schedule(schedule, chosen_device(device, connections), source)
+    if remedied is not None:
+        write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
         from streamsim.plot import save_explanation
 
@@ -59,15 +73,26 @@ def explain_command(
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
-        print_csv(rows or [{"where": "", "cause": "", "title": "", "lost_s": 0.0, "gain_alone_s": 0.0, "remedy": ""}])
+        names = ("where", "cause", "title", "lost_s", "gain_alone_s", "made", "remedy")
+        print_csv(rows or [dict.fromkeys(names, "")])
 
 
-def _chosen(context: click.Context, pipeline: Pipeline) -> tuple[Schedule, dict[str, Any]]:
+def _remedied(explanation: "Explanation", path: Path) -> Schedule:
+    """The schedule with the first remedy done."""
+    first = explanation.first
+    if first is None or first.remedied is None:
+        raise InputError(one_line(f"--remedied {path}: {explanation.advice}; nothing to save"))
+    if first.remedied.schedule == explanation.timeline.schedule:
+        raise InputError(one_line(f"--remedied {path}: the schedule stays as it is: {first.remedy}; nothing to save"))
+    return first.remedied.schedule
+
+
+def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict[str, Any], Source | None]":
     """The schedule that is asked for, and how it was: a file, or the options of a pipeline."""
     path = pipeline.workload
     if path is None or path.suffix.lower() != ".json":
         workload = pipeline.load()
-        return pipeline.schedule(workload), pipeline.inputs(workload)
+        return pipeline.schedule(workload), pipeline.inputs(workload), source_of(pipeline, workload)
     given = [
         name
         for name in Pipeline.__struct_fields__
@@ -75,7 +100,17 @@ def _chosen(context: click.Context, pipeline: Pipeline) -> tuple[Schedule, dict[
     ]
     if given:
         raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
-    return read_schedule(path), {"schedule": str(path)}
+    return read_schedule(path), {"schedule": str(path)}, None
+
+
+def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
+    """What the schedule of a pipeline's options is made from."""
+    from streamsim.grid import Config
+    from streamsim.remedies import Source
+
+    streams = 1 if pipeline.order == "serial" else pipeline.streams
+    options = pipeline.chunks, streams, pipeline.buffers, pipeline.memory, pipeline.launch
+    return Source(workload, Config(pipeline.order, *options))
 
 
 def print_explanation(explanation: "Explanation") -> None:
@@ -86,24 +121,27 @@ def print_explanation(explanation: "Explanation") -> None:
     from streamsim.quantities import format_seconds
 
     console = Console(highlight=False)
-    first = explanation.first
     name = explanation.timeline.schedule.name or "schedule"
     times = [explanation.makespan_s, explanation.bound_s, explanation.own_bound_s]
     makespan, bound, own_bound = (format_seconds(seconds) for seconds in times)
     console.print(Text(f"{name} on {explanation.device}: {makespan}"))
     console.print(Text(f"lower bound of the work: {bound} by {explanation.bound_by}; as issued: {own_bound}"))
-    console.print(Text(f"first: {first.title}: {first.remedy}" if first else "first: nothing is lost"))
+    console.print(Text(f"first: {explanation.advice}"))
+    least_s = FOLDED * explanation.makespan_s
     if explanation.losses:
-        console.print(_table(f"Lost: {format_seconds(explanation.gap_s)}", explanation.losses, explanation.gap_s))
+        title = f"Lost: {format_seconds(explanation.gap_s)}"
+        console.print(_table(title, explanation.losses, explanation.gap_s, least_s))
     if explanation.limits:
         inside_s = explanation.bound_s - explanation.even_s
-        console.print(_table(f"In the bound itself: {format_seconds(inside_s)}", explanation.limits, inside_s))
+        title = f"In the bound itself: {format_seconds(inside_s)}"
+        console.print(_table(title, explanation.limits, inside_s, least_s))
     if explanation.is_racy:
         console.print("The schedule has races (streamsim check): what its data needs is uncertain.", style="yellow")
-    console.print(TOGETHER, style="dim")
+    console.print(ALONE, style="dim")
 
 
-def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float) -> "Table":
+def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: float) -> "Table":
+    """The causes; those that neither lost nor would gain ``least_s`` are one line, but for the first."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
@@ -115,7 +153,18 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float) -> "Table":
     for name in ("part", "share", "alone"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("remedy", ratio=4)
+    small = [loss for loss in losses[1:] if max(loss.lost_s, loss.gain_alone_s) < least_s]
     for loss in losses:
-        alone = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
-        table.add_row(loss.title, format_seconds(loss.lost_s), f"{loss.lost_s / whole_s:.0%}", alone, loss.remedy)
+        if loss not in small:
+            gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
+            gain = gain if loss.made else f"({gain})"
+            table.add_row(loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), gain, loss.remedy)
+    if small:
+        together_s = sum(loss.lost_s for loss in small)
+        several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
+        table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), "", "below 1 % of the makespan")
     return table
+
+
+def _share(part_s: float, whole_s: float) -> str:
+    return f"{part_s / whole_s if whole_s else 0.0:.0%}"

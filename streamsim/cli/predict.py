@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.explain import source_of
 from streamsim.cli.options import (
     COUNT,
     FILE,
@@ -24,6 +25,7 @@ from streamsim.schedule import Schedule
 
 if TYPE_CHECKING:
     from streamsim.explain import Explanation
+    from streamsim.remedies import Source
     from streamsim.report import Prediction
     from streamsim.uncertainty import Interval
 
@@ -78,7 +80,8 @@ def predict_command(
     card = chosen_device(device, connections)
     prediction = _predict(pipeline.schedule(workload), card, unchunked)
     likely = _interval(prediction, card, samples, seed)
-    _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
+    explanation = _explanation(prediction, card, source_of(pipeline, workload)) if explain else None
+    _report(prediction, inputs, form, plot, trace, explanation, likely)
 
 
 @click.command("simulate")
@@ -137,10 +140,10 @@ def _predict(schedule: Schedule, device: Device, serial_schedule: Schedule | Non
     return predict(schedule, device, serial_schedule)
 
 
-def _explanation(prediction: "Prediction", device: Device) -> "Explanation":
+def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
     from streamsim.explain import explain_schedule
 
-    return explain_schedule(prediction.schedule, device)
+    return explain_schedule(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":
