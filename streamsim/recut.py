@@ -327,7 +327,10 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
         return None
     if first.of_elements and elements > first.of_elements:
         return None
-    regions = [_joined(list(some)) for some in zip(*touching[0], strict=True)]
+    if not _are_in_proportion([_sizes(kernel, _alike(kernels)) for kernel in kernels]):
+        return None
+    # What all read alike, the merged one reads too.
+    regions = [some[0] if len(set(some)) == 1 else _joined(some) for some in zip(*touching[0], strict=True)]
     if None in regions or not regions:
         return None
     reads = len(first.reads)
@@ -341,17 +344,25 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
     )
 
 
+def _alike(kernels: Sequence[Kernel]) -> set[Region]:
+    """The ranges that all of them read."""
+    return set[Region].intersection(*(set(kernel.reads) for kernel in kernels))
+
+
+def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
+    """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
+    first = rows[0]
+    return all(len(row) == len(first) and all(a * row[0] == b * first[0] for a, b in zip(first, row)) for row in rows)
+
+
 def _joined(regions: Sequence[Region | None]) -> Region | None:
-    """Ranges that continue each other, or are all the same one, as one; None where they do neither."""
+    """Ranges that lie side by side, in this order, as one; None where they do not."""
     first = regions[0]
-    if first is None or any(r is None or r.buffer != first.buffer for r in regions):
+    if first is None:
         return None
-    if all(region == first for region in regions):
-        return first
     end = first.offset
     for region in regions:
-        assert region is not None
-        if region.offset != end:
+        if region is None or (region.buffer, region.offset) != (first.buffer, end):
             return None
         end += region.bytes
     return Region(first.buffer, first.offset, end - first.offset)
