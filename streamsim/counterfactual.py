@@ -65,6 +65,24 @@ def last_work(schedule: Schedule) -> int:
 # Without a cause that lies in the program
 
 
+def has_pageable(case: Case) -> bool:
+    """Whether some copy is of pageable memory."""
+    names = case.schedule.pageable_names
+    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in case.schedule.ops)
+
+
+def has_legacy(case: Case) -> bool:
+    """Whether the legacy default stream and blocking streams wait for each other."""
+    used = working_streams(case.schedule)
+    return LEGACY_STREAM in used and any(s and case.schedule.streams[s - 1] == "blocking" for s in used)
+
+
+def has_host_waits(case: Case) -> bool:
+    """Whether a call other than a pageable copy holds the host before the last copy or kernel is issued."""
+    ops = case.schedule.ops[: max(0, last_work(case.schedule))]
+    return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
+
+
 def pinned(schedule: Schedule) -> Schedule:
     """All host memory pinned."""
     return replace(

@@ -50,15 +50,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from streamsim import counterfactual as without
 from streamsim.bounds import ENGINE_WORDS, lower_bound
-from streamsim.counterfactual import Case, Rework, working_streams
+from streamsim.counterfactual import Case, Rework
 from streamsim.device import MOST_CONNECTIONS
 from streamsim.model import simulate
-from streamsim.remedies import MADE, Remedies, Remedy, Source
-from streamsim.schedule import LEGACY_STREAM, Copy, Kernel, Schedule
+from streamsim.remedies import MADE, Remedies, Source
+from streamsim.schedule import Copy, Kernel, Schedule
 from streamsim.timeline import S_PER_TICK, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamsim.device import Device
 
@@ -346,17 +346,13 @@ class _Lab:
 
     def loss(self, key: Key, ticks: int) -> Loss:
         """What a cause has lost, with the best of its remedies, made."""
-        tried = [(self._run(remedy.case), remedy) for remedy in self._tried(key)]
+        tried = [(self._run(remedy.case), remedy) for remedy in self._remedies.of(key)]
         if not tried:
             gain = self.makespan - self._alone(key)
             return Loss(key, ticks, gain * S_PER_TICK, f"cannot be removed: {CAUSES[key].otherwise}")
         took, (text, case) = min(tried, key=itemgetter(0))  # of equals the simplest
         gain = self.makespan - took
         return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", case)
-
-    def _tried(self, key: Key) -> Iterator[Remedy]:
-        is_there = key in self.present or key in _ALWAYS_TRIED
-        return self._remedies.of(key) if is_there else iter(())
 
     def _alone(self, key: Key) -> int:
         """The makespan in ticks without one cause, or with its limit out of the way."""
@@ -414,23 +410,6 @@ class _Lab:
         return simulate(*case)
 
 
-def _has_host_waits(case: Case) -> bool:
-    last = without.last_work(case.schedule)
-    return len(without.without_host_waits(case.schedule)) < len(case.schedule) or any(
-        isinstance(op, Copy) and op.blocking for op in case.schedule.ops[:last]
-    )
-
-
-def _has_pageable(case: Case) -> bool:
-    names = case.schedule.pageable_names
-    return any(isinstance(op, Copy) and op.host is not None and op.host.buffer in names for op in case.schedule.ops)
-
-
-def _has_legacy(case: Case) -> bool:
-    used = working_streams(case.schedule)
-    return LEGACY_STREAM in used and any(s and case.schedule.streams[s - 1] == "blocking" for s in used)
-
-
 def _has_duplex(case: Case) -> bool:
     directions = {op.direction for op in case.schedule.ops if isinstance(op, Copy)}
     return (
@@ -448,9 +427,9 @@ def _has_latencies(case: Case) -> bool:
 
 
 _IS_PRESENT: dict[Key, Callable[[Case], bool]] = {
-    "pageable-memory": _has_pageable,
-    "legacy-stream": _has_legacy,
-    "host-waits": _has_host_waits,
+    "pageable-memory": without.has_pageable,
+    "legacy-stream": without.has_legacy,
+    "host-waits": without.has_host_waits,
     "issue-order": bool,  # these two are asked of the Rework
     "needless-order": bool,
     "connections": without.has_few_connections,
@@ -458,8 +437,6 @@ _IS_PRESENT: dict[Key, Callable[[Case], bool]] = {
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,
 }
-# Their remedies are tried whatever the device.
-_ALWAYS_TRIED: frozenset[Key] = frozenset(("many-streams", "host-issue", "small-chunks", LAST))
 _PROGRAM: frozenset[Key] = frozenset(("legacy-stream", "host-waits", "issue-order", "needless-order"))
 _DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
     "connections": without.all_connections,

@@ -13,7 +13,7 @@ and what writes such a range is neither cut nor merged.
 from __future__ import annotations
 
 from itertools import groupby
-from math import gcd
+from math import fsum, gcd
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -337,7 +337,7 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
     return replace(
         first,
         elements=elements,
-        duration_s=sum(timed) if timed else None,
+        duration_s=fsum(timed) if timed else None,
         reads=tuple(regions[:reads]),
         writes=tuple(regions[reads:]),
         of_elements=0 if elements == first.of_elements else first.of_elements,
@@ -352,7 +352,7 @@ def _alike(kernels: Sequence[Kernel]) -> set[Region]:
 def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
     """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
     first = rows[0]
-    return all(len(row) == len(first) and all(a * row[0] == b * first[0] for a, b in zip(first, row)) for row in rows)
+    return all([a * row[0] for a in first] == [b * first[0] for b in row] for row in rows if row)
 
 
 def _joined(regions: Sequence[Region | None]) -> Region | None:

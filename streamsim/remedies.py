@@ -63,6 +63,7 @@ class Remedies:
         self._is_mended = rework.is_racy
         self._sound = repaired(case.schedule, check_schedule(case.schedule)) if rework.is_racy else case.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
+        self._holds = without.has_host_waits(case)
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.explain.CAUSES`), the simplest first."""
@@ -72,12 +73,6 @@ class Remedies:
     @cached_property
     def _recut(self) -> Recut:
         return Recut(self._sound, self._rework)
-
-    @property
-    def _holds(self) -> bool:
-        """Whether the host waits before the last op is issued."""
-        ops = self._sound.ops[: self._rework.last + 1]
-        return any(isinstance(op, Synchronize) or getattr(op, "blocking", False) for op in ops)
 
     def _remedy(self, text: str, schedule: Schedule) -> Remedy:
         name = ": ".join(part for part in (self._case.schedule.name, text) if part)
@@ -95,20 +90,23 @@ class Remedies:
     # By cause
 
     def _pinned(self) -> Iterator[Remedy]:
-        yield self._checked("allocate the host buffers as pinned memory", without.pinned(self._sound))
+        if without.has_pageable(self._case):
+            yield self._checked("allocate the host buffers as pinned memory", without.pinned(self._sound))
 
     def _off_legacy(self) -> Iterator[Remedy]:
-        yield self._checked(
-            "issue the legacy default stream's ops in a stream of their own, make all streams non-blocking, and order"
-            " them by events where needed",
-            without.legacy_apart(self._sound),
-        )
+        if without.has_legacy(self._case):
+            yield self._checked(
+                "issue the legacy default stream's ops in a stream of their own, make all streams non-blocking, with"
+                " events where ops need each other",
+                without.legacy_apart(self._sound),
+            )
 
     def _unheld(self) -> Iterator[Remedy]:
-        yield self._checked(
-            "use asynchronous copies and synchronise once at the end, with events where ops need each other",
-            without.without_host_waits(self._sound),
-        )
+        if self._holds:
+            yield self._checked(
+                "use asynchronous copies and synchronise once at the end, with events where ops need each other",
+                without.without_host_waits(self._sound),
+            )
 
     def _reordered(self) -> Iterator[Remedy]:
         for name in self._rework.orders:
@@ -117,6 +115,8 @@ class Remedies:
 
     def _apart(self) -> Iterator[Remedy]:
         """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
+        if not self._rework.has_needless_order:
+            return
         yield from self._spread("", self._recut)
         for times in (RING, None):
             schedule = self._recut.with_buffers(times)
@@ -138,6 +138,8 @@ class Remedies:
         return product(several, (True, False) if self._holds else (True,))
 
     def _connected(self) -> Iterator[Remedy]:
+        if not without.has_few_connections(self._case):
+            return
         yield from self._fewer_streams()
         schedule, device = self._case
         if _has_queues(device):

@@ -9,26 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import devices, h2d, kernel, link, make_device, program, schedules
+from msgspec.structs import replace
+from strategies import d2h, devices, h2d, kernel, program, schedules
 from test_check import races
 
 from streamsim.check import check_schedule, repaired
 from streamsim.cli import main
 from streamsim.counterfactual import Case, Rework
 from streamsim.devices import load_device
-from streamsim.explain import KEYS, Explanation, explain_schedule
+from streamsim.explain import KEYS, LIMITS, explain_schedule
 from streamsim.files import read_schedule, write_schedule
 from streamsim.grid import Config
 from streamsim.model import simulate
 from streamsim.patterns import Workload, WorkloadKernel, breadth_first, build, depth_first, prefetch, ring, serial
 from streamsim.recut import Recut
-from streamsim.remedies import FACTORS, Remedies, Source
+from streamsim.remedies import FACTORS, STREAMS, Remedies, Source
 from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device import Device
+    from streamsim.timeline import Timeline
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
@@ -48,7 +50,7 @@ def output(schedule: Schedule, terms: Terms, whole: tuple[str, ...] = ()) -> dic
     """The host's bytes that are not what they were, as terms of what was there, with the ops run in the order of issue.
 
     Without races every order that is allowed gives the same. A kernel computes each byte that it writes from the bytes
-    at the same place of the ranges that it reads, in proportion to their sizes; of the buffers ``whole`` from all bytes.
+    at the same place of the ranges that it reads, in proportion to their sizes; in the buffers ``whole`` from all.
     """
     memory: dict[tuple[str, int], int] = {}
 
@@ -60,13 +62,15 @@ def output(schedule: Schedule, terms: Terms, whole: tuple[str, ...] = ()) -> dic
 
     def needed(region: Region, x: int, size: int) -> list[int]:
         places = range(x * region.bytes // size, -(-(x + 1) * region.bytes // size))
-        return [load(region.buffer, region.offset + y) for y in (range(region.bytes) if region.buffer in whole else places)]
+        if region.buffer in whole:
+            places = range(region.bytes)
+        return [load(region.buffer, region.offset + y) for y in places]
 
     for op in schedule.ops:
         found = {}
         if isinstance(op, Copy) and op.host is not None and op.device is not None:
-            source, target = (op.host, op.device) if op.direction == "h2d" else (op.device, op.host)
-            found = {(target.buffer, target.offset + x): load(source.buffer, source.offset + x) for x in range(op.bytes)}
+            a, b = (op.host, op.device) if op.direction == "h2d" else (op.device, op.host)
+            found = {(b.buffer, b.offset + x): load(a.buffer, a.offset + x) for x in range(op.bytes)}
         elif isinstance(op, Kernel):
             for k, w in enumerate(op.writes):
                 for x in range(w.bytes):
@@ -115,9 +119,8 @@ def pipelines(draw: st.DrawFn) -> Schedule:
     name = st.sampled_from(("first", "second"))
     time = st.sampled_from((8e-9, 16e-9))
     kernels = st.builds(Kernel, stream, name, st.just(8), st.just(0), time, st.just(1.0), regions, regions)
-    waits = st.one_of(
-        st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream), st.builds(Synchronize, stream=stream)
-    )
+    events = (st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
+    waits = st.one_of(*events, st.builds(Synchronize, stream=stream))
     ops = draw(st.lists(st.one_of(copies(), copies(), kernels, kernels, waits), min_size=2, max_size=12))
     return Schedule((*ops, Synchronize()), kinds, (ON_HOST, ON_CARD, PAGEABLE), 2)
 
@@ -160,3 +163,284 @@ def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Sched
         assert found.first is found.losses[0]
         assert found.first.remedied is not None
         assert ticks(simulate(*found.first.remedied).makespan_s) == shortest < ticks(found.makespan_s)
+
+
+# Patterns cut anew are the patterns
+
+
+def unnamed(schedule: Schedule) -> Schedule:
+    return replace(schedule, name="")
+
+
+@pytest.mark.parametrize("pattern", [depth_first, breadth_first])
+@pytest.mark.parametrize("memory", ["pinned", "pageable"])
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, memory: Any, streams: int) -> None:
+    recut = Recut(pattern(WORKLOAD, 8, streams, memory))
+    for pieces in FACTORS:
+        made = recut.cut(pieces, streams)
+        assert made is not None
+        assert unnamed(made) == unnamed(pattern(WORKLOAD, 8 * pieces, streams, memory))
+        made = recut.merged(pieces, min(streams, 8 // pieces))
+        assert made is not None
+        assert unnamed(made) == unnamed(pattern(WORKLOAD, 8 // pieces, min(streams, 8 // pieces), memory))
+    for other in STREAMS:
+        assert unnamed(recut.dealt(other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
+
+
+@pytest.mark.parametrize("pieces", FACTORS)
+def test_blocking_copies_stay_blocking_unless_they_are_made_asynchronous(pieces: int) -> None:
+    recut = Recut(serial(WORKLOAD, 8))
+    finer, coarser = recut.cut(pieces, 1), recut.merged(pieces, 1)
+    assert finer is not None
+    assert coarser is not None
+    assert unnamed(finer) == unnamed(serial(WORKLOAD, 8 * pieces))
+    assert unnamed(coarser) == unnamed(serial(WORKLOAD, 8 // pieces))
+    released = recut.cut(pieces, 4, holds=False)
+    assert released is not None
+    assert unnamed(released) == unnamed(depth_first(WORKLOAD, 8 * pieces, 4))
+
+
+@pytest.mark.parametrize("name", ["ideal", "rtx3090", "h200"])
+def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
+    device = load_device(name)
+    larger = Recut(ring(WORKLOAD, 8, 2, 2)).with_buffers(2)
+    assert larger is not None
+    assert [b.bytes for b in larger.buffers if b.memory == "device"] == [1 << 23] * 8
+    assert simulate(larger, device).makespan_s == simulate(ring(WORKLOAD, 8, 4, 2), device).makespan_s
+    own = Recut(ring(WORKLOAD, 8, 2, 2)).with_buffers(None)
+    assert own is not None
+    freed = Recut(own).dealt(8, keeps_waits=False)
+    assert simulate(freed, device).makespan_s == simulate(depth_first(WORKLOAD, 8, 8), device).makespan_s
+    assert Recut(depth_first(WORKLOAD, 8, 2)).with_buffers(None) is None  # there no buffer is used twice
+
+
+def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> None:
+    small = Workload(64, (1, 2), (1,), (WorkloadKernel("a", 64e-9), WorkloadKernel("b", 64e-9)))
+    patterns = [
+        depth_first(small, 4, 2), breadth_first(small, 4, 4), serial(small, 4), ring(small, 8, 2, 3),
+        prefetch(small, 4), depth_first(small, 4, 2, "pageable"), depth_first(small, 4, 2, launch="graph"),
+    ]  # fmt: skip
+    tried = Counter[str]()
+    for schedule in patterns:
+        terms: Terms = {}
+        meant = output(schedule, terms)
+        assert len(meant) == 64
+        for key, (text, (changed, _)) in all_remedies(Case(schedule, load_device("h200").with_connections(1))):
+            tried[key] += 1
+            assert not races(changed), text
+            assert amounts(changed) == amounts(schedule), text
+            assert output(changed, terms) == meant, text
+    assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams"} - set(LIMITS)
+
+
+def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
+    """A table copied once, read whole by every kernel; two chunks in one stream, that could be four in two."""
+    table = Region("table", 0, 8)
+    sizes = {"h": 40, "o": 32, "table": 8, "d": 32}
+    buffers = tuple(Buffer(name, size, "pinned" if name in "ho" else "device") for name, size in sizes.items())
+    ops: list[Op] = [Copy("h2d", 8, 1, Region("h", 32, 8), table)]
+    for first in (0, 16):
+        part = Region("d", first, 16)
+        ops += (
+            Copy("h2d", 16, 1, Region("h", first, 16), part),
+            Kernel(1, "k", 16, duration_s=16e-9, reads=(table, part), writes=(part,)),
+            Copy("d2h", 16, 1, Region("o", first, 16), part),
+        )
+    schedule = Schedule((*ops, Synchronize()), ("non-blocking",), buffers)
+    recut, terms = Recut(schedule), Terms()
+    meant = output(schedule, terms, whole=("table",))
+    assert recut.chunks == 2
+    finer, coarser = recut.cut(2, 2), recut.merged(2, 1)
+    for made, chunks in ((finer, 4), (coarser, 1), (recut.dealt(2), 2)):
+        assert made is not None
+        assert [op.bytes for op in made.ops if isinstance(op, Copy)].count(8) == 1 + (chunks == 4) * 8
+        assert [op.elements for op in made.ops if isinstance(op, Kernel)] == [32 // chunks] * chunks
+        assert all(op.reads[0] == table for op in made.ops if isinstance(op, Kernel))
+        assert not races(made)
+        assert output(made, terms, whole=("table",)) == meant
+
+
+def test_a_kernel_that_reads_beyond_its_part_is_not_cut() -> None:
+    # It writes 4..12 from 0..8. Of two halves the second would read 4..8, which the first has written.
+    shifted = Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", 0, 8),), writes=(Region("card", 4, 8),))
+    assert Recut(Schedule((shifted,), ("non-blocking",), (ON_CARD,))).cut(2, 1) is None
+    assert Recut(program(h2d(1, 7), kernel(1, 8))).cut(8, 1) is None  # 7 bytes in 8 pieces
+
+
+def test_copies_that_do_not_lie_side_by_side_are_not_merged() -> None:
+    assert Recut(program(h2d(1, 8), kernel(1, 8), h2d(2, 8), kernel(2, 8))).merged(2, 1) is None
+    apart = [Copy("h2d", 8, 1 + k, Region("host", 16 * k, 8), Region("card", 8 * k, 8)) for k in range(2)]
+    assert Recut(Schedule(tuple(apart), ("non-blocking",) * 2, (ON_HOST, ON_CARD))).merged(2, 1) is None
+
+
+def test_the_chunks_of_a_pipeline_are_rebuilt_from_its_workload() -> None:
+    """A prime number of elements, and chunks of which no whole number can be merged."""
+    workload, config = Workload(1_000_003, (4,), (4,), WORKLOAD.kernels), Config("breadth-first", 9, 3)
+    case = Case(config.schedule(workload), load_device("h200"))
+    remedies = [(key, remedy.case.schedule) for key, remedy in all_remedies(case, Source(workload, config))]
+    for key, numbers in (("small-chunks", (5, 3, 2)), ("few-chunks", (18, 36, 72))):
+        assert [made for of, made in remedies if of == key] == [
+            breadth_first(workload, n, min(3, n)) for n in numbers
+        ]
+
+
+# What comes first
+
+
+def makespan(schedule: Schedule, device: Device) -> int:
+    return ticks(simulate(schedule, device).makespan_s)
+
+
+def test_the_first_remedy_of_the_readme_is_the_best_single_change_that_the_patterns_know() -> None:
+    device = load_device("h200")
+    now = makespan(depth_first(WORKLOAD, 16, 4), device)
+    one_change = {
+        "chunks": [build(WORKLOAD, "depth-first", n, min(n, 4)) for n in (2, 4, 8, 32, 64, 128)],
+        "order": [build(WORKLOAD, "breadth-first", 16, 4)],
+        "streams": [build(WORKLOAD, "depth-first", 16, n) for n in (1, 2, 3, 8)],
+        "graph": [build(WORKLOAD, "depth-first", 16, 4, launch="graph")],
+    }
+    best = {name: min(makespan(other, device) for other in others) for name, others in one_change.items()}
+    found = explain_schedule(depth_first(WORKLOAD, 16, 4), device)
+    assert found.first is not None
+    assert min(best, key=best.__getitem__) == "streams"
+    assert (found.first.cause, found.first.remedy) == ("many-streams", "use 3 streams instead of 4")
+    assert ticks(found.first.gain_alone_s) == now - best["streams"] > 0
+    gains = {loss.cause: ticks(loss.gain_alone_s) for loss in found.losses}
+    assert gains["few-chunks"] == now - min(makespan(other, device) for other in one_change["chunks"][3:]) < 0
+    assert gains["host-issue"] == now - best["graph"]
+
+
+def kernels_without_a_stream() -> Schedule:
+    """Chunks copied in streams that ``cudaStreamCreate`` makes, with their kernels launched in no stream."""
+    schedule = depth_first(WORKLOAD, 4, 4)
+    ops = [replace(op, stream=0) if isinstance(op, Kernel) else op for op in schedule.ops]
+    return replace(schedule, ops=tuple(ops), streams=("blocking",) * 4)
+
+
+def kernels_beside_copies(timeline: Timeline) -> bool:
+    spans = [span for span in timeline.spans if span.engine is not None]
+    kernels = [span for span in spans if span.engine == "compute"]
+    return any(k.start_s < c.end_s and c.start_s < k.end_s for k in kernels for c in spans if c.engine != "compute")
+
+
+# What people write: its device, its first cause, and a program that does what stands first.
+SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
+    "one stream": (
+        depth_first(WORKLOAD, 16, 1), load_device("h200"),
+        "needless-order", [depth_first(WORKLOAD, 16, n) for n in STREAMS],
+    ),
+    "one chunk": (
+        serial(WORKLOAD, 1), load_device("h200"),
+        "few-chunks", [depth_first(WORKLOAD, n, s) for n in FACTORS for s in (2, 4)],
+    ),
+    "pageable memory": (
+        depth_first(WORKLOAD, 16, 4, "pageable"), load_device("h200"),
+        "pageable-memory", [depth_first(WORKLOAD, 16, 4)],
+    ),
+    "breadth-first through one connection": (
+        breadth_first(WORKLOAD, 16, 4), load_device("h200").with_connections(1),
+        "issue-order", [depth_first(WORKLOAD, 16, 4)],
+    ),
+    # NVIDIA's blog of 2012: on the C2050 depth-first is the right order, on the C1060 breadth-first.
+    "breadth-first on a c2050": (
+        breadth_first(WORKLOAD, 4, 4), load_device("c2050"), "issue-order", [depth_first(WORKLOAD, 4, 4)],
+    ),
+    "depth-first on a c1060": (
+        depth_first(WORKLOAD, 4, 4), load_device("c1060"), "issue-order", [breadth_first(WORKLOAD, 4, 4)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_what_people_write_is_told_what_helps_most(name: str) -> None:
+    schedule, device, cause, done = SEEDS[name]
+    found = explain_schedule(schedule, device)
+    assert found.first is not None
+    assert found.first.cause == cause
+    expected = makespan(schedule, device) - min(makespan(other, device) for other in done)
+    assert ticks(found.first.gain_alone_s) == expected > 0
+
+
+def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
+    """Every kernel waits for all copies before it and holds those behind it: none runs beside a copy."""
+    device = load_device("h200")
+    found = explain_schedule(kernels_without_a_stream(), device)
+    assert not kernels_beside_copies(found.timeline)
+    assert found.first is not None
+    assert found.first.cause == "legacy-stream"
+    assert found.first.remedied is not None
+    done = found.first.remedied.schedule
+    assert set(done.streams) == {"non-blocking"}
+    assert 0 not in done.used_streams
+    assert not check_schedule(done)
+    assert kernels_beside_copies(simulate(done, device))
+
+
+def test_on_a_k20c_the_order_does_not_matter() -> None:
+    """Kepler has a hardware queue for each of 32 streams: the blog's two orders take the same, and nothing is won."""
+    for pattern in (depth_first, breadth_first):
+        found = explain_schedule(pattern(WORKLOAD, 4, 4), load_device("k20c"))
+        gains = {loss.cause: loss.gain_alone_s for loss in found.losses}
+        assert gains.get("issue-order", 0.0) < 0.01 * found.makespan_s
+
+
+def test_more_connections_are_advised_only_where_the_card_can_have_them() -> None:
+    """CUDA_DEVICE_MAX_CONNECTIONS does nothing on cards of one hardware queue: those before compute capability 3.5."""
+    schedule = breadth_first(WORKLOAD, 4, 4)
+
+    def advised(device: Device) -> bool:
+        texts = [remedy.text for key, remedy in all_remedies(Case(schedule, device)) if key == "connections"]
+        assert texts
+        return any(text.startswith("set CUDA_DEVICE_MAX_CONNECTIONS=") for text in texts)
+
+    assert advised(load_device("h200").with_connections(1))
+    assert not advised(load_device("c2050"))
+    assert not advised(load_device("c1060"))
+
+
+# The command
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(list(arguments)) == code
+    out, err = capsys.readouterr()
+    assert bool(out) == (code == 0)
+    assert bool(err) == (code != 0)
+    return out + err
+
+
+def test_the_schedule_with_the_first_remedy_can_be_saved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    better = tmp_path / "better.json"
+    said = json.loads(run(capsys, "explain", *README, "--order", "breadth-first", "--remedied", str(better), "--json"))
+    assert said["first"] == said["losses"][0]["cause"] == "issue-order"
+    after = json.loads(run(capsys, "simulate", str(better), "--json"))
+    gain = said["losses"][0]["gain_alone_s"]
+    assert ticks(after["makespan_s"]) == ticks(said["makespan_s"]) - ticks(gain)
+    assert read_schedule(better).ops == depth_first(WORKLOAD, 16, 4).ops
+
+
+def test_nothing_is_saved_where_there_is_no_other_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan, better = tmp_path / "plan.json", tmp_path / "better.json"
+    write_schedule(program(h2d(1, 1 << 20)), plan)
+    said = run(capsys, "explain", str(plan), "--device", "ideal", "--remedied", str(better), code=2)
+    assert said == f"streamsim: error: --remedied {better}: nothing is lost; nothing to save\n"
+    # Stream 3 shares stream 1's queue: its long copy stands behind a short one that waits for the kernel.
+    ops = (kernel(1, 1_000_000), d2h(1, 4096), d2h(2, 4096), d2h(3, 50 << 20))
+    write_schedule(program(*ops, streams=3), plan)
+    said = run(capsys, "explain", str(plan), "--connections", "2", "--remedied", str(better), code=2)
+    why = "the schedule stays as it is: set CUDA_DEVICE_MAX_CONNECTIONS=3; nothing to save"
+    assert said == f"streamsim: error: --remedied {better}: {why}\n"
+    assert not better.exists()
+
+
+def test_small_causes_are_one_line_of_the_table_and_all_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    said = json.loads(run(capsys, "explain", *README, "--json"))
+    least_s = 0.01 * said["makespan_s"]
+    small = [loss for loss in said["losses"][1:] if max(loss["lost_s"], loss["gain_alone_s"]) < least_s]
+    assert len(small) > 1
+    table = " ".join(run(capsys, "explain", *README).split())
+    assert f"{len(small)} more" in table
+    assert all(loss["remedy"][:20] not in table for loss in small)
+    assert f"first: {said['advice']}" in table
