@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from streamsim.plot import save_explanation, save_gantt
     from streamsim.quantities import parse_bandwidth, parse_bytes, parse_seconds
+    from streamsim.remedies import Source
     from streamsim.report import Prediction, gantt, predict
     from streamsim.schedule import (
         Buffer,
@@ -113,6 +114,7 @@ _HOME = {
     # Why
     "explain_schedule": "explain",  # the time above the lower bound, split over its causes
     "Explanation": "explain",  # what explain_schedule gives
+    "Source": "remedies",  # the workload and configuration that a schedule was made from, for explain_schedule
     "Loss": "explain",  # a cause, what it has lost, and its remedy
     # How sure
     "interval": "uncertainty",  # where the makespan lies with a probability of 90 %
@@ -154,6 +156,7 @@ __all__ = [
     "RecordEvent",
     "Region",
     "Schedule",
+    "Source",
     "Span",
     "Sweep",
     "Synchronize",

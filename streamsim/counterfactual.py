@@ -343,11 +343,7 @@ class Rework:
 
     def _keeps(self, order: Sequence[int]) -> bool:
         place = {i: k for k, i in enumerate(order)}
-        return all(
-            place[k] < place[i]
-            for i in order
-            for k in self.conflicts[i] | self.awaits(i)
-        )
+        return all(place[k] < place[i] for i in order for k in self.conflicts[i] | self.awaits(i))
 
     def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
         """``schedule`` (this one, but for what single ops are) issued in one of the ``orders``, in its streams.

@@ -149,15 +149,13 @@ class Recut:
         schedule, rework = self._schedule, self._rework
         on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
         touches = [{r.buffer for r, _ in touched(op, frozenset())} & on_card for op in schedule.ops]
-        needed = set().union(*(touches[i] for i in rework.common))
-        needed |= {region.buffer for regions in rework.shared.values() for region in regions}
         again = {
             name
             for i, before in enumerate(rework.conflicts)
             for k in before
             if rework.chunk[k] != rework.chunk[i]
             for name in touches[i] & touches[k]
-        } - needed
+        }
         found: dict[str, list[int]] = {}
         for chunk, ops in self._members.items():
             lacking = _lacking([schedule.ops[i] for i in ops])
@@ -199,9 +197,7 @@ class Recut:
             edges = set[int]()
             for region, writes in touched(op, frozenset()):
                 history, end = histories[region.buffer], region.offset + region.bytes
-                edges.update(
-                    history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end)
-                )
+                edges.update(history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end))
             edges.discard(k)
             if any(parts[earlier][0] >= parts[k][0] for earlier in edges):
                 return None

@@ -122,8 +122,10 @@ class Remedies:
             schedule = self._recut.with_buffers(times)
             if schedule is not None:
                 more = format_bytes(sum(buffer.bytes for buffer in schedule.buffers[len(self._sound.buffers) :]))
-                several = "of their own" if times is None else f"in turn, {times} for each of now"
-                yield from self._spread(f"give chunks device buffers {several} ({more} more)", Recut(schedule))
+                several = "device buffers of their own"
+                if times is not None:
+                    several = f"{times} device buffers in turn for each that they share"
+                yield from self._spread(f"give chunks {several} ({more} more)", Recut(schedule))
 
     def _spread(self, buffers: str, recut: Recut) -> Iterator[Remedy]:
         several = [n for n in STREAMS if recut.streams * recut.by_chunk < n <= recut.chunks]

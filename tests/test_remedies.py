@@ -131,7 +131,7 @@ def all_remedies(case: Case, source: Source | None = None) -> list[tuple[str, An
     return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(pipelines())
 def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
@@ -148,7 +148,7 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
             assert output(changed, terms) == meant, text
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.one_of(schedules(), pipelines()), devices())
 def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Schedule, device: Device) -> None:
     found = explain_schedule(schedule, device)
@@ -216,19 +216,19 @@ def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
 
 
 def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> None:
-    small = Workload(64, (1, 2), (1,), (WorkloadKernel("a", 64e-9), WorkloadKernel("b", 64e-9)))
+    small = Workload(32, (1, 2), (1,), (WorkloadKernel("a", 32e-9), WorkloadKernel("b", 32e-9)))
     patterns = [
-        depth_first(small, 4, 2), breadth_first(small, 4, 4), serial(small, 4), ring(small, 8, 2, 3),
+        depth_first(small, 4, 2), breadth_first(small, 4, 4), serial(small, 4), ring(small, 4, 2, 3),
         prefetch(small, 4), depth_first(small, 4, 2, "pageable"), depth_first(small, 4, 2, launch="graph"),
     ]  # fmt: skip
     tried = Counter[str]()
     for schedule in patterns:
         terms: Terms = {}
         meant = output(schedule, terms)
-        assert len(meant) == 64
+        assert len(meant) == 32
         for key, (text, (changed, _)) in all_remedies(Case(schedule, load_device("h200").with_connections(1))):
             tried[key] += 1
-            assert not races(changed), text
+            assert not [finding for finding in check_schedule(changed) if finding.rule == "race"], text
             assert amounts(changed) == amounts(schedule), text
             assert output(changed, terms) == meant, text
     assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams"} - set(LIMITS)
@@ -274,15 +274,35 @@ def test_copies_that_do_not_lie_side_by_side_are_not_merged() -> None:
     assert Recut(Schedule(tuple(apart), ("non-blocking",) * 2, (ON_HOST, ON_CARD))).merged(2, 1) is None
 
 
+def test_chunks_that_overwrite_each_other_are_not_merged() -> None:
+    # Chunk 1 copies into 8..16 what chunk 0's kernel has overwritten; all lie side by side, and may not come at once.
+    ops = [
+        op
+        for at in (0, 8)
+        for op in (
+            Copy("h2d", 8, 1, Region("host", at, 8), Region("card", at, 8)),
+            Kernel(1, "k", 8, duration_s=8e-9, reads=(Region("card", at, 8),), writes=(Region("card", at + 8, 8),)),
+        )
+    ]
+    assert Recut(Schedule(tuple(ops), ("non-blocking",), (ON_HOST, ON_CARD))).merged(2, 1) is None
+
+
+def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_they_come() -> None:
+    out = [Copy("d2h", 8, 1, Region("host", at, 8), Region("card", 0, 8)) for at in (0, 8)]
+    over = Copy("h2d", 8, 1, Region("host", 16, 8), Region("card", 0, 8))
+    dealt = Recut(Schedule((*out, over, Synchronize()), ("non-blocking",), (ON_HOST, ON_CARD))).dealt(3)
+    assert [op.stream for op in dealt.ops if isinstance(op, Copy)] == [1, 2, 3]
+    assert sum(isinstance(op, WaitEvent) for op in dealt.ops) == 2
+    assert not races(dealt)
+
+
 def test_the_chunks_of_a_pipeline_are_rebuilt_from_its_workload() -> None:
     """A prime number of elements, and chunks of which no whole number can be merged."""
     workload, config = Workload(1_000_003, (4,), (4,), WORKLOAD.kernels), Config("breadth-first", 9, 3)
     case = Case(config.schedule(workload), load_device("h200"))
     remedies = [(key, remedy.case.schedule) for key, remedy in all_remedies(case, Source(workload, config))]
     for key, numbers in (("small-chunks", (5, 3, 2)), ("few-chunks", (18, 36, 72))):
-        assert [made for of, made in remedies if of == key] == [
-            breadth_first(workload, n, min(3, n)) for n in numbers
-        ]
+        assert [made for of, made in remedies if of == key] == [breadth_first(workload, n, min(3, n)) for n in numbers]
 
 
 # What comes first
