@@ -92,14 +92,14 @@ def pinned(schedule: Schedule) -> Schedule:
 
 def without_legacy_stream(schedule: Schedule) -> Schedule:
     """The legacy default stream's ops in a stream of their own, and all streams non-blocking."""
-    return still_ordered(schedule, legacy_apart(schedule))
+    return _still_ordered(schedule, legacy_apart(schedule))
 
 
 def without_host_waits(schedule: Schedule) -> Schedule:
     """No call holds the host before the last copy or kernel has been issued."""
     last = last_work(schedule)
     ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
-    return still_ordered(schedule, replace(schedule, ops=tuple(ops)))
+    return _still_ordered(schedule, replace(schedule, ops=tuple(ops)))
 
 
 def legacy_apart(schedule: Schedule) -> Schedule:
@@ -115,7 +115,7 @@ def unblocked(schedule: Schedule) -> Schedule:
     return replace(schedule, ops=tuple(ops))
 
 
-def still_ordered(before: Schedule, after: Schedule) -> Schedule:
+def _still_ordered(before: Schedule, after: Schedule) -> Schedule:
     """``after`` with waits for events where it has lost an order that its data needs."""
     if _is_racy(before):
         return after  # what its data needs was not kept in the first place
