@@ -182,7 +182,7 @@ def _bytes_alone(link: LinkDirection) -> LinkDirection:
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
     alone_s, share = device.kernel_time(kernel)
-    return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0)
+    return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
 
 
 def _no_time(part: Any) -> Any:
@@ -505,7 +505,7 @@ def scaled(schedule: Schedule, device: Device, factors: dict[str, float]) -> Sch
 
 def _timed(kernel: Kernel, alone_s: float, fill: float) -> Kernel:
     """The kernel with this time, however many elements it has."""
-    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, share=1.0, threads=0)
+    return replace(kernel, duration_s=alone_s, fill=fill, elements=0, share=1.0, threads=0, parts=())
 
 
 def _resized(copy: Copy, factor: float) -> Copy:

@@ -7,7 +7,9 @@ effect off.
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, get_args
 
 import msgspec
@@ -297,7 +299,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             cost, alone_s = self._cost(kernel), self._alone_s(kernel)
             works_s = alone_s - self.kernel_drain_s(kernel)  # on all of the card at most
             return alone_s, _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
-        alone_s = part_s(kernel.duration_s / kernel.share, kernel.share, self._waves(kernel), self.compute.floor_s)
+        whole_s, floor_s = kernel.duration_s / kernel.share, self.compute.floor_s
+        alone_s = part_s(whole_s, kernel.share, self._waves(kernel), floor_s, kernel.parts)
         work_s = max(0.0, kernel.duration_s - kernel.share * self._launch_s) * self._fill(kernel)
         return alone_s, _share(work_s, alone_s)
 
@@ -371,24 +374,41 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
-# Between there and the whole launch it falls in proportion. See docs/design.md for the kernels it was judged on.
+# From there to the whole launch it is a line. See docs/design.md for the kernels that this was judged on.
 LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
 
 
-def part_s(whole_s: float, share: float, waves: float, floor_s: float) -> float:
-    """Seconds that ``share`` of a launch takes of which only the time of the whole is known, ``whole_s``.
+def part_s(
+    whole_s: float, share: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()
+) -> float:
+    """Seconds that ``share`` of a launch takes of which the time of the whole is known, and that of ``parts`` of it.
 
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
-    launch takes. The rest falls with the share down to what a thread takes by itself.
+    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
+    known, down to what a thread takes by itself: where the smallest part takes more than its share, that part's time;
+    where no part is known, by the rule above. A smallest part that takes no more than its share shows no such least.
     """
     rest_s = max(0.0, whole_s - floor_s)
     if share == 1 or not rest_s:
         return max(whole_s, floor_s)
-    least_s, least_share = (rest_s * LEAST_TIME / waves, LEAST_THREADS / waves) if waves else (0.0, 0.0)
-    if least_s >= rest_s or least_share >= 1:
+    knee = LEAST_THREADS / waves if waves else 0.0
+    if not parts:
+        points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
+    else:
+        points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
+        smallest, least_s = points[0]
+        if least_s > rest_s * smallest:
+            knee = max(knee, smallest)
+            points = [(knee, least_s), *(point for point in points if point[0] > knee)]
+        else:
+            knee = 0.0
+            points.insert(0, (0.0, 0.0))
+    if knee >= 1 or points[0][1] >= rest_s:
         return whole_s
-    above = max(0.0, share - least_share) / (1 - least_share)
-    return floor_s + least_s + (rest_s - least_s) * above
+    if share <= knee:
+        return floor_s + points[0][1]
+    (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
+    return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
 
 
 @lru_cache(maxsize=64)

@@ -179,7 +179,7 @@ class _Chunked:
 def _launched(kernel: Kernel, stream: int, reads: tuple[Region, ...], writes: tuple[Region, ...]) -> Kernel:
     """``kernel`` in a stream and on memory; made anew, which takes half the time of replacing these."""
     what = kernel.name, kernel.elements, kernel.parameter, kernel.duration_s, kernel.fill
-    return Kernel(stream, *what, reads, writes, kernel.share, kernel.threads)
+    return Kernel(stream, *what, reads, writes, kernel.share, kernel.threads, kernel.parts)
 
 
 def _in_turn(chunks: int, streams: int) -> list[int]:

@@ -28,6 +28,7 @@ LEGACY_STREAM = 0
 LARGEST_BYTES = (1 << 43) - 1
 LARGEST_COUNT = (1 << 31) - 1
 LONGEST_S = 86_400.0
+LEAST_SHARE = 1e-12  # of a launch
 
 
 def check_whole(field: str, value: object, least: int, most: int) -> None:
@@ -108,7 +109,8 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
 
     ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
     ``name`` and ``parameter`` gives the time for ``elements``. ``share``: it is this part (0..1] of a launch that
-    takes ``duration_s / share``; what the part takes on a card is for :meth:`streamsim.Device.kernel_time` to say.
+    takes ``duration_s / share``, and of which other ``parts`` are known, each (share, seconds), ascending; what this
+    part takes on a card is for :func:`streamsim.device.part_s` to say.
     ``elements``: what it works on, in ``threads`` threads (0: one each; without elements, enough to fill the card).
     ``fill``: the share of the card (0..1] that the whole launch keeps busy while it runs alone (None: as its threads
     fill it); kernels run side by side while there is room. ``parameter``: what the named kernel takes (iterations,
@@ -125,13 +127,16 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     writes: tuple[Region, ...] = ()
     share: float = 1.0
     threads: int = 0
+    parts: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-        check_number("share", self.share, 1e-12, 1.0)
+        check_number("share", self.share, LEAST_SHARE, 1.0)
+        if self.parts:
+            _check_parts(self.parts)
         if self.fill is not None:
             check_number("fill", self.fill, 1e-6, 1.0)
         if self.duration_s is not None:
@@ -141,6 +146,18 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
         if type(self.reads) is not tuple or type(self.writes) is not tuple:  # lists would make it mutable
             field = "writes" if type(self.reads) is tuple else "reads"
             raise InputError(f"{field} = {getattr(self, field)!r}: expected a tuple of regions")
+
+
+def _check_parts(parts: object) -> None:
+    if type(parts) is not tuple:  # a list would make it mutable
+        raise InputError(f"parts = {parts!r}: expected a tuple of (share, seconds)")
+    last_share, last_s = 0.0, 0.0
+    for k, (share, seconds) in enumerate(parts):
+        check_number(f"parts[{k}][0]", share, LEAST_SHARE, 1.0)
+        check_number(f"parts[{k}][1]", seconds, 0.0, LONGEST_S)
+        if share <= last_share or seconds < last_s:
+            raise InputError(f"parts[{k}] = {parts[k]!r}: expected a larger part than the one before, and no less time")
+        last_share, last_s = share, seconds
 
 
 class RecordEvent(_Value, frozen=True, tag_field="op", tag="record"):

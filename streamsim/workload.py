@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.schedule import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S, Kernel, check_number, check_whole
+from streamsim.schedule import LARGEST_BYTES, LARGEST_COUNT, LEAST_SHARE, LONGEST_S, Kernel, check_number, check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BYTES_PER_ELEMENT = 4  # of what nobody has said more about: floats, one thread each
 ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
-SHORTEST_KERNEL_S, LEAST_FILL = 1e-9, 1e-6
+SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
 
 
@@ -43,8 +43,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     ``duration_s``: its time alone on the card, in seconds; without it, and without ``points``, the device profile's
     cost of ``name`` and ``parameter`` says. A chunk's share of the time is its share of the work, down to what a launch
     takes at least: ``latency_s`` where that is known, otherwise by the rule of :func:`streamsim.device.part_s`, which
-    takes the launch to have ``threads`` threads (0: one for every 4 bytes of the largest array). ``points``: measured
-    times of parts of it, between which and beyond which the time is linear; below the smallest it stays. ``launches``:
+    takes the launch to have ``threads`` threads (0: one for every 4 bytes of the largest array) and minds ``points``,
+    measured times of parts of it; of the whole they say what a line through the last two does. ``launches``:
     so many equal launches, one after another, that take all of these times together, but for ``latency_s``, which is
     that of one. ``fill``: the share of the card (0..1] that it keeps busy (None: as its threads fill it).
     """
@@ -92,18 +92,16 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         latency_s = min(LONGEST_S, self.latency_s * factor)
         return msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=latency_s)
 
-    def part(self, share: float, elements: int) -> tuple[float, float] | None:
-        """(seconds, share of the card that it keeps busy) of one launch on ``share`` of a workload of so many elements.
+    def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
+        """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
 
-        None where only the time of the whole is known, or not even that: then the device says. Raises InputError for
-        points whose time falls as the work grows.
+        Raises InputError for points whose time falls as the work grows.
         """
-        if not (self.points or self.latency_s):
-            return None
-        shares, seconds = zip(*self._curve(elements), strict=True)
-        took_s = max(_on_line(shares, seconds, share), self.latency_s)
-        pace = (seconds[-1] - seconds[-2]) / (shares[-1] - shares[-2])  # seconds of a whole once the card is full
-        return took_s, (self.fill or 1.0) * min(1.0, max(share * pace / took_s, LEAST_FILL))
+        known = [(share, seconds) for share, seconds in self._curve(elements) if 0 < share < 1]
+        if self.latency_s:
+            known = [(share, seconds) for share, seconds in known if seconds > self.latency_s]
+            known.insert(0, (LEAST_SHARE, min(self.latency_s, self.launch_s(elements))))
+        return tuple(known)
 
     def _curve(self, elements: int) -> list[tuple[float, float]]:
         """(share, seconds of one launch), ascending; at least two."""
@@ -258,14 +256,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         what = (stream, kernel.name, part.elements, kernel.parameter)
-        known = kernel.part(part.share, self.work)
-        if known is not None:
-            return Kernel(*what, *known)
         threads = kernel.threads or self.floats
         threads = max(1, round(part.share * threads)) if threads else 0
         duration_s = kernel.launch_s(self.work) * part.share
         own = 0 if threads == part.elements else threads
-        return Kernel(*what, duration_s, kernel.fill, share=part.share, threads=own)
+        return Kernel(*what, duration_s, kernel.fill, share=part.share, threads=own, parts=kernel.parts(self.work))
 
 
 def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:

@@ -311,7 +311,9 @@ def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
     """A kernel with a duration, alone or as a part of a launch.
 
     A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
-    of the card's threads with a quarter of a wave's time; smaller parts take as long. Side by side the rest counts.
+    of the card's threads with a quarter of a wave's time; smaller parts take as long. Where parts are known, lines go
+    through them; the smallest says what smaller ones take, too, if it takes more than its share, and then also larger
+    ones up to an eighth of a wave; else they take their share of it. Side by side the rest counts.
     """
     assert op.duration_s is not None
     share, card = Fraction(op.share), device.compute.resident_threads
@@ -320,9 +322,20 @@ def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
     waves = Fraction(op.threads or op.elements) / share / card if card else Fraction(0)
     alone = max(whole, floor)
     if share < 1 and rest:
-        least, at = (rest / 4 / waves, 1 / (8 * waves)) if waves else (Fraction(0), Fraction(0))
-        if least < rest and at < 1:
-            alone = floor + least + (rest - least) * max(Fraction(0), share - at) / (1 - at)
+        eighth = 1 / (8 * waves) if waves else Fraction(0)
+        known = [(Fraction(part), max(Fraction(0), Fraction(s) * TICKS_PER_S - floor)) for part, s in op.parts]
+        if not known:
+            flat, lines = eighth, [(eighth, rest / 4 / waves if waves else Fraction(0))]
+        elif known[0][1] > rest * known[0][0]:
+            flat = max(eighth, known[0][0])
+            lines = [(flat, known[0][1])] + [point for point in known if point[0] > flat]
+        else:
+            flat, lines = Fraction(0), [(Fraction(0), Fraction(0)), *known]
+        if flat < 1 and lines[0][1] < rest:
+            at = max(share, flat)
+            lines.append((Fraction(1), rest))
+            (x0, y0), (x1, y1) = next(two for two in itertools.pairwise(lines) if at <= two[1][0])
+            alone = floor + y0 + (y1 - y0) * (at - x0) / (x1 - x0)
     ticks = max(1, int(alone + HALF))
     launch = floor if card and device.copy_engines.count else Fraction(0)
     fill = Fraction(op.fill) if op.fill else min(Fraction(1), waves or Fraction(1))

@@ -263,9 +263,10 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
         )
     )
     duration_s = draw(KERNEL_TICKS) * NS
-    return Kernel(
-        draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), share=share, threads=threads
-    )
+    known = draw(st.sampled_from(((), (), (1 / 8,), (1 / 8, 1 / 2)))) if share < 1 else ()
+    times = sorted(draw(st.integers(1, 40)) * NS for _ in known)
+    of_launch = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
+    return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
 
 
 @st.composite

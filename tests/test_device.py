@@ -148,9 +148,9 @@ def test_kernel_time_and_share_of_the_card() -> None:
     # From the table: 10 elements need 10 x 0.5 = 5 of the floor's 6 us. 40: 17 us, all of it.
     assert device.kernel_time(Kernel(1, "table", 10, 7)) == pytest.approx((6e-6, 5 / 6))
     assert device.kernel_time(Kernel(1, "table", 40, 7)) == pytest.approx((17e-6, 1.0))
-    # A sixteenth of a launch of 80 us and 4 waves, of 250 threads. Beyond the floor the launch takes 74 us, a quarter of
-    # a wave 74/16 = 4.625; from an eighth of a wave on, 1/32 of the launch, a line: 4.625 + (74 - 4.625) / 31 more. Its
-    # work is a sixteenth of the 74 us, or half of that with fill 1/2.
+    # A sixteenth of a launch of 80 us and 4 waves, of 250 threads. Beyond the floor the launch takes 74 us, a quarter
+    # of a wave 74/16 = 4.625; from an eighth of a wave on, 1/32 of the launch, a line: 4.625 + (74 - 4.625) / 31 more.
+    # Its work is a sixteenth of the 74 us, or half of that with fill 1/2.
     part, took_us = Kernel(1, duration_s=5e-6, share=1 / 16, threads=250), 6 + 4.625 + 69.375 / 31
     assert device.kernel_time(part) == pytest.approx((took_us * 1e-6, 4.625 / took_us))
     half = msgspec.structs.replace(part, fill=0.5)

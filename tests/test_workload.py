@@ -29,8 +29,9 @@ MIB = 1 << 20
 
 
 def seconds_of_kernels(workload: Workload, chunks: int) -> list[float]:
-    """The time of each launch of a schedule, in issue order."""
-    return [op.duration_s or 0.0 for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
+    """What each launch of a schedule takes on a card of which nothing is known, in issue order."""
+    device = load_device("ideal")
+    return [device.kernel_time(op)[0] for op in depth_first(workload, chunks, 1) if isinstance(op, Kernel)]
 
 
 def column(parts: tuple[Part, ...], array: int) -> list[int]:
@@ -166,17 +167,35 @@ def test_measured_points_are_what_parts_take() -> None:
     # The same with shares, in per cent too, and with the whole as a point.
     for text in ("0.57ms,9us@1/256", "570us@1,9us@0.390625%", "0.57ms@16Mi,9us@65536"):
         assert seconds_of_kernels(workload_of_sizes(["64MiB"], [text]), 4) == pytest.approx([line[0]] * 4)
-    # Two points say what the whole takes: 40 us more for each of the other half.
+    # Two points say what the whole takes: 40 us more for each of the other quarters.
     assert seconds_of_kernels(workload_of_sizes(["64MiB"], ["60us@1/2,20us@1/4"]), 1) == pytest.approx([140e-6])
+    # A part that takes no more than its share shows no least: half of it takes half of its time.
+    assert seconds_of_kernels(workload_of_sizes(["64MiB"], ["0.64ms,9us@1/64"]), 128) == pytest.approx([4.5e-6] * 128)
+
+
+def test_a_part_that_takes_more_than_its_share_takes_what_any_does_below_an_eighth_of_a_wave() -> None:
+    # 8 waves: an eighth of one is 1/64 of the launch. There 40 us are reached, which a 256th was seen to take; from there
+    # to 1000 us a line. Half an eighth of a wave takes as long.
+    device = load_device("ideal")
+    device = msgspec.structs.replace(device, compute=msgspec.structs.replace(device.compute, resident_threads=1000))
+
+    def took_us(share: float) -> float:
+        kernel = Kernel(1, duration_s=1e-3 * share, share=share, threads=round(8000 * share), parts=((1 / 250, 40e-6),))
+        return device.kernel_time(kernel)[0] * 1e6
+
+    assert took_us(1 / 500) == took_us(1 / 125) == pytest.approx(40)
+    assert took_us(1 / 2) == pytest.approx(40 + 960 * (1 / 2 - 1 / 64) / (63 / 64))
 
 
 def test_launches_share_the_time_and_each_has_its_latency() -> None:
     workload = workload_of_sizes(["64MiB"], ["25ms/600"])
     assert seconds_of_kernels(workload, 1) == pytest.approx([25e-3 / 600] * 600)
     assert len(seconds_of_kernels(workload, 4)) == 2400
+    # With a latency of 20 us there is a line from there to the whole's 41.7: a quarter takes 20 + 21.7 / 4.
     latency = workload_of_sizes(["64MiB"], ["25ms/600,latency=20us"])
     assert seconds_of_kernels(latency, 1) == pytest.approx([25e-3 / 600] * 600)
-    assert seconds_of_kernels(latency, 4) == pytest.approx([20e-6] * 2400)
+    assert seconds_of_kernels(latency, 4) == pytest.approx([20e-6 + (25e-3 / 600 - 20e-6) / 4] * 2400)
+    assert min(seconds_of_kernels(latency, 512)) >= 20e-6
 
 
 @pytest.mark.parametrize(

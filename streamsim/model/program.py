@@ -304,7 +304,7 @@ class _Shapes:
         if isinstance(op, Copy):
             key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
         elif isinstance(op, Kernel):
-            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter, op.share, op.threads)
+            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter, op.share, op.threads, op.parts)
         else:
             key = (type(op),)
         known = self._known.get(key)
