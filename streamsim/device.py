@@ -385,28 +385,27 @@ def part_s(
 
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
     launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
-    known, down to what a thread takes by itself: where the smallest part takes more than its share, that part's time;
-    where no part is known, by the rule above. A smallest part that takes no more than its share shows no such least.
+    known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
+    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave.
     """
     rest_s = max(0.0, whole_s - floor_s)
     if share == 1 or not rest_s:
         return max(whole_s, floor_s)
+    if parts and share < parts[0][0]:
+        smallest, took_s = parts[0]
+        took_s = max(took_s, floor_s)
+        return part_s(took_s, share / smallest, waves * smallest, floor_s) if waves else took_s
     knee = LEAST_THREADS / waves if waves else 0.0
-    if not parts:
+    points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
+    if not points:
         points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
-    else:
-        points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
-        smallest, least_s = points[0]
-        if least_s > rest_s * smallest:
-            knee = max(knee, smallest)
-            points = [(knee, least_s), *(point for point in points if point[0] > knee)]
-        else:
-            knee = 0.0
-            points.insert(0, (0.0, 0.0))
-    if knee >= 1 or points[0][1] >= rest_s:
+    elif points[0][0] < knee and points[0][1] > rest_s * points[0][0]:
+        points = [(knee, points[0][1]), *(point for point in points if point[0] > knee)]
+    first, least_s = points[0]
+    if first >= 1 or least_s >= rest_s:
         return whole_s
-    if share <= knee:
-        return floor_s + points[0][1]
+    if share <= first:
+        return floor_s + least_s
     (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
     return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
 

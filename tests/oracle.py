@@ -307,35 +307,43 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
     return _given(device, op, floor)
 
 
-def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
-    """A kernel with a duration, alone or as a part of a launch.
+def _of_launch(
+    whole: Fraction, share: Fraction, waves: Fraction, floor: Fraction, known: list[tuple[Fraction, Fraction]]
+) -> Fraction:
+    """Ticks of a share of a launch of so many waves of the card's threads (0: unknown).
 
     A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
-    of the card's threads with a quarter of a wave's time; smaller parts take as long. Where parts are known, lines go
-    through them; the smallest says what smaller ones take, too, if it takes more than its share, and then also larger
-    ones up to an eighth of a wave; else they take their share of it. Side by side the rest counts.
+    with a quarter of a wave's time; smaller parts take as long. Where parts are known lines go through them, and what
+    is smaller than the smallest is a part of that (if nothing is known of waves, it takes as long). If that takes more than its share, larger ones take as long, up to
+    an eighth of a wave.
     """
+    if share == 1 or whole <= floor:
+        return max(whole, floor)
+    if known and share < known[0][0]:
+        part, ticks = known[0]
+        least = max(ticks, floor)
+        return _of_launch(least, share / part, waves * part, floor, []) if waves else least
+    rest, eighth = whole - floor, 1 / (8 * waves) if waves else Fraction(0)
+    lines = [(part, max(Fraction(0), ticks - floor)) for part, ticks in known]
+    if not lines:
+        lines = [(eighth, rest / 4 / waves if waves else Fraction(0))]
+    elif lines[0][0] < eighth and lines[0][1] > rest * lines[0][0]:
+        lines = [(eighth, lines[0][1])] + [point for point in lines if point[0] > eighth]
+    if lines[0][0] >= 1 or lines[0][1] >= rest:
+        return whole
+    at = max(share, lines[0][0])
+    (x0, y0), (x1, y1) = next(two for two in itertools.pairwise([*lines, (Fraction(1), rest)]) if at <= two[1][0])
+    return floor + y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+
+
+def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
+    """A kernel with a duration, alone or as a part of a launch. Side by side what is beyond the floor counts."""
     assert op.duration_s is not None
     share, card = Fraction(op.share), device.compute.resident_threads
     whole = Fraction(op.duration_s) * TICKS_PER_S / share
-    rest = max(Fraction(0), whole - floor)
     waves = Fraction(op.threads or op.elements) / share / card if card else Fraction(0)
-    alone = max(whole, floor)
-    if share < 1 and rest:
-        eighth = 1 / (8 * waves) if waves else Fraction(0)
-        known = [(Fraction(part), max(Fraction(0), Fraction(s) * TICKS_PER_S - floor)) for part, s in op.parts]
-        if not known:
-            flat, lines = eighth, [(eighth, rest / 4 / waves if waves else Fraction(0))]
-        elif known[0][1] > rest * known[0][0]:
-            flat = max(eighth, known[0][0])
-            lines = [(flat, known[0][1])] + [point for point in known if point[0] > flat]
-        else:
-            flat, lines = Fraction(0), [(Fraction(0), Fraction(0)), *known]
-        if flat < 1 and lines[0][1] < rest:
-            at = max(share, flat)
-            lines.append((Fraction(1), rest))
-            (x0, y0), (x1, y1) = next(two for two in itertools.pairwise(lines) if at <= two[1][0])
-            alone = floor + y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+    known = [(Fraction(part), Fraction(seconds) * TICKS_PER_S) for part, seconds in op.parts]
+    alone = _of_launch(whole, share, waves, floor, known)
     ticks = max(1, int(alone + HALF))
     launch = floor if card and device.copy_engines.count else Fraction(0)
     fill = Fraction(op.fill) if op.fill else min(Fraction(1), waves or Fraction(1))
