@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,23 +69,34 @@ def pytest_xdist_node_collection_finished(node) -> None:
         compiler.wait()
 
 
-def pytest_collection_finish() -> None:
-    """What the tests are made of stays; the validator collects garbage before each measurement, by the hundred."""
-    gc.collect()
-    gc.freeze()
-
-
 COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has the card: the lock would keep it from the others."""
-    for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.xdist_group("gpu"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Test by test to whoever is free, but that one process has the card, and one makes what a file shares."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = Path(nodeid.partition("::")[0]).stem
+            return ON_CARD if file.startswith(ON_CARD) else file if file in SHARING else nodeid
+
+    return Scheduling(config, log)
+
+
+ON_CARD = "test_gpu"  # how the files begin whose tests need it
+SHARING = ("test_sweep_dask", "test_validate_calibrate", "test_wheel")  # a cluster, a fit, a wheel
 
 
 # What takes long and is the same
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_here_is_no_garbage() -> None:
+    """The validator collects garbage before each measurement, which takes long where there are many objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -122,6 +134,8 @@ def why_no_gpu() -> str:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests with the marker ``gpu`` where there is no card, and say why."""
+    if item.get_closest_marker("gpu") and not item.path.name.startswith(ON_CARD):
+        pytest.fail(f"a test that needs a card belongs into a file {ON_CARD}_*.py: one process has the card")
     if item.get_closest_marker("gpu") and why_no_gpu():
         pytest.skip(why_no_gpu())
 

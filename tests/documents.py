@@ -37,7 +37,7 @@ FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)
 FREE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORD = ROOT / "validate" / "records" / "standard-h200-1.json.gz"
 PROFILE = ROOT / "streamsim" / "devices" / "h200.toml"
-MEASURED = 60  # schedules of the committed record that stand in for a new one
+MEASURED = 24  # schedules of the committed record that stand in for a new one
 NO_GPU = 3
 
 

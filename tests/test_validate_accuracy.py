@@ -49,9 +49,7 @@ SCHEDULES, RECORDS = 400, 2  # at least
 
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 PATHS = sorted(FOLDER.glob("standard-*.json.gz"))
-each_record = pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.name, marks=pytest.mark.xdist_group(path.name)) for path in PATHS]
-)  # one process compares it
+each_record = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 pytestmark = pytest.mark.skipif(not PATHS, reason=f"no measured records in {FOLDER.name}/ yet")
 
 
@@ -75,7 +73,7 @@ def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
     assert len({read_record(path).runs[0].started for path in PATHS}) == len(PATHS)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+@each_record
 @pytest.mark.parametrize("connections", CONNECTIONS)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.usefixtures("fast_validator")

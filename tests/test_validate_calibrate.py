@@ -121,7 +121,6 @@ def found() -> Device:
     ],
 )
 @pytest.mark.usefixtures("fast_validator")
-@pytest.mark.xdist_group("known card")
 def test_a_known_card_is_found_again(name: str, within: float) -> None:
     """The probes simulated on a known device and fitted give that device back."""
     part, field = name.split(".")

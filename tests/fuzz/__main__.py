@@ -21,6 +21,8 @@ from signal import SIGKILL
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from kinds import KINDS, draw
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -33,6 +35,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only inputs of this kind; repeatable")
     parser.add_argument("--input", type=int, metavar="I", help="this one alone, in this process")
     parser.add_argument("--from", type=int, dest="first", help=argparse.SUPPRESS)  # of a process: where it begins,
     parser.add_argument("--report", type=int, help=argparse.SUPPRESS)  # and the pipe that it writes to
@@ -41,7 +44,7 @@ def main() -> int:
         work(asked)
         return 0
     if asked.input is not None:
-        return show(asked.seed, asked.input)
+        return show(asked)
     found: dict[str, Any] = {}
     counts: Counter[str] = Counter()
     for report in gather(asked):
@@ -67,6 +70,7 @@ class Child:
     def __init__(self, asked: argparse.Namespace, first: int, told: Queue[tuple[Child, str]]) -> None:
         ours, its = os.pipe()
         command = [sys.executable, os.path.dirname(__file__), "--inputs", str(asked.inputs), "--seed", str(asked.seed)]
+        command += [word for kind in asked.kind or () for word in ("--kind", kind)]
         command += ["--processes", str(asked.processes), "--from", str(first), "--report", str(its)]
         self.process = subprocess.Popen(command, pass_fds=[its], stdout=subprocess.DEVNULL)
         os.close(its)
@@ -101,17 +105,15 @@ def gather(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         children.remove(child)
         if code := child.process.wait():
             how = f"hangs for {STUCK_S} s" if code == -SIGKILL else f"the process ends with {code}"
-            kind, made = input_of(asked.seed, child.at)
+            kind, made = input_of(asked, child.at)
             fault = f"{how}: {made.program} {made.arguments[0]}"
             yield {"number": child.at, "kind": kind, "fault": fault} | made._asdict()
             children.add(Child(asked, child.at + asked.processes, told))
 
 
-def input_of(seed: int, number: int) -> Any:
-    """The same, always."""
-    from kinds import draw
-
-    return draw(Random(f"{seed} {number}"))
+def input_of(asked: argparse.Namespace, number: int) -> Any:
+    """Of the kinds asked for; the same, always."""
+    return draw(Random(f"{asked.seed} {number}"), asked.kind or list(KINDS))
 
 
 def work(asked: argparse.Namespace) -> None:
@@ -128,7 +130,7 @@ def work(asked: argparse.Namespace) -> None:
 
         for number in range(asked.first, asked.inputs, asked.processes):
             tell(number=number)
-            kind, made = input_of(asked.seed, number)
+            kind, made = input_of(asked, number)
             if fault := fault_of(made):
                 if fault not in seen:
                     made = shrink(made, fault)
@@ -136,12 +138,12 @@ def work(asked: argparse.Namespace) -> None:
                 tell(number=number, kind=kind, fault=fault, **made._asdict())
 
 
-def show(seed: int, number: int) -> int:
+def show(asked: argparse.Namespace) -> int:
     """Try one, and print it cut down."""
     from trials import fault_of, prepare, shrink
 
     prepare()
-    kind, made = input_of(seed, number)
+    kind, made = input_of(asked, asked.input)
     fault = fault_of(made)
     made = shrink(made, fault) if fault else made
     print(f"{kind}: {shlex.join([made.program, *made.arguments])}")

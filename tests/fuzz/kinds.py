@@ -191,9 +191,9 @@ KINDS = {
 }
 
 
-def draw(rng: Random) -> tuple[str, Input]:
-    """A kind and an input of it."""
-    (name,) = rng.choices(list(KINDS), [kind.weight for kind in KINDS.values()])
+def draw(rng: Random, names: list[str]) -> tuple[str, Input]:
+    """One of these kinds and an input of it."""
+    (name,) = rng.choices(names, [KINDS[name].weight for name in names])
     return name, draw_of(name, rng)
 
 

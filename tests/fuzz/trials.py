@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
-from kinds import KINDS, Input
-from mutations import places
+from kinds import ARRAYS, KINDS, Input
 
 from streamsim.cli import main as streamsim
 from streamsim_validate import fits
@@ -126,55 +125,80 @@ def _time_is_up(*_: object) -> None:
 
 
 def shrink(made: Input, fault: str) -> Input:
-    """The smallest input found that has the same fault."""
+    """The smallest input found that has the same fault; what could not be left out is tried once more at the end."""
     tries, until = MOST_TRIES, time.monotonic() + SHRINK_S
-    improved = True
-    while improved:
-        improved = False
-        for smaller in _smaller(made):
+    needed: set[str] = set()
+    while True:
+        for what, smaller in _smaller(made):
+            if what in needed or _size(smaller) >= _size(made):
+                continue
             tries -= 1
             if tries < 0 or time.monotonic() > until:
                 return made
-            if _size(smaller) < _size(made) and fault_of(smaller) == fault:
-                made, improved = smaller, True
+            if fault_of(smaller) == fault:
+                made = smaller
                 break
-    return made
+            needed.add(what)
+        else:
+            if not needed:
+                return made
+            before, needed = made, set()
+            made = next((s for _, s in _smaller(made) if _size(s) < _size(made) and fault_of(s) == fault), made)
+            if made is before:
+                return made
 
 
 def _size(made: Input) -> int:
     return sum(map(len, made.arguments)) + len(made.arguments) + sum(map(len, made.files.values()))
 
 
-def _smaller(made: Input) -> Iterator[Input]:
-    """Without a file, a part of one, or some words; the largest parts first."""
+def _smaller(made: Input) -> Iterator[tuple[str, Input]]:
+    """Without a file, a part of one, or some words, and what is left out; the largest parts first."""
     for name, text in made.files.items():
-        yield made._replace(files={other: its for other, its in made.files.items() if other != name})
-        yield from (made._replace(files=made.files | {name: less}) for less in _less(text))
+        yield name, made._replace(files={other: its for other, its in made.files.items() if other != name})
+        for what, less in _less(text):
+            yield f"{name} {what}", made._replace(files=made.files | {name: less})
     words = made.arguments
     for n in (2, 1):
-        yield from (made._replace(arguments=words[:i] + words[i + n :]) for i in range(1, len(words) - n + 1))
+        for i in range(1, len(words) - n + 1):
+            yield f"{words[i : i + n]}", made._replace(arguments=words[:i] + words[i + n :])
     for i, word in enumerate(words[1:], 1):
-        yield from (made._replace(arguments=(*words[:i], less, *words[i + 1 :])) for less in _cut(word))
+        for what, less in _cut(word):
+            yield f"{word} {what}", made._replace(arguments=(*words[:i], less, *words[i + 1 :]))
 
 
-def _less(text: str) -> Iterator[str]:
+def _less(text: str) -> Iterator[tuple[str, str]]:
+    """Of a document the parts of its tree, of another text its pieces."""
     for parse, dump in ((json.loads, json.dumps), (tomllib.loads, tomli_w.dumps)):
         with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
             tree: Any = parse(text)
-            for number, _ in sorted(enumerate(places(tree)), key=lambda place: -len(str(place[1][0][place[1][1]]))):
+            for path in sorted(_paths(tree), key=lambda path: -len(str(_at(tree, path)))):
                 smaller = parse(text)
-                at, key = places(smaller)[number]
-                del at[key]
-                yield dump(smaller)
+                del _at(smaller, path[:-1])[path[-1]]
+                yield f"{path}", dump(smaller)
             return
     yield from _cut(text)
 
 
-def _cut(text: str) -> Iterator[str]:
+def _paths(tree: Any) -> Iterator[tuple[Any, ...]]:
+    """Of everything in a tree."""
+    keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    for key in keys:
+        yield (key,)
+        yield from ((key, *path) for path in _paths(tree[key]))
+
+
+def _at(tree: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def _cut(text: str) -> Iterator[tuple[str, str]]:
     """Without a half, a quarter, an eighth of it, down to a character."""
     size = len(text) // 2
     while size:
-        yield from (text[:at] + text[at + size :] for at in range(0, len(text), size))
+        yield from ((f"{at} {size} {len(text)}", text[:at] + text[at + size :]) for at in range(0, len(text), size))
         size //= 2
 
 
@@ -188,6 +212,14 @@ def prepare() -> None:
 
 def check_right(kind: str) -> None:
     """What goes wrong is right to begin with. Raises AssertionError."""
+    _compile_model()
     for made in KINDS[kind].right():
         fault = fault_of(made)
         assert fault is None, f"{made.arguments}: {fault}"
+
+
+@cache
+def _compile_model() -> None:
+    """Once for a machine, which takes longer than an input may."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert streamsim(["best", *ARRAYS, "--max-chunks", "2", "--max-streams", "2"]) == 0
