@@ -15,6 +15,7 @@ from strategies import COST, NS, devices, link, make_device
 from streamsim.best import FASTER, Best, find_best
 from streamsim.cli import main
 from streamsim.cli.best import best_command
+from streamsim.device import KernelCost
 from streamsim.devices import load_device
 from streamsim.errors import InputError
 from streamsim.files import read_device, write_device, write_workload
@@ -246,6 +247,7 @@ def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device,
         assert bound(config) <= ticks, config
 
 
+DRAINS = KernelCost("drains", 0, (80, 160), (50 * NS, 90 * NS))  # 40 ticks of work, and 10 in which the card is free
 SLIM = WorkloadKernel(duration_s=50 * NS, fill=0.3)
 
 
@@ -279,6 +281,7 @@ CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), buffers=(None, 2, 3), launches=("
 @example((Workload(5, (), (1,), (SLIM, SLIM)), make_device(concurrent_kernels=16)))
 @example((Workload(2, (8,), (1,), (WorkloadKernel(duration_s=16 * NS),)), make_device(copy=5, kernel=5)))
 @example((Workload(3, (), (3,), (WorkloadKernel(duration_s=30 * NS),)), make_device()))
+@example((Workload(240, (), (), (WorkloadKernel("drains"),)), make_device(kernels=(DRAINS,), resident_threads=80)))
 def test_the_bound_holds_where_it_is_close(case: tuple[Workload, Device]) -> None:
     """By the compiled model, if it is there, for the sake of many examples: the ticks are the same.
 
@@ -286,7 +289,7 @@ def test_the_bound_holds_where_it_is_close(case: tuple[Workload, Device]) -> Non
     run side by side: the copies back start at 20, no matter that the first chunk's kernels take 20 + 20. Breadth-first
     the copies in of two chunks are called at 5 and 10, not at 5 and 20: on the card from 5 to 13 and 21, the kernels
     until 23 and 31, the copies back until 26 and 32. Of 2 and 1 elements the last chunk has the shorter way home: its
-    kernel ends at 30, its copy at 33.
+    kernel ends at 30, its copy at 33. Three kernels that leave the card 10 ticks before they end take 3 x 40 + 10.
     """
     workload, device = case
     bound, configs = LowerBounds(workload, device), CLOSE.configs(workload)

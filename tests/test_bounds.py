@@ -140,6 +140,8 @@ def test_an_engine_can_start_no_sooner_than_its_first_op_arrives() -> None:
     bound = lower_bound(schedule, device)
     names = ("H2D copy engine", "D2H copy engine", "compute engine")
     assert [ticks(bound.each[name]) for name in names] == [15, 18, 29]
+    # the last call returns at 3 + 3 + 1 + 1, and is on the card 2 later
+    assert ticks(bound.each[HOST]) == 10
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,10 @@ def test_the_host_binds_when_its_calls_are_most_of_the_chain() -> None:
 def test_a_graph_pays_once_before_anything_runs() -> None:
     # 7 for the launch and 2 for each of 3 nodes, then 3 copies of 10
     schedule = program(h2d(1, 10), h2d(2, 10), h2d(3, 10), launch="graph")
-    assert ticks(lower_bound(schedule, make_device(graph_launch=7, graph_node=2)).seconds) == 43
+    device = make_device(graph_launch=7, graph_node=2)
+    assert ticks(lower_bound(schedule, device).seconds) == 43
+    schedule = program(h2d(1, 20), h2d(2, 20), h2d(3, 20), launch="graph")
+    assert ticks(lower_bound(schedule, device).each[HOST]) == 13
 
 
 def test_a_schedule_without_work_takes_no_time_on_the_card() -> None:
@@ -228,6 +233,8 @@ def test_both_directions_of_a_losing_link() -> None:
     bound = lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING))
     assert (ticks(bound.seconds), bound.bound_by) == (533, LINK)
     assert ticks(simulate(schedule, make_device(h2d=LOSING, d2h=LOSING)).makespan_s) == 534
+    # from when the first copy is on the card, 3 + 2
+    assert ticks(lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING, copy=3, submit=2)).each[LINK]) == 538
 
 
 @pytest.mark.parametrize(
@@ -321,6 +328,9 @@ def test_van_werkhoven_counts_one_latency_and_a_gap_between_transfers() -> None:
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=2) == 10
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=1) == 10
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=0) == 16
+    # stages 4, 8 and 5 by themselves: 8 + (4 + 5) / 4; both transfers on one engine: 9 + 8 / 4
+    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=2) == 10.25
+    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=1) == 11
 
 
 def test_gomez_luna_is_best_at_its_own_number_of_streams() -> None:
