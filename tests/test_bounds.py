@@ -182,6 +182,13 @@ def test_the_chain_goes_through_streams_events_and_hand_overs() -> None:
     assert (ticks(bound.seconds), bound.bound_by) == (49, CHAIN)
 
 
+def test_the_chain_is_the_longer_of_two_ways_into_an_op() -> None:
+    # a kernel waits for a copy in until 12 in its own stream, and for a copy back until 10 that it hears of at 15
+    device = make_device(d2h_to_kernel=5)
+    schedule = program(h2d(1, 12), d2h(2, 10), RecordEvent(0, 2), WaitEvent(0, 1), kernel(1, 20))
+    assert ticks(lower_bound(schedule, device).seconds) == ticks(simulate(schedule, device).makespan_s) == 35
+
+
 def test_the_chain_goes_through_a_host_that_waits() -> None:
     # H2D 10 in stream 1, seen 5 ticks later by the host, which then issues a kernel of 20 elsewhere
     schedule = program(h2d(1, 10), Synchronize(stream=1), kernel(2, 20))
@@ -202,6 +209,8 @@ def test_the_host_binds_when_its_calls_are_most_of_the_chain() -> None:
     schedule = program(*(h2d(1 + i % 4, 4) for i in range(8)))
     bound = lower_bound(schedule, make_device(copy=10))
     assert (ticks(bound.seconds), bound.bound_by) == (84, HOST)
+    # half of it is not most: a call and a copy of 10 each
+    assert ticks(lower_bound(program(h2d(1, 10)), make_device(copy=10)).each[HOST]) == 10
     # the same with a call of 1: the engine's 8 x 4 from the first arrival at 1
     bound = lower_bound(schedule, make_device(copy=1))
     assert (ticks(bound.seconds), bound.bound_by) == (33, "H2D copy engine")
