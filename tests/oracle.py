@@ -314,8 +314,8 @@ def _of_launch(
 
     A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
     with a quarter of a wave's time; smaller parts take as long. Where parts are known lines go through them, and what
-    is smaller than the smallest is a part of that (if nothing is known of waves, it takes as long). If that takes more than its share, larger ones take as long, up to
-    an eighth of a wave.
+    is smaller than the smallest is a part of that (if nothing is known of waves, it takes as long). If that takes more
+    than its share, larger ones take as long, up to an eighth of a wave.
     """
     if share == 1 or whole <= floor:
         return max(whole, floor)

@@ -132,6 +132,8 @@ def test_an_engine_can_start_no_sooner_than_its_first_op_arrives() -> None:
     bound = lower_bound(schedule, device)
     names = ("H2D copy engine", "D2H copy engine", "compute engine")
     assert [ticks(bound.each[name]) for name in names] == [15, 18, 29]
+    # the last call returns at 3 + 3 + 1 + 1, and is on the card 2 later
+    assert ticks(bound.each[HOST]) == 10
 
 
 @pytest.mark.parametrize(
@@ -172,6 +174,13 @@ def test_the_chain_goes_through_streams_events_and_hand_overs() -> None:
     assert (ticks(bound.seconds), bound.bound_by) == (49, CHAIN)
 
 
+def test_the_chain_is_the_longer_of_two_ways_into_an_op() -> None:
+    # a kernel waits for a copy in until 12 in its own stream, and for a copy back until 10 that it hears of at 15
+    device = make_device(d2h_to_kernel=5)
+    schedule = program(h2d(1, 12), d2h(2, 10), RecordEvent(0, 2), WaitEvent(0, 1), kernel(1, 20))
+    assert ticks(lower_bound(schedule, device).seconds) == ticks(simulate(schedule, device).makespan_s) == 35
+
+
 def test_the_chain_goes_through_a_host_that_waits() -> None:
     # H2D 10 in stream 1, seen 5 ticks later by the host, which then issues a kernel of 20 elsewhere
     schedule = program(h2d(1, 10), Synchronize(stream=1), kernel(2, 20))
@@ -192,6 +201,8 @@ def test_the_host_binds_when_its_calls_are_most_of_the_chain() -> None:
     schedule = program(*(h2d(1 + i % 4, 4) for i in range(8)))
     bound = lower_bound(schedule, make_device(copy=10))
     assert (ticks(bound.seconds), bound.bound_by) == (84, HOST)
+    # half of it is not most: a call and a copy of 10 each
+    assert ticks(lower_bound(program(h2d(1, 10)), make_device(copy=10)).each[HOST]) == 10
     # the same with a call of 1: the engine's 8 x 4 from the first arrival at 1
     bound = lower_bound(schedule, make_device(copy=1))
     assert (ticks(bound.seconds), bound.bound_by) == (33, "H2D copy engine")
@@ -200,7 +211,10 @@ def test_the_host_binds_when_its_calls_are_most_of_the_chain() -> None:
 def test_a_graph_pays_once_before_anything_runs() -> None:
     # 7 for the launch and 2 for each of 3 nodes, then 3 copies of 10
     schedule = program(h2d(1, 10), h2d(2, 10), h2d(3, 10), launch="graph")
-    assert ticks(lower_bound(schedule, make_device(graph_launch=7, graph_node=2)).seconds) == 43
+    device = make_device(graph_launch=7, graph_node=2)
+    assert ticks(lower_bound(schedule, device).seconds) == 43
+    schedule = program(h2d(1, 20), h2d(2, 20), h2d(3, 20), launch="graph")
+    assert ticks(lower_bound(schedule, device).each[HOST]) == 13
 
 
 def test_a_schedule_without_work_takes_no_time_on_the_card() -> None:
@@ -220,6 +234,8 @@ def test_both_directions_of_a_losing_link() -> None:
     bound = lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING))
     assert (ticks(bound.seconds), bound.bound_by) == (533, LINK)
     assert ticks(simulate(schedule, make_device(h2d=LOSING, d2h=LOSING)).makespan_s) == 534
+    # from when the first copy is on the card, 3 + 2
+    assert ticks(lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING, copy=3, submit=2)).each[LINK]) == 538
 
 
 @pytest.mark.parametrize(
@@ -313,6 +329,9 @@ def test_van_werkhoven_counts_one_latency_and_a_gap_between_transfers() -> None:
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=2) == 10
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=1) == 10
     assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=0) == 16
+    # stages 4, 8 and 5 by themselves: 8 + (4 + 5) / 4; both transfers on one engine: 9 + 8 / 4
+    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=2) == 10.25
+    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=1) == 11
 
 
 def test_gomez_luna_is_best_at_its_own_number_of_streams() -> None:
