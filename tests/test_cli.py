@@ -35,7 +35,7 @@ from streamsim.schedule import Copy, Kernel
 from streamsim.workload import Workload, WorkloadKernel
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
-WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
+WORKLOAD = Workload(None, (1 << 26,), (1 << 26,), (WorkloadKernel("kernel", 0.57e-3),))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -58,7 +58,7 @@ def test_predict_says_what_the_library_says(capsys) -> None:
     del expected["inputs"]
     assert said == expected
     assert (inputs["h2d_bytes"], inputs["d2h_bytes"], inputs["chunks"], inputs["streams"]) == (1 << 26, 1 << 26, 16, 4)
-    assert inputs["workload"]["elements"] == 1 << 24
+    assert inputs["workload"]["inputs"] == [1 << 26]
     assert inputs["device"] == "h200"
 
 
@@ -92,25 +92,23 @@ def test_connections_replace_those_of_the_device(capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "elements", "inputs", "outputs"),
+    ("options", "inputs", "outputs"),
     [
-        ("--h2d 64MiB --d2h 32MiB", 1 << 23, (8,), (4,)),  # greatest common divisor 32 MiB, in elements of 4 bytes
-        ("--h2d 12KiB --h2d 8KiB", 1 << 10, (12, 8), ()),
-        ("--h2d 6 --d2h 9", 3, (2,), (3,)),  # 3 is no multiple of 4
-        ("--h2d 64MiB --elements 1Mi", 1 << 20, (64,), ()),
-        ("--kernel 1ms", 1 << 20, (), ()),
-        ("--kernel 1ms --elements 77", 77, (), ()),
+        ("--h2d 64MiB --d2h 32MiB", [(1 << 26) // 4] * 4, [(1 << 25) // 4] * 4),
+        ("--h2d 100 --d2h 20", [32, 32, 32, 4], [16, 4]),  # 7 and 2 times 16 bytes, the last of them 4
+        ("--h2d 300 --elements 5", [120, 60, 60, 60], []),
+        ("--kernel 1ms", [], []),
     ],
 )
-def test_elements_follow_from_the_sizes(capsys, options: str, elements: int, inputs: tuple, outputs: tuple) -> None:
-    workload = figures(capsys, "predict", *options.split())["inputs"]["workload"]
-    assert workload["elements"] == elements
-    schedule = parse_schedule(run(capsys, "schedule", *options.split()).encode())
+def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
+    capsys, options: str, inputs: list[int], outputs: list[int]
+) -> None:
+    schedule = parse_schedule(run(capsys, "schedule", *options.split(), "--chunks", "4").encode())
     sizes = {"h2d": [], "d2h": []}
     for op in schedule.ops:
         if isinstance(op, Copy):
-            sizes[op.direction].append(op.bytes // elements)
-    assert (tuple(sizes["h2d"]), tuple(sizes["d2h"])) == (inputs, outputs)
+            sizes[op.direction].append(op.bytes)
+    assert (sizes["h2d"], sizes["d2h"]) == (inputs, outputs)
 
 
 def test_several_kernels(capsys) -> None:

@@ -524,7 +524,7 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(name: str) -> None:
     assert (single.is_racy, several.is_racy) == (False, True)
     assert [bool(Rework(sleep(streams)).orders) for streams in (1, 4)] == [False, True]  # the data's order, if kept
     assert several.bound_by == "compute engine"  # kernels that fill the card: 2 ms whatever the streams
-    assert several.bound_s == pytest.approx(2e-3)
+    assert several.bound_s == pytest.approx(2e-3, rel=2e-3)  # less what the launches leave to others
     ordered = repaired(sleep(4), check_schedule(sleep(4)))
     assert simulate(ordered, device).overlap_s == 0
     assert simulate(ordered, device).makespan_s >= single.makespan_s - 1e-9

@@ -170,7 +170,7 @@ def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Sched
 
 
 def unnamed(schedule: Schedule) -> Schedule:
-    return replace(schedule, name="")
+    return replace(schedule, name="", unchunked=None)
 
 
 @pytest.mark.parametrize("pattern", [depth_first, breadth_first])
@@ -460,7 +460,7 @@ def test_small_causes_are_one_line_of_the_table_and_all_in_the_json(capsys: pyte
     said = json.loads(run(capsys, "explain", *README, "--json"))
     least_s = 0.01 * said["makespan_s"]
     small = [loss for loss in said["losses"][1:] if max(loss["lost_s"], loss["gain_alone_s"]) < least_s]
-    assert len(small) > 1
+    assert small
     table = " ".join(run(capsys, "explain", *README).split())
     assert f"{len(small)} more" in table
     assert all(loss["remedy"][:20] not in table for loss in small)

@@ -76,8 +76,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
         moved = {name: getattr(base.h2d, name) + more for name in others}
         link = msgspec.structs.replace(base.h2d, latency_s=latency, **moved)
         device = msgspec.structs.replace(base, h2d=link)
-        # elements of 4 bytes, as many as the greatest common divisor of the sizes has: 64 KiB / 4
-        workload = Workload(16384, (h2d // 16384,), (4,), (WorkloadKernel(duration_s=10e-6),))
+        workload = Workload(None, (h2d,), (65536,), (WorkloadKernel(duration_s=10e-6),))
         orders = ("depth-first", "breadth-first", "serial")
         for order, buffers, chunks, streams in product(orders, (None, 2), range(1, 6), (1, 2)):
             if (order != "depth-first" and buffers) or (order == "serial" and streams > 1):
@@ -86,7 +85,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
             alone = simulate(serial(workload), device).makespan_s
             expected.append(
                 {
-                    **{"device": name, "connections": device.connections, "h2d.latency_s": latency, "elements": 16384},
+                    **{"device": name, "connections": device.connections, "h2d.latency_s": latency, "elements": None},
                     **{"h2d_bytes": h2d, "kernel_s": 10e-6, "d2h_bytes": 65536, "order": order, "chunks": chunks},
                     **{"streams": streams, "buffers": buffers, "memory": "pinned", "launch": "live"},
                     **{"makespan_s": took, "serial_s": alone, "speedup": pytest.approx(alone / took)},
@@ -595,14 +594,14 @@ def test_without_a_file_it_prints(capsys: pytest.CaptureFixture[str], whole: Pat
 
 
 def test_it_sums_up_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    options = [*WORK.split(), "--chunks", "1..4,20000", "--streams", "1,2"]
+    options = [*WORK.split(), "--elements", "16Ki", "--chunks", "1..4,20000", "--streams", "1,2"]
     out, err = said(capsys, *options, "-o", str(tmp_path / "o.jsonl"), "--plot", str(tmp_path / "m.svg"))
     rows = list(read_rows(tmp_path / "o.jsonl"))
     fastest = min(rows, key=lambda row: row["makespan_s"])
     assert out.startswith(f"8 rows in {tmp_path / 'o.jsonl'}; the fastest: device h200, chunks {fastest['chunks']},")
     assert err == (
         "streamsim: 2 combinations that cannot be issued were left out, the first because"
-        " chunks = 20000: more chunks than elements (16384)\n"
+        " chunks = 20000: more chunks than elements (16384); use at most 16384\n"
     )
     assert (tmp_path / "m.svg").read_text().lstrip().startswith("<?xml")
 

@@ -180,7 +180,7 @@ def test_pcie_generations_are_one_sweep_of_three_rows() -> None:
     sweep = sweep_of({**asked, "streams": ["2"], "set": ["link.bandwidth=25GB/s,50GB/s,100GB/s"]})
     rows = [dict(zip(sweep.columns, row, strict=True)) for block in sweep_blocks(sweep) for row in block.rows]
     assert [row["link.bandwidth_bytes_per_s"] for row in rows] == [25e9, 50e9, 100e9]
-    schedule = depth_first(Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),)), 4, 2)
+    schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
     for row in rows:
         rate = row["link.bandwidth_bytes_per_s"]
         links = {
@@ -199,7 +199,7 @@ def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp
     """And predicts what the library predicts on the changed device."""
     shape = ["--chunks", "4", "--streams", "2"]
     setting = ["--set", "link.bandwidth=5GB/s", "--set", "host.copy=9us"]
-    schedule = depth_first(Workload(1 << 18, kernels=(WorkloadKernel(duration_s=20e-6),)), 4, 2)
+    schedule = depth_first(Workload(None, (1 << 20,), (1 << 20,), (WorkloadKernel(duration_s=20e-6),)), 4, 2)
     expected = simulate(schedule, changed(H200, {"link.bandwidth": 5e9, "host.copy": 9e-6})).makespan_s
     plan = str(tmp_path / "plan.json")
     assert main(["schedule", *PIPELINE, *shape, "-o", plan]) == 0
@@ -285,6 +285,7 @@ def test_a_sweep_leaves_out_what_has_no_room_and_says_so(capsys: pytest.CaptureF
     asked = ["--buffers", "all,1,2", "--chunks", "4,2000000", "--memory-limit", "1MiB", "--json"]
     assert main(["sweep", *PIPELINE, *asked]) == 2  # a million chunks are the most
     capsys.readouterr()
+    asked += ["--elements", "256Ki"]
     asked[3] = "4,300000"  # of 262144 elements
     assert main(["sweep", *PIPELINE, *asked]) == 0
     out, err = capsys.readouterr()
