@@ -18,7 +18,7 @@ import msgspec
 from streamsim.workload import Workload, WorkloadKernel
 from streamsim_validate.suites import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, Case, Value, sincos
 
-FEWEST_ELEMENTS, MOST_ELEMENTS = 64 * KI, 32 * MI - 1
+FEWEST_ELEMENTS, MOST_ELEMENTS = 256 * KI, 64 * MI - 1  # as in the standard suite
 MOST_BYTES = 256 * MI  # of all arrays of a workload: on the host, and again on the card
 LONGEST_S = 15e-3  # one op after another on the card below: so no schedule takes much longer, and a run of all is short
 MOST_CHUNKS, MOST_STREAMS, MOST_BUFFERS, MOST_KERNELS = 128, 32, 8, 3
@@ -194,11 +194,11 @@ def _element_s(kernel: WorkloadKernel) -> float:
 def _within_limits(kernel: WorkloadKernel, passed: int, elements: int, chunks: int) -> WorkloadKernel:
     """A kernel given by its time, not longer than it may be nor shorter than passing so many bytes through allows.
 
-    Where a chunk has fewer threads than a wave of the card, it may take a part of the time of a wave of the launch.
+    Where a chunk has fewer threads than a wave of the card, it may take a quarter of the time of a wave of the launch.
     """
     if kernel.duration_s is None:
         return kernel
-    most_s = LONGEST_S / MOST_KERNELS / max(1.0, min(chunks, chunks * WAVE / elements))
+    most_s = LONGEST_S / MOST_KERNELS / max(1.0, min(chunks, chunks * WAVE / 4 / elements))
     least_s = 2 * (2 * passed) * PASS_S_PER_BYTE / (kernel.fill or 1.0)  # twice the time to read them and to write them
     duration_s = max(SHORTEST_NS / 1e9, least_s, min(kernel.duration_s, most_s))
     return msgspec.structs.replace(kernel, duration_s=int(duration_s * 1e9) / 1e9)
