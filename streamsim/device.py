@@ -96,7 +96,9 @@ class Host(_Part, frozen=True):
 
     ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
     with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
-    streams does not stay in its caches.
+    streams does not stay in its caches. The first copy and the first kernel of a program, and those after each call
+    that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them with
+    cold caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
     for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
@@ -113,6 +115,7 @@ class Host(_Part, frozen=True):
     graph_launch_s: float
     graph_node_s: float
     pageable_immediate_bytes: int
+    after_wait_s: float = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)

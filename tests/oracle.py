@@ -178,6 +178,19 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 
+def calls(schedule: Schedule, device: Device) -> list[int]:
+    """What the host spends on each call: longer on the first copy and kernel after each call that may wait."""
+    found, cold = [], {Copy, Kernel}
+    feels = schedule.launch == "live" and cold <= set(map(type, schedule.ops))
+    for op in schedule.ops:
+        first = type(op) in cold and feels
+        found.append(call_ticks(schedule, device, op) + first * in_ticks(device.host.after_wait_s))
+        cold.discard(type(op))
+        if isinstance(op, Synchronize) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
+            cold = {Copy, Kernel}
+    return found
+
+
 def launch_ticks(schedule: Schedule, device: Device) -> int:
     """What the launch of a graph costs before its first op."""
     if schedule.launch == "live":
@@ -427,6 +440,7 @@ class Card:
             self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
+        self.calls = calls(schedule, device)
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
 
@@ -491,7 +505,7 @@ class Card:
         i = self.next_call
         self.next_call += 1
         self.t.issued[i] = now
-        self.t.returned[i] = self.host_free = self.call_end = now + call_ticks(self.schedule, self.device, self.ops[i])
+        self.t.returned[i] = self.host_free = self.call_end = now + self.calls[i]
         self.arrived[i] = self.call_end + in_ticks(self.device.host.submit_s)
         self.holding = bool(self.order.awaited[i])
         return True

@@ -44,6 +44,7 @@ class Arrays(NamedTuple):
     hand_over: Array
     launch: int
     more: int
+    cold: int
     shapes: Array
     ops: Array
     segments: Array
@@ -86,7 +87,8 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
-    return between + ticks(host.submit_s) + ticks(host.wake_s) + streams_ticks(device, LARGEST_COUNT)
+    calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
+    return between + ticks(host.submit_s) + ticks(host.wake_s) + calls
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:
@@ -133,7 +135,7 @@ def flatten(program: Program) -> Arrays | None:
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in program.shapes], SHAPE)
     order = *_segments(program), _also(program, ops)
-    return Arrays(card.record, card.hand_over, program.launch, 0, shapes, ops, *order)
+    return Arrays(card.record, card.hand_over, program.launch, 0, program.after_wait, shapes, ops, *order)
 
 
 def _queue_up(ops: Array) -> None:

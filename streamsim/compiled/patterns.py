@@ -36,6 +36,7 @@ from streamsim.model.program import (
     H2D,
     NOTHING,
     Shape,
+    after_wait_ticks,
     call_ticks,
     graph_ticks,
     holds_host,
@@ -180,7 +181,9 @@ class _Costs:
         runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
         streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts the ticks in its place
-        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more
+        copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
+        cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
+        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold
 
     def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
