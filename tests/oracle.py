@@ -161,7 +161,14 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
     """From the end of ``before`` until ``after``, which depends on it, may start."""
     a, b = schedule.ops[before], schedule.ops[after]
     base = in_ticks(getattr(device.hand_over, f"{kind_of(a)}_to_{kind_of(b)}_s", 0.0))
-    return base + (in_ticks(device.hand_over.event_s) if a.stream != b.stream else 0)
+    return base + (event_ticks(schedule, device) if a.stream != b.stream else 0)
+
+
+def event_ticks(schedule: Schedule, device: Device) -> int:
+    """What an event adds to a hand-over: more with each stream beyond the second, up to four of them."""
+    used = {op.stream for op in schedule.ops if not isinstance(op, Synchronize)}
+    more = sum(n in (3, 4, 5, 6) for n in range(1, len(used) + 1))
+    return in_ticks(device.hand_over.event_s) + more * in_ticks(device.hand_over.event_streams_s)
 
 
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
@@ -469,7 +476,7 @@ class Card:
         """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
         if isinstance(self.ops[i], Synchronize):
             return [self.t.end[j] for j in self.order.works[i]]
-        hand_over, other = self.device.hand_over, in_ticks(self.device.hand_over.event_s)
+        hand_over, other = self.device.hand_over, event_ticks(self.schedule, self.device)
         found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
         for j in self.order.works[i]:
             crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))
