@@ -359,7 +359,7 @@ def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool
     return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
 
 
-def event_ticks(device: Device, streams: int) -> int:
+def event_ticks(device: Device, streams: int = 1) -> int:
     """What an event adds to a hand-over in a program of so many streams."""
     in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)
     return ticks(device.hand_over.event_s) + in_the_way * ticks(device.hand_over.event_streams_s)
