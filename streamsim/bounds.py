@@ -8,6 +8,7 @@ every prediction.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 
 import msgspec
 
@@ -46,12 +47,12 @@ def lower_bound(schedule: Schedule, device: Device, program: Program | None = No
     program = compile_schedule(schedule, device) if program is None else program
     counts = Counter(program.shape)
     amounts = [(shape, counts[index]) for index, shape in enumerate(program.shapes)]
-    chain = _longest_chain(program)
+    longest = _longest_chain(program)
     ticks = {
         **{ENGINE_WORDS[name]: work for name, work in _engine_work(program, amounts)},
         LINK: _link_work(program, amounts),
-        HOST: chain.end if chain.is_calls else _host_work(program),
-        CHAIN: chain.end,
+        HOST: longest.end if longest.is_calls else _host_work(program),
+        CHAIN: longest.end,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
     return Bound(ticks[bound_by] * S_PER_TICK, bound_by, {name: tick * S_PER_TICK for name, tick in ticks.items()})
@@ -73,14 +74,13 @@ def _longest_chain(program: Program) -> _Chain:
     One pass in issue order, in which dependences only point forwards; the host issues and waits on the way.
     """
     n, kind = len(program.kind), program.kind
-    shapes = [(shape.call, shape.duration) for shape in program.shapes]
+    durations = [shape.duration for shape in program.shapes]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
     ready, ready_calls = [0] * n, [0] * n  # the same when the ops that it waits for have ended
     followers = _followers(program)
     now = calls = program.launch
     for segment in program.segments:
-        for op in range(segment.first, segment.last):
-            call, duration = shapes[program.shape[op]]
+        for op, call in enumerate(program.calls(segment), segment.first):
             now += call
             calls += call
             if kind[op] == NOTHING:
@@ -88,7 +88,7 @@ def _longest_chain(program: Program) -> _Chain:
             start, in_chain = now + program.submit, calls
             if ready[op] > start:
                 start, in_chain = ready[op], ready_calls[op]
-            end[op], calls_in[op] = start + duration, in_chain
+            end[op], calls_in[op] = start + durations[program.shape[op]], in_chain
             for follower, latency in followers(op):
                 if end[op] + latency > ready[follower]:
                     ready[follower], ready_calls[follower] = end[op] + latency, in_chain
@@ -110,11 +110,16 @@ def _followers(program: Program) -> Callable[[int], list[tuple[int, int]]]:
     return of
 
 
+def _calls(program: Program) -> Iterator[int]:
+    """Ticks of every call."""
+    return chain.from_iterable(map(program.calls, program.segments))
+
+
 def _first_arrival(program: Program, *kinds: int) -> int:
     """Add up the host's calls to the first op of these kinds: none of them can be on the card before this tick."""
     now = program.launch + program.submit
-    for op, kind in enumerate(program.kind):
-        now += program.shape_of(op).call
+    for kind, call in zip(program.kind, _calls(program), strict=True):
+        now += call
         if kind in kinds:
             return now
     return now
@@ -123,8 +128,7 @@ def _first_arrival(program: Program, *kinds: int) -> int:
 def _host_work(program: Program) -> int:
     """Ticks until the last op is on the card if no call ever waits."""
     last = max((op for op, kind in enumerate(program.kind) if kind != NOTHING), default=-1)
-    calls = sum(program.shapes[index].call for index in program.shape[: last + 1])
-    return program.launch + calls + program.submit if last >= 0 else 0
+    return program.launch + sum(islice(_calls(program), last + 1)) + program.submit if last >= 0 else 0
 
 
 def _engine_work(program: Program, amounts: Amounts) -> Iterator[tuple[str, int]]:

@@ -98,7 +98,9 @@ class Host(_Part, frozen=True):
 
     ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
     with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
-    streams does not stay in its caches.
+    streams does not stay in its caches. The first copy and the first kernel of a program, and those after each call
+    that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
+    with cold caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
     for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
@@ -115,6 +117,7 @@ class Host(_Part, frozen=True):
     graph_launch_s: float
     graph_node_s: float
     pageable_immediate_bytes: int
+    after_wait_s: float = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
@@ -125,7 +128,8 @@ class HandOver(_Part, frozen=True):
     """From the end of an op until one that depends on it can start on another engine.
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
-    through an event to another stream. Each is a mean: single hand-overs scatter by microseconds.
+    through an event to another stream, and ``event_streams_s`` for each stream of the program beyond two, up to six:
+    the queues that wait meanwhile are in the way. Each is a mean: single hand-overs scatter by microseconds.
     """
 
     h2d_to_kernel_s: float
@@ -136,6 +140,7 @@ class HandOver(_Part, frozen=True):
     d2h_to_kernel_s: float
     kernel_to_kernel_s: float
     event_s: float
+    event_streams_s: float = 0.0
 
 
 class CopyEngines(_Part, frozen=True):

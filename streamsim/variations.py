@@ -31,7 +31,7 @@ BOTH = "link"  # in place of a direction: of both
 UNITS = ("_bytes_per_s", "_bytes", "_s")
 ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  # numbers with an option of their own
 AS_SET = "assumed: as set"
-CALLS = ("copy_s", "kernel_s", "streams_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
+CALLS = ("copy_s", "kernel_s", "streams_s", "after_wait_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
 RATES = tuple(field for field in LinkDirection.__struct_fields__ if field.endswith("_bytes_per_s"))
 
 

@@ -161,7 +161,14 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
     """From the end of ``before`` until ``after``, which depends on it, may start."""
     a, b = schedule.ops[before], schedule.ops[after]
     base = in_ticks(getattr(device.hand_over, f"{kind_of(a)}_to_{kind_of(b)}_s", 0.0))
-    return base + (in_ticks(device.hand_over.event_s) if a.stream != b.stream else 0)
+    return base + (event_ticks(schedule, device) if a.stream != b.stream else 0)
+
+
+def event_ticks(schedule: Schedule, device: Device) -> int:
+    """What an event adds to a hand-over: more with each stream beyond the second, up to four of them."""
+    used = {op.stream for op in schedule.ops if not isinstance(op, Synchronize)}
+    more = sum(n in (3, 4, 5, 6) for n in range(1, len(used) + 1))
+    return in_ticks(device.hand_over.event_s) + more * in_ticks(device.hand_over.event_streams_s)
 
 
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
@@ -176,6 +183,19 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
         own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
         return in_ticks(own_s) + in_ticks(host.streams_s) * max(0, math.floor(math.log2(len(used))) - 2)
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
+
+
+def calls(schedule: Schedule, device: Device) -> list[int]:
+    """What the host spends on each call: longer on the first copy and kernel after each call that may wait."""
+    found, cold = [], {Copy, Kernel}
+    feels = schedule.launch == "live" and cold <= set(map(type, schedule.ops))
+    for op in schedule.ops:
+        first = type(op) in cold and feels
+        found.append(call_ticks(schedule, device, op) + first * in_ticks(device.host.after_wait_s))
+        cold.discard(type(op))
+        if isinstance(op, Synchronize) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
+            cold = {Copy, Kernel}
+    return found
 
 
 def launch_ticks(schedule: Schedule, device: Device) -> int:
@@ -448,6 +468,7 @@ class Card:
             self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
+        self.calls = calls(schedule, device)
         self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
         self.holding = False
 
@@ -512,7 +533,7 @@ class Card:
         i = self.next_call
         self.next_call += 1
         self.t.issued[i] = now
-        self.t.returned[i] = self.host_free = self.call_end = now + call_ticks(self.schedule, self.device, self.ops[i])
+        self.t.returned[i] = self.host_free = self.call_end = now + self.calls[i]
         self.arrived[i] = self.call_end + in_ticks(self.device.host.submit_s)
         self.holding = bool(self.order.awaited[i])
         return True

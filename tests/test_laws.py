@@ -324,9 +324,9 @@ def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: S
     order = oracle.cuda_order(schedule, device)
     wake = oracle.in_ticks(device.host.wake_s)
     now = oracle.launch_ticks(schedule, device)
-    for i, op in enumerate(schedule.ops):
+    for i, call in enumerate(oracle.calls(schedule, device)):
         assert timeline.issued[i] == now
-        now += oracle.call_ticks(schedule, device, op)
+        now += call
         now = max([now, *(timeline.end[j] + wake for j in order.awaited[i])])
         assert timeline.returned[i] == now
     assert round(timeline.host_s * 1e9) == now
@@ -443,10 +443,11 @@ def test_the_makespan_lies_between_the_bounds(schedule: Schedule, device: Device
             mine = [need for i, need in needs.items() if oracle.engine_name(schedule.ops[i], device) == name]
             drain = min((need.drain for need in mine), default=0)  # of the last to work
             assert sum(least_ticks(need) - need.drain for need in mine) + drain <= makespan(timeline)
-    gaps = [oracle.in_ticks(getattr(device.hand_over, f)) for f in card.HAND_OVERS if f != "event_s"]
+    gaps = [oracle.in_ticks(getattr(device.hand_over, f)) for f in card.HAND_OVERS if not f.startswith("event")]
     host = device.host
-    overhead = max(gaps) + sum(map(oracle.in_ticks, (device.hand_over.event_s, host.submit_s, host.wake_s)))
-    calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops) + oracle.launch_ticks(schedule, device)
+    there_and_back = oracle.in_ticks(host.submit_s) + oracle.in_ticks(host.wake_s)
+    overhead = max(gaps) + oracle.event_ticks(schedule, device) + there_and_back
+    calls = sum(oracle.calls(schedule, device)) + oracle.launch_ticks(schedule, device)
     assert makespan(timeline) <= calls + sum(map(most_ticks, needs.values())) + overhead * len(needs)
 
 
@@ -567,13 +568,13 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
             assert b.because == ("stream" if same else "event")
         else:  # the host waited for the op before it, and then issued without a pause
             held = next(i for i in reversed(range(b.op)) if timeline.returned[i] == timeline.end[a.op] + wake)
-            calls = sum(oracle.call_ticks(schedule, device, op) for op in schedule.ops[held + 1 : b.op + 1])
+            calls = sum(oracle.calls(schedule, device)[held + 1 : b.op + 1])
             assert start == timeline.returned[held] + calls + submit
 
 
 def issue_times_without_waiting(schedule: Schedule, device: Device) -> list[int]:
     """When each call would return if no call ever waited for the card."""
-    calls = (oracle.call_ticks(schedule, device, op) for op in schedule.ops)
+    calls = oracle.calls(schedule, device)
     return list(accumulate(calls, initial=oracle.launch_ticks(schedule, device)))[1:]
 
 

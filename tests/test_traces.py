@@ -203,6 +203,24 @@ def test_an_event_to_another_stream_costs_extra() -> None:
     assert spans(device, *ops) == [(0, 10), (15, 16), (17, 18)]
 
 
+def test_an_event_costs_more_with_every_stream_beyond_two_up_to_six() -> None:
+    # The kernel of stream 2 hears of the one in stream 1 at 1 + 2, 3 ticks later for each of 1, 4 and 4 more streams.
+    device = make_device(event=2, event_streams=3)
+    for streams, start in ((2, 3), (3, 6), (6, 15), (9, 15)):
+        others = [d2h(stream, 1) for stream in range(3, streams + 1)]
+        ops = (kernel(1, 1), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 1), *others)
+        assert spans(device, *ops, streams=9)[:2] == [(0, 1), (start, start + 1)]
+
+
+def test_the_first_copy_and_kernel_calls_after_a_wait_cost_more() -> None:
+    # The first copy and kernel on the card at 1 + 5 = 6 and 12, the second copy at 13; it ends at 23, and 1 + 5 later
+    # the next copy comes: at 29, the next kernel at 35. Copies alone: 1 a call, and none more.
+    device = make_device(copy=1, kernel=1, after_wait=5)
+    ops = (h2d(1, 1), kernel(2, 1), h2d(1, 10, blocking=True), h2d(1, 1), kernel(2, 1))
+    assert spans(device, *ops) == [(6, 7), (12, 13), (13, 23), (29, 30), (35, 36)]
+    assert spans(device, h2d(1, 1), h2d(1, 10, blocking=True), h2d(1, 1)) == [(1, 2), (2, 12), (13, 14)]
+
+
 def test_a_wait_captures_the_latest_record_before_it() -> None:
     # Event 0 stands for the kernel (5), then for the copy after it (5 + 7 = 12). Stream 2 waits in between and starts
     # at 5; stream 3 waits after the second record and starts at 12; stream 4 waits before any record and starts at 0.

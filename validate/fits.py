@@ -7,7 +7,7 @@ the model, run on the same probes, shows what was measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, median, variance
@@ -225,7 +225,7 @@ def _fit(samples: Samples) -> Device:
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (_fit_rules, _fit_duplex, _fit_crowded):
+    for adjust in (_fit_rules, _fit_after_wait, _fit_duplex, _fit_crowded, _fit_event_streams):
         device = adjust(samples, device)
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
     return msgspec.structs.replace(device, sources=sources, spread=_spread(samples, device))
@@ -234,12 +234,21 @@ def _fit(samples: Samples) -> Device:
 def _check_complete(samples: Samples) -> None:
     """The model is run on the probes as they are now: what others have shown would give another profile unnoticed."""
     chains = dict.fromkeys(chain for chain, _ in p.probes(samples.card.resident_threads))  # a set in their order
-    missing = next((chain for chain in chains if chain not in samples.timings), None)
+    missing = next((c for c in chains if c not in samples.timings and not _is_later(samples, c)), None)
     if missing is not None:
         raise InputError(f"calibration: no chain {missing.key!r}, of an earlier version or cut short; calibrate again")
     other = next((chain for chain in samples.timings if chain not in chains), None)
     if other is not None:
         raise InputError(f"calibration: chain {other.key!r} is no probe of this version; calibrate again")
+
+
+def _is_later(samples: Samples, chain: Chain) -> bool:
+    """Whether samples of before there were such chains are complete without them: what they show is off."""
+    return chain.kind in p.LATER and not _has(samples, p.LATER)
+
+
+def _has(samples: Samples, kinds: Collection[str]) -> bool:
+    return any(chain.kind in kinds for chain in samples.timings)
 
 
 SOURCES = dict.fromkeys(
@@ -271,6 +280,37 @@ def _fit_rules(samples: Samples, device: Device) -> Device:
         compute=_replace(compute, arbitration=kernels),
         copy_engines=_replace(copy_engines, arbitration=copies),
     )
+
+
+def _fit_after_wait(samples: Samples, device: Device) -> Device:
+    """What the first calls after a wait take longer: what the model misses of serial chunks."""
+
+    def made(seconds: float) -> Device:
+        return _replace(device, host=_replace(device.host, after_wait_s=seconds))
+
+    return made(_missed(samples, list(p.serial()), made)) if _has(samples, p.LATER) else device
+
+
+def _fit_event_streams(samples: Samples, device: Device) -> Device:
+    """What the streams beyond two add to an event's hand-over: what rounds over six take more than the model has."""
+    if not _has(samples, p.LATER):
+        return device
+    shown = _per_link(p.rounds(), device)
+    missed = {key: samples.per_link(*key) - seconds for key, seconds in shown.items()}
+    few, many = p.ROUND_STREAMS
+    more_s = mean(missed[f"round {c}", many] - missed[f"round {c}", few] for c in p.ROUNDS) / (many - few)
+    return _replace(device, hand_over=_replace(device.hand_over, event_streams_s=max(0.0, more_s)))
+
+
+def _missed(samples: Samples, probes: Sequence[Probe], made: Callable[[float], Device]) -> float:
+    """The number, at least 0, in which the model's chains are linear, with which they come closest to the samples."""
+    without, some = _per_link(probes, made(0.0)), _per_link(probes, made(A_LITTLE_S))
+    more = {key: some[key] - seconds for key, seconds in without.items()}
+    missed = sum(more[key] * (samples.per_link(*key) - seconds) for key, seconds in without.items())
+    return max(0.0, A_LITTLE_S * missed / sum(m * m for m in more.values()))
+
+
+A_LITTLE_S = 1e-6
 
 
 def _issue_s(schedule: Schedule, device: Device) -> float:
@@ -578,6 +618,7 @@ def _spread(samples: Samples, device: Device) -> dict[str, float]:
         | _kernel_spread(samples, device)
         | _host_spread(samples, device.host)
         | _hand_over_spread(samples, device)
+        | _later_spread(samples, device)
     )
 
 
@@ -663,7 +704,7 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
 
 
 EVENT, PING_PONG = "event_s", "ping-pong"
-NO_STEPS = (EVENT, "kernel_to_kernel_s")  # of the numbers of hand-overs
+NO_STEPS = (EVENT, "event_streams_s", "kernel_to_kernel_s")  # of the numbers of hand-overs
 
 
 def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
@@ -677,6 +718,21 @@ def _hand_over_spread(samples: Samples, device: Device) -> dict[str, float]:
         ping_pong = [m for m in _misfits(samples, list(p.hand_overs()), device) if m.kind == PING_PONG]
         misfit = rms(m.missed_s / event_s for m in ping_pong)
         found[f"hand_over.{EVENT}"] = math.hypot(samples.scatter(PING_PONG), misfit)
+    return found
+
+
+def _later_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of the numbers whose chains they do not explain alone: what the model misses of a chain, as a part of them."""
+    after_wait_s, streams_s = device.host.after_wait_s, device.hand_over.event_streams_s
+    found = {}
+    if after_wait_s:
+        missed_s = rms(m.missed_s / len(m.kind.split()[-1]) for m in _misfits(samples, list(p.serial()), device))
+        found["host.after_wait_s"] = min(1.0, missed_s / after_wait_s)
+    if streams_s:
+        few, many = p.ROUND_STREAMS
+        missed = {(m.kind, m.size): m.missed_s for m in _misfits(samples, list(p.rounds()), device)}
+        missed_s = rms((missed[f"round {c}", many] - missed[f"round {c}", few]) / (many - few) for c in p.ROUNDS)
+        found["hand_over.event_streams_s"] = min(1.0, missed_s / streams_s)
     return found
 
 

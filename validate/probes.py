@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from streamsim.model.program import FEW_STREAMS
+from streamsim.model.program import FEW_STREAMS, MOST_IN_THE_WAY, PAIR
 from streamsim.schedule import (
     Buffer,
     Copy,
@@ -54,6 +54,8 @@ STEP_STREAMS = CROWDED_STREAMS = 8
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)
 MOST_QUEUES = 32
+ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, PAIR + MOST_IN_THE_WAY)
+LATER = {"serial hkd", "serial hgkd", *(f"round {letters}" for letters in ROUNDS)}  # samples of before have none
 QUEUES, RULES = {"compute": "queues compute", "copies": "queues copies"}, {"compute": "rule compute", "h2d": "rule h2d"}
 KERNELS = (
     ("sincos", 2),
@@ -110,6 +112,8 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from hand_overs()
     yield from host_calls()
     yield from _host()
+    yield from serial()
+    yield from rounds()
     yield from _queues()
     yield from rules()
 
@@ -274,7 +278,7 @@ def hand_overs() -> Iterator[Probe]:
         ops: list[Op] = []
         for i in range(n):
             here, there = 1 + i % 2, 2 - i % 2
-            ops += (msgspec.structs.replace(TINY, stream=here), RecordEvent(i, here), WaitEvent(i, there))
+            ops += (_tiny(here), RecordEvent(i, here), WaitEvent(i, there))
         yield _chain("ping-pong", 0, n, [_gate(), RecordEvent(n, 1), WaitEvent(n, 2), *ops], 2, events=n + 1)
 
 
@@ -311,11 +315,50 @@ def _host() -> Iterator[Probe]:
         yield _chain("graph", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1)] * n, launch="graph")
 
 
+def serial() -> Iterator[Probe]:
+    """Chunks whose copies all hold the host, each of memory of its own: most calls come after a wait."""
+    made: dict[str, Callable[[int], list[Op]]] = {
+        "hkd": lambda i: [_held("h2d", i), *_touched(i), _held("d2h", i)],
+        "hgkd": lambda i: [_held("h2d", 2 * i), _held("h2d", 2 * i + 1), *_touched(i), _held("d2h", i)],
+    }
+    for letters, chunk in made.items():
+        for n in HOST_LENGTHS:
+            ops = [op for i in range(n) for op in chunk(i)]
+            yield _chain(f"serial {letters}", MIX_BYTES, n, ops, buffers=BUFFERS)
+
+
+def _held(direction: Direction, number: int) -> Copy:
+    return msgspec.structs.replace(_moved(direction, MIX_BYTES, 1, number), blocking=True)
+
+
+def _touched(number: int) -> list[Op]:
+    return [_with_kernel("h2d", MIX_BYTES, 1, number)[1]]
+
+
+def rounds() -> Iterator[Probe]:
+    """Turns of ops that go round over two streams and over more, each turn behind the one before by an event."""
+    directions: dict[str, Direction] = {"h": "h2d", "d": "d2h"}
+    for letters in ROUNDS:
+        for streams in ROUND_STREAMS:
+            for n in (8, 40):
+                sizes = map(cycle_bytes, count())
+                ops: list[Op] = [_gate()]
+                for i in range(n):
+                    here, there = 1 + i % streams, 1 + (i + 1) % streams
+                    ops += (Copy(directions[c], next(sizes), here) if c in directions else _tiny(here) for c in letters)
+                    ops += (RecordEvent(i, here), WaitEvent(i, there))
+                yield _chain(f"round {letters}", streams, n, ops, streams, events=n)
+
+
+def _tiny(stream: int) -> Kernel:
+    return msgspec.structs.replace(TINY, stream=stream)
+
+
 def _mix(letters: str, stream: int) -> Iterator[Op]:
     made: dict[str, Op] = {
         "h": Copy("h2d", MIX_BYTES, stream),
         "d": Copy("d2h", MIX_BYTES, stream),
-        "k": msgspec.structs.replace(TINY, stream=stream),
+        "k": _tiny(stream),
     }
     return (made[letter] for letter in letters)
 

@@ -12,6 +12,7 @@ from streamsim.model.program import (
     Rate,
     Shape,
     copy_rate,
+    event_ticks,
     hand_over_table,
     streams_ticks,
     ticks,
@@ -44,6 +45,8 @@ class Arrays(NamedTuple):
     hand_over: Array
     launch: int
     more: int
+    cold: int
+    event: int
     shapes: Array
     ops: Array
     segments: Array
@@ -67,7 +70,6 @@ def card_of(device: Device) -> Card:
     record[0] = (
         ticks(device.host.submit_s),
         ticks(device.host.wake_s),
-        ticks(device.hand_over.event_s),
         engines == 2 and any(rate.feels_the_other_direction for rate in rates),
         engines > 0 and any(rate.feels_crowds for rate in rates),
         device.compute.concurrent_kernels,
@@ -85,8 +87,9 @@ def card_of(device: Device) -> Card:
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = max(map(max, hand_over_table(hand_over))) + ticks(hand_over.event_s)
-    return between + ticks(host.submit_s) + ticks(host.wake_s) + streams_ticks(device, LARGEST_COUNT)
+    between = max(map(max, hand_over_table(hand_over))) + event_ticks(device, LARGEST_COUNT)
+    calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
+    return between + ticks(host.submit_s) + ticks(host.wake_s) + calls
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:
@@ -132,8 +135,8 @@ def flatten(program: Program) -> Arrays | None:
     ops["lane"] = card.lane_of_kind[ops["kind"]]
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in program.shapes], SHAPE)
-    order = *_segments(program), _also(program, ops)
-    return Arrays(card.record, card.hand_over, program.launch, 0, shapes, ops, *order)
+    own = program.launch, 0, program.after_wait, program.event
+    return Arrays(card.record, card.hand_over, *own, shapes, ops, *_segments(program), _also(program, ops))
 
 
 def _queue_up(ops: Array) -> None:

@@ -42,7 +42,7 @@ def _record(fields: str) -> np.dtype[Any]:
     return np.dtype([(name, "i8") for name in fields.split()], align=True)
 
 
-CARD = _record("submit wake event linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
+CARD = _record("submit wake linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
 SHAPE = np.dtype(
     [
         ("kind", "i8"),
@@ -85,7 +85,7 @@ HEAD = _record("tick op")  # of a queue: when its head may start (FOREVER: not k
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
-CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more")
+CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more cold event")
 RUN = _record("end row")  # chunks that are alike, up to which one, and where the shapes of their ops begin
 
 
@@ -421,12 +421,13 @@ def _copy_ended(ops, kernel, coming):
 
 
 @_compiled
-def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state, times):
+def run(card, hand_over, launch, more, cold, event, shapes, ops, segments, waits, also, state, times):
     """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
-    ``more``: ticks that the call of a copy or kernel takes beyond its shape's. ``ops`` is used up. ``times``: int64 of
-    shape (5, ops) for issued, returned, ready, start and end, or (5, 0) where only the makespan is wanted. ``state``:
-    of :func:`new_state`.
+    ``more``: ticks that the call of a copy or kernel takes beyond its shape's; ``cold``: those that the first copy and
+    the first kernel of a segment take in addition; ``event``: those that an event adds to a hand-over. ``ops`` is
+    used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or (5, 0) where only the
+    makespan is wanted. ``state``: of :func:`new_state`.
     """
     lanes, heads, running, draining = state
     trace = times.shape[1] > 0
@@ -452,11 +453,18 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
         while go_on and segment < len(segments):  # the host issues until a call has to wait
             this = segments[segment]
             segment += 1
+            cold_copy = cold_kernel = cold
             for op in range(first, this.last):
                 call = ops[uintp(op)]
                 if trace:
                     times[0, op] = returns
-                returns += shapes[uintp(call.shape)].call + more * (call.kind != NOTHING)
+                returns += shapes[uintp(call.shape)].call
+                if call.kind == KERNEL:
+                    returns += more + cold_kernel
+                    cold_kernel = 0
+                elif call.kind != NOTHING:
+                    returns += more + cold_copy
+                    cold_copy = 0
                 if trace:
                     times[1, op] = returns
                 call.comes = returns + card.submit
@@ -585,7 +593,7 @@ def run(card, hand_over, launch, more, shapes, ops, segments, waits, also, state
                     waiting -= _copy_ended(ops, other, coming)
                 crossing = _crossing(hand_over, op.kind, ops[uintp(other)].kind)
                 if also[uintp(j)].crosses:
-                    crossing += card.event
+                    crossing += event
                 _release(ops, lanes, heads, other, now + crossing)
             if op.awaited:
                 awaited -= 1
@@ -800,5 +808,17 @@ def run_patterns(
         config = configs[k]
         n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program)
         makespans[k] = run(
-            card, hand_over, config.launch, config.more, shapes, ops[:n], segments[:m], waits, also, state, no_times
+            card,
+            hand_over,
+            config.launch,
+            config.more,
+            config.cold,
+            config.event,
+            shapes,
+            ops[:n],
+            segments[:m],
+            waits,
+            also,
+            state,
+            no_times,
         )

@@ -36,7 +36,9 @@ from streamsim.model.program import (
     H2D,
     NOTHING,
     Shape,
+    after_wait_ticks,
     call_ticks,
+    event_ticks,
     graph_ticks,
     holds_host,
     kernel_shape,
@@ -97,7 +99,8 @@ class _Costs:
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
-        self._more = np.zeros(1, np.int64)  # ticks that a call takes longer, by the number of streams
+        # By the number of streams: ticks that a call takes longer, and that an event adds to a hand-over.
+        self._more, self._event = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
         self._runs = np.zeros(64, RUN)
@@ -119,13 +122,13 @@ class _Costs:
     def is_large(self) -> bool:
         return max(self._n, self._n_runs, len(self._ways)) > MOST_SHAPES
 
-    def _more_with(self, streams: int) -> Array:
-        """Ticks that the call of a copy or kernel takes longer with 0, 1, ... ``streams`` streams (and more)."""
+    def _know(self, streams: int) -> None:
+        """Have what depends on the number of streams for 0, 1, ... ``streams`` of them (and more)."""
         known = len(self._more)
         if known <= streams:
-            more = [streams_ticks(self.device, n) for n in range(known, 1 + max(streams, 2 * known))]
-            self._more = np.append(self._more, np.array(more, np.int64))
-        return self._more
+            more = range(known, 1 + max(streams, 2 * known))
+            self._more = np.append(self._more, np.array([streams_ticks(self.device, n) for n in more], np.int64))
+            self._event = np.append(self._event, np.array([event_ticks(self.device, n) for n in more], np.int64))
 
     def rows(self, configs: Sequence[Config]) -> Array:
         """The configurations as records; of those that the kernel cannot run with no streams.
@@ -140,7 +143,9 @@ class _Costs:
         streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
         rows = self._cuts[places]
         rows["streams"] = np.minimum(rows["streams"], streams)
-        rows["more"] *= self._more_with(int(rows["streams"].max(initial=0)))[rows["streams"]]
+        self._know(int(rows["streams"].max(initial=0)))
+        rows["more"] *= self._more[rows["streams"]]
+        rows["event"] = self._event[rows["streams"]]
         if self.run_signal:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
@@ -179,8 +184,10 @@ class _Costs:
             return None
         runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
         streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
-        more = launch == "live"  # whether streams make calls longer; ``rows`` puts the ticks in its place
-        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more
+        more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
+        copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
+        cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
+        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold, 0
 
     def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""

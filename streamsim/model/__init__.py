@@ -1,7 +1,7 @@
 """The discrete-event model: ``simulate(schedule, device)`` gives the predicted time line."""
 
 from streamsim.device import Device
-from streamsim.model.program import KERNEL, NOTHING, Program, compile_schedule
+from streamsim.model.program import KERNEL, NOTHING, Program, compile_schedule, event_ticks
 from streamsim.model.simulation import Simulation
 from streamsim.schedule import Schedule
 from streamsim.timeline import Timeline
@@ -46,10 +46,10 @@ def complete_events(times: Simulation | Timeline, program: Program) -> None:
 
 
 def _heard(times: Simulation | Timeline, program: Program, event: int) -> int:
-    """When an event knows of the ends of all that it stands for."""
-    ops, kind = program.schedule.ops, program.kind
+    """When an event knows of the ends of all that it stands for: no engine has to come to it through other queues."""
+    ops, kind, other = program.schedule.ops, program.kind, event_ticks(program.device)
     heard = 0
     for op in program.frontier[event]:
         own = ops[op].stream == ops[event].stream
-        heard = max(heard, times.end[op] + (0 if own else program.hand_over[kind[op]][KERNEL] + program.event))
+        heard = max(heard, times.end[op] + (0 if own else program.hand_over[kind[op]][KERNEL] + other))
     return heard

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from streamsim.model.program import NOTHING
 
 if TYPE_CHECKING:
+    from streamsim.model.program import Segment
     from streamsim.model.simulation import Simulation
 
 
@@ -25,13 +26,12 @@ class Host:
         self.waits_for: set[int] = set()  # the ops whose end the waiting call needs, the same set all the time
         self._last_call = 0  # the op whose call is waiting
         self._returns = 0  # the earliest tick at which it can return
-        self._calls = [shape.call for shape in simulation.program.shapes]
 
     def resume(self, now: int) -> None:
         """Issue from the tick ``now`` on until a call has to wait."""
         simulation = self._simulation
         for segment in self._segments:
-            now = self._issue(segment.first, segment.last, now)
+            now = self._issue(segment, now)
             if segment.last == len(simulation.issued):
                 simulation.all_issued()
             self._last_call, self._returns = segment.last - 1, now
@@ -57,11 +57,10 @@ class Host:
         self._simulation.returned[self._last_call] = self._returns
         return self._returns
 
-    def _issue(self, first: int, last: int, now: int) -> int:
-        """Make the calls ``first`` .. ``last`` one after another; returns the tick at which the last returns."""
-        simulation = self._simulation
-        calls = map(self._calls.__getitem__, simulation.program.shape[first:last])
-        times = array("q", accumulate(calls, initial=now))
+    def _issue(self, segment: Segment, now: int) -> int:
+        """Make the calls of a segment one after another; returns the tick at which the last returns."""
+        simulation, first, last = self._simulation, segment.first, segment.last
+        times = array("q", accumulate(simulation.program.calls(segment), initial=now))
         simulation.issued[first:last] = times[:-1]
         simulation.returned[first:last] = times[1:]
         pending, kind = simulation.pending, simulation.program.kind

@@ -32,6 +32,7 @@ PACE = FULL_CARD // PACES  # threads in a step
 NO_KERNEL = (0,) * (PACES + 1)
 
 FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
+PAIR, MOST_IN_THE_WAY = 2, 4  # streams of a program, and more of them, that make an event's hand-over no longer
 CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 
 # What an op does, as the link and the hand-over table see it.
@@ -135,10 +136,23 @@ class Program(NamedTuple):
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
     hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
+    after_wait: int  # ticks that the calls after a wait take longer: see :meth:`calls`
     submit: int
     wake: int
     event: int
     launch: int  # ticks before the first op is issued (a graph launch)
+
+    def calls(self, segment: Segment) -> list[int]:
+        """Ticks of the calls of a segment: the first copy and the first kernel come after a wait."""
+        own = slice(segment.first, segment.last)
+        found = [self.shapes[index].call for index in self.shape[own]]
+        if self.after_wait:
+            kinds = self.kind[own]
+            for some in (COPIES, (KERNEL,)):
+                first = min((at for at in map(kinds.find, some) if at >= 0), default=None)
+                if first is not None:
+                    found[first] += self.after_wait
+        return found
 
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
@@ -259,9 +273,10 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
         frontier={},
         segments=[],
         hand_over=hand_over_table(device.hand_over),
+        after_wait=after_wait_ticks(schedule.launch, device, any(k in kind for k in COPIES), KERNEL in kind),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
-        event=ticks(device.hand_over.event_s),
+        event=event_ticks(device, len(schedule.used_streams)),
         launch=_launch_ticks(schedule, device),
     )
     _fill_order(program)
@@ -337,6 +352,17 @@ def call_ticks(launch: Launch, device: Device, streams: int = 1) -> dict[type[Op
         WaitEvent: ticks(host.wait_s) * live,
         Synchronize: ticks(host.synchronize_s),
     }
+
+
+def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool) -> int:
+    """What the first copy and the first kernel after a wait take longer, by whether the program has such."""
+    return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
+
+
+def event_ticks(device: Device, streams: int = 1) -> int:
+    """What an event adds to a hand-over in a program of so many streams."""
+    in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)
+    return ticks(device.hand_over.event_s) + in_the_way * ticks(device.hand_over.event_streams_s)
 
 
 def streams_ticks(device: Device, streams: int) -> int:
