@@ -102,8 +102,8 @@ class Host(_Part, frozen=True):
     that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
     with cold caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
-    host call that waited for it returns. A graph launch costs ``graph_launch_s`` plus ``graph_node_s``
-    for each op. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
+    host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its
+    copies to the card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
     """
 
     copy_s: float

@@ -116,10 +116,13 @@ class LowerBounds:
         self._kinds = kinds
         self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
         host = device.host
-        self.call_ticks = [ticks(host.kernel_s if kind == KERNEL else host.copy_s) for kind in kinds]
+        self.call_ticks = {
+            "live": [ticks(host.kernel_s if kind == KERNEL else host.copy_s) for kind in kinds],
+            "graph": [0 if kind == KERNEL else ticks(host.graph_node_s) for kind in kinds],
+        }
         self.ring_ticks = ticks(host.record_s) + ticks(host.wait_s)
         self.submit_ticks = ticks(host.submit_s)
-        self.graph_ticks = ticks(host.graph_launch_s), ticks(host.graph_node_s)
+        self.launch_ticks = {"live": 0, "graph": ticks(host.graph_launch_s)}
         self._cuts: dict[tuple[int, str], _Cut] = {}
         self._common: dict[tuple[object, ...], tuple[int, int]] = {}
 
@@ -252,18 +255,16 @@ class _Calls:
 
     def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, handed: int) -> None:
         self._cut = cut
-        live = config.launch == "live"
-        launch, node = bounds.graph_ticks
-        before = bounds.submit_ticks + (0 if live else launch + cut.chunks * len(cut.kinds) * node)
-        ring = handed * bounds.ring_ticks * live
+        before = bounds.submit_ticks + bounds.launch_ticks[config.launch]
+        ring = handed * bounds.ring_ticks * (config.launch == "live")
         stages = [cut.kinds]
         if config.order == "breadth-first":
             stages = [tuple(own) for _, own in groupby(cut.kinds)]
-        calls = iter(bounds.call_ticks)
+        calls = iter(bounds.call_ticks[config.launch])
         self.first: list[int] = []
         self.last: list[int] = []
         for stage in stages:
-            upto = list(accumulate(call * live for call in islice(calls, len(stage))))
+            upto = list(accumulate(islice(calls, len(stage))))
             self.first += [before + ticks_upto for ticks_upto in upto]
             self.last += [before + (cut.chunks - 1) * upto[-1] + ring + ticks_upto for ticks_upto in upto]
             before += cut.chunks * upto[-1]

@@ -177,7 +177,7 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     if isinstance(op, Synchronize):
         return in_ticks(host.synchronize_s)
     if schedule.launch == "graph":
-        return 0
+        return in_ticks(host.graph_node_s) if isinstance(op, Copy) else 0
     if isinstance(op, Copy | Kernel):
         used = {other.stream for other in schedule.ops if not isinstance(other, Synchronize)}
         own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
@@ -200,9 +200,7 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
 
 def launch_ticks(schedule: Schedule, device: Device) -> int:
     """What the launch of a graph costs before its first op."""
-    if schedule.launch == "live":
-        return 0
-    return in_ticks(device.host.graph_launch_s) + sum(map(is_work, schedule.ops)) * in_ticks(device.host.graph_node_s)
+    return 0 if schedule.launch == "live" else in_ticks(device.host.graph_launch_s)
 
 
 # -- what an op needs ------------------------------------------------------------------------------------------------

@@ -152,13 +152,13 @@ def test_synchronising_an_event_never_recorded_returns_at_once() -> None:
 
 
 def test_a_graph_is_paid_for_once() -> None:
-    # 10 + 3 ops x 2 = 16, and 1 until the card hears of it: 17. Calls inside the graph are free; the synchronise is
-    # not.
+    # 10, then 2 for each copy, while those before it run: the first is issued at 12, and the card hears of it 1 later.
+    # Other calls inside the graph are free; the synchronise is not.
     costs: dict[str, Any] = {"copy": 50, "kernel": 50, "record": 50, "wait": 50, "synchronize": 4, "submit": 1}
     device = make_device(graph_launch=10, graph_node=2, **costs)
     ops = (h2d(1, 4), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 4), d2h(2, 4), Synchronize())
-    assert spans(device, *ops, launch="graph") == [(17, 21), (21, 25), (25, 29)]
-    assert calls(device, *ops, launch="graph") == [(16, 16)] * 5 + [(16, 29)]
+    assert spans(device, *ops, launch="graph") == [(13, 17), (17, 21), (21, 25)]
+    assert calls(device, *ops, launch="graph") == [(10, 12), *[(12, 12)] * 3, (12, 14), (14, 25)]
 
 
 # -- streams and events -----------------------------------------------------------------------------------------------

@@ -589,13 +589,13 @@ def _fit_host(samples: Samples, h2d: Link) -> Host:
     there_and_back_s = max(0.0, sum(held) / 2)  # to the card and back; which way takes how long does not show
     nodes = samples.points("graph")
     (first, first_s), (last, last_s) = nodes[0], nodes[-1]
-    node_s = (last_s - first_s) / (last - first)
+    copies_s = first * (last_s - first_s) / (last - first)  # those of the shortest, which take longer than their issue
     return Host(
         **calls._asdict(),
         submit_s=there_and_back_s / 2,
         wake_s=there_and_back_s / 2,
-        graph_launch_s=max(0.0, first_s - first * node_s - there_and_back_s / 2),
-        graph_node_s=max(0.0, node_s - h2d.at(p.LINK_BYTES)),
+        graph_launch_s=max(0.0, first_s - copies_s - there_and_back_s / 2),
+        graph_node_s=max(0.0, samples.per_link("graph", p.LINK_BYTES, "issue_s")),
         pageable_immediate_bytes=64 * KI,
     )
 

@@ -39,11 +39,11 @@ from streamsim.model.program import (
     after_wait_ticks,
     call_ticks,
     event_ticks,
-    graph_ticks,
     holds_host,
     kernel_shape,
     rate_of,
     streams_ticks,
+    ticks,
 )
 from streamsim.patterns import HostMemory, Order, build
 from streamsim.schedule import LARGEST_COUNT, LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
@@ -179,7 +179,7 @@ class _Costs:
         most = max(most_once, *(most for _, most in found))
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
-        begins = 0 if launch == "live" else graph_ticks(self.device, nodes)
+        begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
         if begins + (nodes + 2 * chunks) * most > LARGEST:
             return None
         runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])

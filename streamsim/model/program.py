@@ -286,12 +286,7 @@ def compile_schedule(schedule: Schedule, device: Device) -> Program:
 def _launch_ticks(schedule: Schedule, device: Device) -> int:
     if schedule.launch == "live":
         return 0
-    return graph_ticks(device, sum(isinstance(op, Copy | Kernel) for op in schedule.ops))
-
-
-def graph_ticks(device: Device, nodes: int) -> int:
-    """Ticks before the first op of a graph of so many copies and kernels is issued."""
-    return ticks(device.host.graph_launch_s) + nodes * ticks(device.host.graph_node_s)
+    return ticks(device.host.graph_launch_s)
 
 
 def _queues(schedule: Schedule, device: Device, kind: Sequence[int]) -> bytearray:
@@ -343,14 +338,16 @@ class _Shapes:
 def call_ticks(launch: Launch, device: Device, streams: int = 1) -> dict[type[Op], int]:
     """What the host spends on a call, by type of op, in a program that uses so many streams."""
     host = device.host
-    live = launch == "live"  # a captured call costs nothing when the graph is launched
+    synchronize = ticks(host.synchronize_s)
+    if launch == "graph":  # the launch hands its copies to the card one by one, the rest with them
+        return {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0, Synchronize: synchronize}
     more = streams_ticks(device, streams)
     return {
-        Copy: (ticks(host.copy_s) + more) * live,
-        Kernel: (ticks(host.kernel_s) + more) * live,
-        RecordEvent: ticks(host.record_s) * live,
-        WaitEvent: ticks(host.wait_s) * live,
-        Synchronize: ticks(host.synchronize_s),
+        Copy: ticks(host.copy_s) + more,
+        Kernel: ticks(host.kernel_s) + more,
+        RecordEvent: ticks(host.record_s),
+        WaitEvent: ticks(host.wait_s),
+        Synchronize: synchronize,
     }
 
 
