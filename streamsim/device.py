@@ -102,8 +102,9 @@ class Host(_Part, frozen=True):
     that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
     with cold caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
-    host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its
-    copies to the card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most ``pageable_immediate_bytes`` return at once.
+    host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
+    card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
+    ``pageable_immediate_bytes`` return at once.
     """
 
     copy_s: float
@@ -391,7 +392,8 @@ def part_s(
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
     launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
     known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
-    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave.
+    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, unless another
+    part of no more than that is known.
     """
     rest_s = max(0.0, whole_s - floor_s)
     if share == 1 or not rest_s:
@@ -404,8 +406,8 @@ def part_s(
     points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
     if not points:
         points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
-    elif points[0][0] < knee and points[0][1] > rest_s * points[0][0]:
-        points = [(knee, points[0][1]), *(point for point in points if point[0] > knee)]
+    elif points[0][0] < knee < [*points, (1.0, rest_s)][1][0] and points[0][1] > rest_s * points[0][0]:
+        points[0] = (knee, points[0][1])
     first, least_s = points[0]
     if first >= 1 or least_s >= rest_s:
         return whole_s

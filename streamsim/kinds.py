@@ -13,6 +13,7 @@ WORDS = {
     "record": "a record of measured runs, for `streamsim-validate compare`",
     "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
     "samples": "calibration samples, for `streamsim-validate calibrate --from`",
+    "programs": "what compiled programs took, for tests/programs/predicted.py",
     "trace": "a trace, for https://ui.perfetto.dev",
 }
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
@@ -23,6 +24,7 @@ _JSON = {
     "journal": re.compile(rb'\A\s*\{"line":'),
     "record": re.compile(rb'"machine"\s*:'),
     "samples": re.compile(rb'"timings"\s*:'),
+    "programs": re.compile(rb'"curves"\s*:'),
     "trace": re.compile(rb'"traceEvents"\s*:'),
     "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:'),
 }

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streamsim.device import part_s
 from streamsim.devices import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.files import dump_workload, parse_workload
@@ -183,6 +185,20 @@ def test_a_part_that_takes_more_than_its_share_takes_what_any_does_below_an_eigh
 
     assert took_us(1 / 500) == took_us(1 / 125) == pytest.approx(40)
     assert took_us(1 / 2) == pytest.approx(40 + 960 * (1 / 2 - 1 / 64) / (63 / 64))
+
+
+@given(
+    times=st.dictionaries(st.integers(1, 999), st.integers(1, 1000), max_size=5),
+    waves=st.sampled_from([0.0, 0.01, 0.5, 1.0, 20.0]),
+    floor_us=st.integers(0, 900),
+)
+@examples(100)
+def test_a_measured_part_takes_what_was_measured(times: dict[int, int], waves: float, floor_us: int) -> None:
+    """Of how many waves the launch may be, and however many points lie below an eighth of one; no less than any."""
+    parts = [(share / 1000, us * 1e-6) for share, us in zip(sorted(times), sorted(times.values()), strict=True)]
+    for share, seconds in [*parts, (1.0, 1e-3)]:
+        found = part_s(1e-3, share, waves, floor_us * 1e-6, parts)
+        assert found == pytest.approx(max(seconds, floor_us * 1e-6))
 
 
 def test_launches_share_the_time_and_each_has_its_latency() -> None:
