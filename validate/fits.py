@@ -690,8 +690,11 @@ def _kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
 
 
 def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
-    """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference."""
-    issue = samples.scatter(p.mix_kind(p.CHUNK), "issue_s")
+    """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference.
+
+    Calls that do not wait: and, in quadrature, by how much more or less they cost among others.
+    """
+    issue = math.hypot(samples.scatter(p.mix_kind(p.CHUNK), "issue_s"), _among_others(samples, host))
     found = dict.fromkeys(HostCalls._fields, issue)
     del found["streams_s"]
     if host.streams_s:
@@ -701,6 +704,18 @@ def _host_spread(samples: Samples, host: Host) -> dict[str, float]:
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
     return {f"host.{call}": scatter for call, scatter in found.items()}
+
+
+def _among_others(samples: Samples, host: Host) -> float:
+    """How far the calls of the cycles are from the mixes', each relative to the middle one.
+
+    Not how far all of them are: a host that has changed its speed between the two has done so for every call.
+    """
+    calls_s = {"h": host.copy_s, "d": host.copy_s, "k": host.kernel_s}
+    issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in p.CYCLES)
+    found = [seconds / sum(map(calls_s.__getitem__, cycle)) for seconds, cycle in zip(issued_s, p.CYCLES, strict=True)]
+    middle = median(found)
+    return rms(one / middle - 1 for one in found)
 
 
 EVENT, PING_PONG = "event_s", "ping-pong"
