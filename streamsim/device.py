@@ -386,7 +386,8 @@ def part_s(
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
     launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
     known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
-    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave.
+    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, or until that is
+    their share.
     """
     rest_s = max(0.0, whole_s - floor_s)
     if share == 1 or not rest_s:
@@ -400,7 +401,8 @@ def part_s(
     if not points:
         points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
     elif points[0][0] < knee and points[0][1] > rest_s * points[0][0]:
-        points = [(knee, points[0][1]), *(point for point in points if point[0] > knee)]
+        reach = min(knee, points[0][1] / rest_s)
+        points = [(reach, points[0][1]), *(point for point in points if point[0] > reach)]
     first, least_s = points[0]
     if first >= 1 or least_s >= rest_s:
         return whole_s
