@@ -32,7 +32,7 @@ ROOMS = (
     ("kinds",),
     ("ranges", "sizes", "variations", "assumptions"),
     ("patterns", "device"),
-    ("order", "quantities"),
+    ("order", "quantities", "workload"),
     ("schedule",),
     ("errors", "garbage", "locks"),
 )
