@@ -32,7 +32,8 @@ ROOMS = (
     ("kinds",),
     ("ranges", "sizes", "variations", "assumptions"),
     ("patterns", "device"),
-    ("order", "quantities", "workload"),
+    ("workload",),
+    ("order", "quantities"),
     ("schedule",),
     ("errors", "garbage", "locks"),
 )
