@@ -392,8 +392,8 @@ def part_s(
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
     launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
     known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
-    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, unless another
-    part of no more than that is known.
+    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, or until that is
+    their share, unless another part of no more than that is known.
     """
     rest_s = max(0.0, whole_s - floor_s)
     if share == 1 or not rest_s:
@@ -406,8 +406,10 @@ def part_s(
     points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
     if not points:
         points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
-    elif points[0][0] < knee < [*points, (1.0, rest_s)][1][0] and points[0][1] > rest_s * points[0][0]:
-        points[0] = (knee, points[0][1])
+    elif points[0][1] > rest_s * points[0][0]:
+        reach = min(knee, points[0][1] / rest_s)
+        if points[0][0] < reach < [*points, (1.0, rest_s)][1][0]:
+            points[0] = (reach, points[0][1])
     first, least_s = points[0]
     if first >= 1 or least_s >= rest_s:
         return whole_s

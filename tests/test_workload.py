@@ -201,6 +201,21 @@ def test_a_measured_part_takes_what_was_measured(times: dict[int, int], waves: f
         assert found == pytest.approx(max(seconds, floor_us * 1e-6))
 
 
+def test_a_part_of_few_threads_takes_no_less_than_its_share() -> None:
+    # A launch of a quarter of a wave, so an eighth of one is half of it. A part of 1/100 takes 50 us, 5 % of 1 ms: so
+    # do all up to 5 %, and larger ones take their share.
+    device = load_device("ideal")
+    device = msgspec.structs.replace(device, compute=msgspec.structs.replace(device.compute, resident_threads=4000))
+
+    def took_us(share: float) -> float:
+        kernel = Kernel(1, duration_s=1e-3 * share, share=share, threads=round(1000 * share), parts=((1 / 100, 50e-6),))
+        return device.kernel_time(kernel)[0] * 1e6
+
+    assert took_us(1 / 50) == took_us(1 / 20) == pytest.approx(50)
+    assert took_us(1 / 4) == pytest.approx(250)
+    assert took_us(1 / 2) == pytest.approx(500)
+
+
 def test_launches_share_the_time_and_each_has_its_latency() -> None:
     workload = workload_of_sizes(["64MiB"], ["25ms/600"])
     assert seconds_of_kernels(workload, 1) == pytest.approx([25e-3 / 600] * 600)

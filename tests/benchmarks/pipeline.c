@@ -1,4 +1,5 @@
-/* What streamsim/compiled/kernel.py does for plain pipelines, in C: the yardstick of bench_compiled.py.
+/* What streamsim/compiled/kernel.py does for any program, in C and for plain pipelines alone: the first chunks of
+   one size and the others of another, each with buffers of its own, no events. The yardstick of bench_compiled.py.
    The records are those of kernel.py, field by field; the rules are explained there. */
 #include <stdint.h>
 
@@ -22,7 +23,8 @@ typedef struct {
 typedef struct {
     i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
 } Shape;
-typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch, more; } Config;
+typedef struct { i64 breadth, chunks, streams, slots, runs_from, runs_to, once, record, wait, launch, more; } Config;
+typedef struct { i64 end, row; } Run;
 typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
 typedef struct { i64 op, tick; } Draining;
 
@@ -190,10 +192,12 @@ static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 bre
     return lane != COMPUTE && to == COMPUTE && (op >> CHUNK_SHIFT) < coming;
 }
 
-static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over, const i64 *stages,
+static i64 pipeline(const Card *card, const Config *config, const Run *runs, const i64 *hand_over, const i64 *stages,
                     const Shape *shapes)
 {
-    const i64 chunks = config->chunks, streams = config->streams, larger = config->larger, breadth = config->breadth;
+    const i64 chunks = config->chunks, streams = config->streams, breadth = config->breadth;
+    const Run *large = runs + config->runs_from, *small = runs + config->runs_to - 1;
+    const i64 larger = large == small ? 0 : large->end;
     const i64 linked = card->linked, side_by_side = card->concurrent;
     const int lane_of_stage[3] = {H2D, COMPUTE, D2H};
     i64 whole = 0, called = 0, shape_of[LANES], before = NONE, first = 0;
@@ -201,7 +205,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         int lane = lane_of_stage[stage];
         jobs[lane] = stages[stage];
         queues[lane] = least(stage == 1 ? card->kernel_connections : card->copy_connections, streams);
-        call[lane] = stages[stage] ? shapes[config->row_b + first].call + config->more : 0;
+        call[lane] = stages[stage] ? shapes[small->row + first].call + config->more : 0;
         shape_of[lane] = first;
         first += stages[stage];
         whole += stages[stage] * call[lane];
@@ -246,7 +250,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         int queue = choose(lane, card->copy_rule, now);                                                        \
         if (queue != NONE) {                                                                                   \
             op_##x = head[lane * QUEUES + queue];                                                              \
-            const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +   \
+            const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? large->row : small->row) +   \
                                         shape_of[lane] + (op_##x & JOBS)];                                     \
             while (comes <= now) {                                                                             \
                 waiting += seen[COMPUTE][coming * jobs[COMPUTE]] == FOREVER;                                   \
@@ -277,7 +281,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             if (queue == NONE) break;
             Running *kernel = &running[n++];
             kernel->op = head[COMPUTE * QUEUES + queue];
-            const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +
+            const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? large->row : small->row) +
                                          shape_of[COMPUTE] + (kernel->op & JOBS)];
             kernel->shape = shape;
             kernel->since = now;
@@ -344,9 +348,9 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     }
 }
 
-void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const i64 *stages,
-                   const Shape *shapes, i64 *makespans)
+void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const Run *runs,
+                   const i64 *stages, const Shape *shapes, i64 *makespans)
 {
     for (i64 k = 0; k < n; k++)
-        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes);
+        makespans[k] = pipeline(card, &configs[k], runs, hand_over, stages, shapes);
 }
