@@ -1,5 +1,6 @@
-/* What streamsim/compiled/kernel.py does for plain pipelines, in C: the yardstick of bench_compiled.py.
-   The records are those of kernel.py, field by field; the rules are explained there. */
+/* What streamsim/compiled/kernel.py does for any program, in C and for plain pipelines alone: the first chunks of
+   one size and the others of another, each with buffers of its own, no events. The yardstick of bench_compiled.py.
+   The records are those of kernel.py; the rules are explained there. */
 #include <stdint.h>
 
 #define FOREVER (1LL << 62)
@@ -16,13 +17,8 @@
 typedef int64_t i64;
 typedef uint64_t u64;
 
-typedef struct {
-    i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
-} Card;
-typedef struct {
-    i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
-} Shape;
-typedef struct { i64 plain, breadth, chunks, streams, slots, larger, row_a, row_b, record, wait, launch, more; } Config;
+#include "records.h" /* Card, Shape, Config and Run, as kernel.py has them: written by bench_compiled.py */
+
 typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
 typedef struct { i64 op, tick; } Draining;
 
@@ -190,10 +186,12 @@ static inline i64 go_on(int lane, i64 op, i64 now, const i64 *hand_over, i64 bre
     return lane != COMPUTE && to == COMPUTE && (op >> CHUNK_SHIFT) < coming;
 }
 
-static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over, const i64 *stages,
+static i64 pipeline(const Card *card, const Config *config, const Run *runs, const i64 *hand_over, const i64 *stages,
                     const Shape *shapes)
 {
-    const i64 chunks = config->chunks, streams = config->streams, larger = config->larger, breadth = config->breadth;
+    const i64 chunks = config->chunks, streams = config->streams, breadth = config->breadth;
+    const Run *large = runs + config->runs_from, *small = runs + config->runs_to - 1;
+    const i64 larger = large == small ? 0 : large->end;
     const i64 linked = card->linked, side_by_side = card->concurrent;
     const int lane_of_stage[3] = {H2D, COMPUTE, D2H};
     i64 whole = 0, called = 0, shape_of[LANES], before = NONE, first = 0;
@@ -201,7 +199,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         int lane = lane_of_stage[stage];
         jobs[lane] = stages[stage];
         queues[lane] = least(stage == 1 ? card->kernel_connections : card->copy_connections, streams);
-        call[lane] = stages[stage] ? shapes[config->row_b + first].call + config->more : 0;
+        call[lane] = stages[stage] ? shapes[small->row + first].call + config->more : 0;
         shape_of[lane] = first;
         first += stages[stage];
         whole += stages[stage] * call[lane];
@@ -246,7 +244,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
         int queue = choose(lane, card->copy_rule, now);                                                        \
         if (queue != NONE) {                                                                                   \
             op_##x = head[lane * QUEUES + queue];                                                              \
-            const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +   \
+            const Shape *copy = &shapes[((op_##x >> CHUNK_SHIFT) < larger ? large->row : small->row) +   \
                                         shape_of[lane] + (op_##x & JOBS)];                                     \
             while (comes <= now) {                                                                             \
                 waiting += seen[COMPUTE][coming * jobs[COMPUTE]] == FOREVER;                                   \
@@ -277,7 +275,7 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
             if (queue == NONE) break;
             Running *kernel = &running[n++];
             kernel->op = head[COMPUTE * QUEUES + queue];
-            const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? config->row_a : config->row_b) +
+            const Shape *shape = &shapes[((kernel->op >> CHUNK_SHIFT) < larger ? large->row : small->row) +
                                          shape_of[COMPUTE] + (kernel->op & JOBS)];
             kernel->shape = shape;
             kernel->since = now;
@@ -344,9 +342,9 @@ static i64 pipeline(const Card *card, const Config *config, const i64 *hand_over
     }
 }
 
-void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const i64 *stages,
-                   const Shape *shapes, i64 *makespans)
+void run_pipelines(const Card *card, const i64 *hand_over, const Config *configs, i64 n, const Run *runs,
+                   const i64 *stages, const Shape *shapes, i64 *makespans)
 {
     for (i64 k = 0; k < n; k++)
-        makespans[k] = pipeline(card, &configs[k], hand_over, stages, shapes);
+        makespans[k] = pipeline(card, &configs[k], runs, hand_over, stages, shapes);
 }
