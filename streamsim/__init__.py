@@ -1,9 +1,8 @@
 """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
 
-    from streamsim import Workload, WorkloadKernel, depth_first, load_device, predict
+    from streamsim import depth_first, load_device, predict, workload_of_sizes
 
-    kernel = WorkloadKernel(duration_s=1e-3)  # over all elements, each of 4 bytes in and 4 out
-    workload = Workload(elements=16 << 20, inputs=(4,), outputs=(4,), kernels=(kernel,))
+    workload = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["64MiB"])
     prediction = predict(depth_first(workload, chunks=16, streams=4), load_device("h200"))
     print(prediction.makespan_s, prediction.speedup)
 
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         Synchronize,
         WaitEvent,
     )
+    from streamsim.sizes import parse_kernel, workload_of_sizes
     from streamsim.sweep import Axis, Sweep, sweep_blocks
     from streamsim.sweep_files import write_sweep
     from streamsim.sweep_plan import read_sweep, sweep_of
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from streamsim.trace import write_trace
     from streamsim.uncertainty import Interval, interval
     from streamsim.variations import changed
-    from streamsim.workload import Workload, WorkloadKernel
+    from streamsim.workload import Point, Workload, WorkloadKernel
 
     __version__: str
 
@@ -72,8 +72,11 @@ _HOME = {
     "Buffer": "schedule",  # a named piece of host or device memory
     "Region": "schedule",  # a byte range of a buffer
     # Patterns: a workload cut into chunks
-    "Workload": "workload",  # elements, bytes per element in and out, kernels
-    "WorkloadKernel": "workload",  # a kernel over all elements
+    "Workload": "workload",  # arrays in and out, and the kernels between
+    "WorkloadKernel": "workload",  # a kernel over all of it, by its time or by its name in the profile
+    "Point": "workload",  # a measured time of a part of a kernel
+    "workload_of_sizes": "sizes",  # a workload from sizes and times, as numbers or as text
+    "parse_kernel": "sizes",  # "0.57ms,9us@64Ki" to a WorkloadKernel
     "serial": "patterns",  # blocking copies, one chunk after another
     "one_stream": "patterns",  # asynchronous, in one stream
     "depth_first": "patterns",  # chunk by chunk over several streams
@@ -156,6 +159,7 @@ __all__ = [
     "Interval",
     "Kernel",
     "Loss",
+    "Point",
     "Prediction",
     "RecordEvent",
     "Region",
@@ -187,6 +191,7 @@ __all__ = [
     "one_stream",
     "parse_bandwidth",
     "parse_bytes",
+    "parse_kernel",
     "parse_seconds",
     "predict",
     "prefetch",
@@ -205,6 +210,7 @@ __all__ = [
     "simulate",
     "sweep_blocks",
     "sweep_of",
+    "workload_of_sizes",
     "write_device",
     "write_schedule",
     "write_sweep",

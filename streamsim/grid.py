@@ -1,7 +1,7 @@
 """Ways to cut and issue a workload, as values; a grid of them; and how long each takes.
 
 :func:`evaluate` runs the compiled twin of the model where numba is installed, and SimPy otherwise: the
-same ticks, hundreds of times apart in speed.
+same ticks, over a hundred times apart in speed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
 MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte
-SLOW = "running on SimPy; pip install 'streamsim[fast]' makes this hundreds of times as fast"
+SLOW = "running on SimPy; pip install 'streamsim[fast]' makes this over a hundred times as fast"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ import os
 import stat
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -131,6 +132,26 @@ def test_the_schema_names_every_field(kind: str) -> None:
     definitions = files.schema(kind)["$defs"]
     for struct in (files.KINDS[kind], *[Copy, Kernel, Region, Buffer][: 4 * (kind == "schedule")]):
         assert set(struct.__struct_fields__) <= set(definitions[struct.__name__]["properties"])
+
+
+def types(node: Any) -> set[str]:
+    """What a schema lets stand there."""
+    found = node.get("type", [])
+    inner = [types(item) for item in node.get("anyOf", [])]
+    return ({found} if isinstance(found, str) else set(found)).union(*inner)
+
+
+def test_the_schema_says_where_text_may_stand_for_a_number() -> None:
+    kernel = files.schema("workload")["$defs"]["WorkloadKernel"]["properties"]
+    workload = files.schema("workload")["$defs"]["Workload"]["properties"]
+    assert types(kernel["duration_s"]) == {"number", "string", "null"}
+    assert types(kernel["points"]) == {"array"}
+    assert types(workload["inputs"]["items"]) == types(workload["elements"]) - {"null"} == {"integer", "string"}
+    assert "string" in types(workload["kernels"]["items"])  # what --kernel takes
+    device = files.schema("device")["$defs"]
+    assert types(device["Host"]["properties"]["copy_s"]) == {"number", "string"}
+    assert types(device["Device"]["properties"]["spread"]["additionalProperties"]) == {"number"}
+    assert types(files.schema("schedule")["$defs"]["Copy"]["properties"]["bytes"]) == {"integer"}
 
 
 # Quantities in TOML

@@ -32,6 +32,7 @@ ROOMS = (
     ("kinds",),
     ("ranges", "sizes", "variations", "assumptions"),
     ("patterns", "device"),
+    ("workload",),
     ("order", "quantities"),
     ("schedule",),
     ("errors", "garbage", "locks"),
