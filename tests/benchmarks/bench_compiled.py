@@ -24,7 +24,7 @@ import numpy as np
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
-from streamsim.compiled.kernel import CARD
+from streamsim.compiled.kernel import CARD, CONFIG, RUN, SHAPE
 from streamsim.compiled.patterns import Runner, _Costs
 from streamsim.grid import Config
 from streamsim.model import simulate
@@ -37,6 +37,7 @@ ROUNDS = 9
 WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 # Its kernels leave the card to each other before they end, as those with a duration do not.
 COSTED = Workload(1 << 20, (4,), (4,), (WorkloadKernel("sincos", parameter=176),))
+RECORDS = {"Card": CARD, "Shape": SHAPE, "Config": CONFIG, "Run": RUN}
 GRID = [
     Config(order, chunks, streams, launch=launch)
     for order in ("depth-first", "breadth-first")
@@ -58,14 +59,23 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.proces
     return clock() - begin
 
 
+def struct_of(name: str, kind: np.dtype[Any]) -> str:
+    """The C of a record of int64 and arrays of them."""
+    fields = (field + "".join(f"[{n}]" for n in kind[field].shape) for field in kind.names or ())
+    return f"typedef struct {{ int64_t {', '.join(fields)}; }} {name};"
+
+
 def in_c(device: Any, workload: Workload) -> Callable[[], np.ndarray[Any, Any]] | None:
     """The grid in C, or None where there is no compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
-    library = Path(tempfile.mkdtemp()) / "pipeline.so"
-    source = Path(__file__).with_name("pipeline.c")
-    subprocess.run([compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", library, source], check=True)
+    folder = Path(tempfile.mkdtemp())
+    library, source = folder / "pipeline.so", Path(__file__).with_name("pipeline.c")
+    structs = (struct_of(name, kind) for name, kind in RECORDS.items())
+    (folder / "records.h").write_text("\n".join(structs))
+    flags = ["-O3", "-march=native", "-shared", "-fPIC", f"-I{folder}"]
+    subprocess.run([compiler, *flags, "-o", library, source], check=True)
     run = ctypes.CDLL(str(library)).run_pipelines
     costs = _Costs(workload, device)
     configs = costs.rows(GRID)

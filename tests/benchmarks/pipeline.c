@@ -1,6 +1,6 @@
 /* What streamsim/compiled/kernel.py does for any program, in C and for plain pipelines alone: the first chunks of
    one size and the others of another, each with buffers of its own, no events. The yardstick of bench_compiled.py.
-   The records are those of kernel.py, field by field; the rules are explained there. */
+   The records are those of kernel.py; the rules are explained there. */
 #include <stdint.h>
 
 #define FOREVER (1LL << 62)
@@ -17,14 +17,8 @@
 typedef int64_t i64;
 typedef uint64_t u64;
 
-typedef struct {
-    i64 submit, wake, event, linked, crowds, concurrent, copy_connections, kernel_connections, copy_rule, kernel_rule;
-} Card;
-typedef struct {
-    i64 kind, call, duration, units, alone, shared, width, threads, drain, holds, idle[PACES + 1], latency[2 * CROWD];
-} Shape;
-typedef struct { i64 breadth, chunks, streams, slots, runs_from, runs_to, once, record, wait, launch, more; } Config;
-typedef struct { i64 end, row; } Run;
+#include "records.h" /* Card, Shape, Config and Run, as kernel.py has them: written by bench_compiled.py */
+
 typedef struct { i64 end, given, left, since, op; const Shape *shape; } Running;
 typedef struct { i64 op, tick; } Draining;
 
