@@ -302,8 +302,8 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
     calls, held = shown & ~waits, shown & waits
     starts, ends = issued[calls], returned[calls]
     if timeline.schedule.launch == "graph":
-        launched = issued[:1] if issued[0] > 0 else issued[:0]
-        starts, ends = 0 * launched, launched
+        ends = np.array([timeline.launched] if timeline.launched > 0 else [], dtype=np.int64)
+        starts = 0 * ends
     found = [(HOST_CALL, starts, ends), (HOST_WAITS, issued[held], returned[held])]
     return [_Bars(kind, start, end, 0 * start, 0 * start) for kind, start, end in found if len(start)]
 

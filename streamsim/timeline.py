@@ -79,6 +79,12 @@ class Timeline:
         return max(self.returned) * S_PER_TICK
 
     @property
+    def launched(self) -> int:
+        """Tick by which the launch of a graph has handed all over; 0 or less: in no time, or not known."""
+        handed = (t for t, op in zip(self.returned, self.schedule.ops, strict=True) if not isinstance(op, Synchronize))
+        return max(handed, default=0)
+
+    @property
     def spans(self) -> list[Span]:
         """One :class:`Span` for each op, in issue order."""
         return list(self)

@@ -187,8 +187,8 @@ def _range(region: Region) -> str:
 def _host_spans(timeline: Timeline) -> Iterator[Event]:
     """Yield the host's calls; of a captured graph only its launch and what the host waits for after it."""
     is_graph = timeline.schedule.launch == "graph"
-    if is_graph and timeline.issued[0] > 0:
-        yield _span(HOST, HOST_TRACK, "launch graph", "host", 0, timeline.issued[0], {})
+    if is_graph and timeline.launched > 0:
+        yield _span(HOST, HOST_TRACK, "launch graph", "host", 0, timeline.launched, {})
     for op, what in enumerate(timeline.schedule.ops):
         if timeline.issued[op] >= 0 and not (is_graph and not isinstance(what, Synchronize)):
             name = f"issue {label(what)}" if isinstance(what, Copy | Kernel) else label(what)

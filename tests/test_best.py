@@ -672,7 +672,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
         ("--h2d 4KiB --memory-limit 8", "memory_limit_bytes = 8: no program of the grid fits"),
         ("--h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
-        ("--h2d 4KiB --device h100", "device = 'h100': "),
+        ("--h2d 4KiB --device b200", "device = 'b200': "),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
         ("none.toml", "none.toml: cannot read it"),
     ],

@@ -16,7 +16,7 @@ from streamsim.patterns import one_stream
 from streamsim.workload import Workload, WorkloadKernel
 
 SHIPPED = [
-    *("a100", "c1060", "c2050", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),
+    *("a100", "c1060", "c2050", "h100", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),
     *("rtx3060", "rtx3090", "rtx4090", "rtx4090-x8", "rtx5090", "t4", "v100"),
 ]
 REAL = [name for name in SHIPPED if not name.startswith("ideal")]

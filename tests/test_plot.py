@@ -133,7 +133,7 @@ def test_kernels_side_by_side_do_not_hide_one_another() -> None:
 
 
 def test_a_graph_shows_its_launch_and_no_calls() -> None:
-    # Launch 7 ns and 1 for its node; then the host waits for the copy of 10 ns.
+    # Launch 7 ns and 1 for its copy; then the host waits for the copy of 10 ns.
     timeline = simulate(program(h2d(1, 10), Synchronize(), launch="graph"), make_device(graph_launch=7, graph_node=1))
     host = [bar for bar in bars(plot_gantt(timeline)) if bar[0].startswith("host")]
     assert host == [(f"host: {HOST_CALL}", 0, 8), (f"host: {HOST_WAITS}", 8, 18)]

@@ -160,13 +160,13 @@ def test_kernels_side_by_side_take_further_tracks(tmp_path: Path) -> None:
 
 
 def test_a_graph_shows_its_launch_and_no_calls(tmp_path: Path) -> None:
-    # Launch 7 ns and 1 for each of two nodes: the copy can start at 9. The synchronisation returns with the kernel.
+    # Launch 7 ns and 1 for the copy, which can start at 8. The synchronisation returns with the kernel.
     schedule = program(h2d(1, 10), kernel(1, 5), Synchronize(), launch="graph")
     timeline = simulate(schedule, make_device(graph_launch=7, graph_node=1, copy=2, kernel=3))
     events = parse(timeline, tmp_path / "trace.json")
     calls = [(e["name"], e["ts"], e["ts"] + e["dur"]) for e in spans(events, HOST)]
-    assert calls == [("launch graph", 0, 9), ("synchronise device", 9, 24)]
-    assert [e["ts"] for e in spans(events, ENGINES)] == [9, 19]
+    assert calls == [("launch graph", 0, 8), ("synchronise device", 8, 23)]
+    assert [e["ts"] for e in spans(events, ENGINES)] == [8, 18]
 
 
 def test_arguments_say_what_an_op_moves() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,16 +195,27 @@ def test_a_straight_line_is_found_exactly() -> None:
     assert fits.fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
 
 
-RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
+RECORDS = Path(streamsim_validate.__file__).parent / "records"
+RECORDED = RECORDS / "calibration-h200.samples.gz"
 
 
+@pytest.mark.parametrize("card", ["h100", "h200"])
 @pytest.mark.usefixtures("fast_validator")
-def test_the_shipped_profile_is_what_the_recorded_samples_say() -> None:
-    """Anyone can make the h200 profile again from the raw samples beside the records."""
-    found, shipped = fits.fit(read_samples(RECORDED)), load_device("h200")
-    for part in ("h2d", "d2h", "copy_engines", "compute", "hand_over", "host", "memory_bytes"):
-        assert getattr(found, part) == getattr(shipped, part)
-    assert found.spread == shipped.spread
+def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:
+    """Anyone can make it again, but for the last digits, which depend on the linear algebra of the machine."""
+    found, shipped = fits.fit(read_samples(RECORDS / f"calibration-{card}.samples.gz")), load_device(card)
+    assert measured_of(found) == pytest.approx(measured_of(shipped), rel=1e-9, abs=1e-15)
+    assert found.compute.kernels == shipped.compute.kernels
+    assert found.spread == pytest.approx(shipped.spread, rel=1e-6)
+
+
+def measured_of(device: Device) -> dict[str, float]:
+    """All its numbers but those of kernels, by dotted name."""
+    return {
+        name: reduce(getattr, name.split("."), device)
+        for name in number_names(device)
+        if not name.startswith("compute.kernels")
+    }
 
 
 # Chains of 128 kernels over 7 streams, less such of 32, a kernel: an H200, driver 580.159.04, 2026-11-22.
