@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNT = 50 if THOROUGH else 2  # for each unit of a kind's weight
-JOURNALS = pytest.mark.xfail(reason="a sweep believes its journal", strict=False)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[JOURNALS] * (kind == "unfinished sweep")) for kind in KINDS]
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_wrong_with_an_input_is_a_result_or_one_line(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(fits, "MOST_STEPS", 1)
