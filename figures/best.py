@@ -9,10 +9,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from streamsim.files import write_bytes
-from streamsim.heatmap import HeatMap, plot_heatmap
-from streamsim.sweep import sweep_blocks
-from streamsim.sweep_plan import sweep_of
+from streamsim.files.atomic_files import write_bytes
+from streamsim.report.heatmap import HeatMap, plot_heatmap
+from streamsim.search.sweep import sweep_blocks
+from streamsim.search.sweep_text import sweep_of
 
 ASKED = {
     "h2d": ["64MiB"],

@@ -12,11 +12,11 @@ from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare import compare
-from streamsim_validate.suites import EVEN, HEAVY, MI, SMALL, Case, sincos
+from streamsim_validate.compare.compare import compare
+from streamsim_validate.suites.suites import EVEN, HEAVY, MI, SMALL, Case, sincos
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare import Row
+    from streamsim_validate.compare.compare import Row
 
 SIZE_IN = (9.0, 5.8)
 MS = 1e3

@@ -13,14 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import BLUE, FONT_PT, INK, LIGHT, SMALL_PT, Runs, main, tidy, title
 
-from streamsim.schedule import LARGEST_BYTES
-from streamsim_validate.compare import PAGEABLE, percentile95, row_of
-from streamsim_validate.drift import profiles_of
+from streamsim.checks import LARGEST_BYTES
+from streamsim_validate.compare.compare import PAGEABLE, percentile95, row_of
+from streamsim_validate.compare.profiles import profiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 SIZE_IN = (7.2, 3.6)
 BAR = 0.38

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from streamsim.devices import load_device
-from streamsim.explain import explain_schedule
-from streamsim.files import write_bytes
+from streamsim.analysis.explain import explain_schedule
+from streamsim.device.library import load_device
+from streamsim.files.atomic_files import write_bytes
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first
-from streamsim.plot import plot_explanation, plot_gantt
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import breadth_first, depth_first
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.gantt import plot_explanation, plot_gantt
 
 WORKLOAD = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 CHUNKS, STREAMS = 16, 4

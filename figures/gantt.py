@@ -9,12 +9,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from streamsim.devices import load_device
-from streamsim.files import write_bytes
+from streamsim.device.library import load_device
+from streamsim.files.atomic_files import write_bytes
 from streamsim.model import simulate
-from streamsim.patterns import depth_first, serial
-from streamsim.plot import plot_gantt
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import depth_first, serial
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.gantt import plot_gantt
 
 ELEMENTS = 16 << 20  # of 4 bytes each way
 KERNEL_S = 0.57e-3

@@ -1,7 +1,7 @@
 """Published runs against their predictions: one row for each, its signed error and both times.
 
-Every prediction comes from the serial or per-stage times of the same source (``streamsim.cases``). Writes
-published.png beside this file.
+Every prediction comes from the serial or per-stage times of the same source (``streamsim.analysis.published_cases``).
+Writes published.png beside this file.
 """
 
 import io
@@ -11,8 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from streamsim.cases import Case, cases
-from streamsim.files import write_bytes
+from streamsim.analysis.published_cases import Case, cases
+from streamsim.files.atomic_files import write_bytes
 
 SIZE_IN, DPI, FONT_PT = (7.2, 5.2), 200, 8.0
 WITHIN, BEYOND, INK, GRID = "#0072B2", "#E08A00", "#222222", "#999999"

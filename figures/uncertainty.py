@@ -8,16 +8,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import BLUE, DARK, INK, ORANGE, SMALL_PT, Runs, main, tidy, title
 
-from streamsim.device import MODEL_SPREAD
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import MODEL_SPREAD
 from streamsim.errors import InputError
-from streamsim_validate.compare import DEVICE_BOUND, compare
-from streamsim_validate.coverage import Expected, by_class, expectations
+from streamsim_validate.compare.compare import DEVICE_BOUND, compare
+from streamsim_validate.compare.coverage import Expected, by_class, expectations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamsim_validate.record import Record
+    from streamsim_validate.records.record import Record
 
 WIDTH_IN, HEIGHT_IN = 7.2, 3.4  # of a record
 SAMPLES = 100

@@ -13,19 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamsim.assumptions import link_words
-    from streamsim.best import Best, find_best
-    from streamsim.bounds import Bound, lower_bound, published
-    from streamsim.check import Finding, check_schedule, repaired
-    from streamsim.device import Device
-    from streamsim.devices import device_names, load_device
+    from streamsim.analysis.bounds import Bound, lower_bound, published
+    from streamsim.analysis.explain import Explanation, Loss, explain_schedule
+    from streamsim.analysis.intervals import Interval, interval
+    from streamsim.analysis.predict import Prediction, predict
+    from streamsim.analysis.races import Finding, check_schedule, repaired
+    from streamsim.analysis.remedies import Source
+    from streamsim.device.assumptions import link_words
+    from streamsim.device.files import read_device, write_device
+    from streamsim.device.library import device_names, load_device
+    from streamsim.device.profile import Device
+    from streamsim.device.variations import changed
     from streamsim.errors import InputError
-    from streamsim.explain import Explanation, Loss, explain_schedule
-    from streamsim.files import read_device, read_schedule, read_workload, write_device, write_schedule, write_workload
-    from streamsim.grid import Config, Grid, evaluate
-    from streamsim.heatmap import HeatMap, save_heatmap
     from streamsim.model import simulate
-    from streamsim.patterns import (
+    from streamsim.program.config import Config
+    from streamsim.program.files import read_schedule, read_workload, write_schedule, write_workload
+    from streamsim.program.patterns import (
         breadth_first,
         build,
         depth_first,
@@ -35,111 +38,104 @@ if TYPE_CHECKING:
         serial,
         serialized,
     )
-    from streamsim.plot import save_explanation, save_gantt
-    from streamsim.quantities import parse_bandwidth, parse_bytes, parse_seconds
-    from streamsim.remedies import Source
-    from streamsim.report import Prediction, gantt, predict
-    from streamsim.schedule import (
-        Buffer,
-        Copy,
-        Kernel,
-        RecordEvent,
-        Region,
-        Schedule,
-        Synchronize,
-        WaitEvent,
-    )
-    from streamsim.sizes import parse_kernel, workload_of_sizes
-    from streamsim.sweep import Axis, Sweep, sweep_blocks
-    from streamsim.sweep_files import write_sweep
-    from streamsim.sweep_plan import read_sweep, sweep_of
-    from streamsim.timeline import Span, Timeline, critical_path
-    from streamsim.trace import write_trace
-    from streamsim.uncertainty import Interval, interval
-    from streamsim.variations import changed
-    from streamsim.workload import Point, Workload, WorkloadKernel
+    from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+    from streamsim.program.workload import Point, Workload, WorkloadKernel
+    from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+    from streamsim.report.gantt import save_explanation, save_gantt
+    from streamsim.report.heatmap import HeatMap, save_heatmap
+    from streamsim.report.text import gantt
+    from streamsim.report.trace import write_trace
+    from streamsim.search.best import Best, find_best
+    from streamsim.search.evaluate import evaluate
+    from streamsim.search.grid import Grid
+    from streamsim.search.sweep import Axis, Sweep, sweep_blocks
+    from streamsim.search.sweep_output import write_sweep
+    from streamsim.search.sweep_text import read_sweep, sweep_of
+    from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
+    from streamsim.timeline.critical_path import critical_path
+    from streamsim.timeline.timeline import Span, Timeline
 
     __version__: str
 
 _HOME = {
     # The schedule language
-    "Schedule": "schedule",  # operations in the order in which the host issues them
-    "Copy": "schedule",  # host to device or back
-    "Kernel": "schedule",  # a kernel launch
-    "RecordEvent": "schedule",  # an event marks a place in a stream
-    "WaitEvent": "schedule",  # a stream waits for an event
-    "Synchronize": "schedule",  # the host waits
-    "Buffer": "schedule",  # a named piece of host or device memory
-    "Region": "schedule",  # a byte range of a buffer
+    "Schedule": "program.schedule",  # operations in the order in which the host issues them
+    "Copy": "program.schedule",  # host to device or back
+    "Kernel": "program.schedule",  # a kernel launch
+    "RecordEvent": "program.schedule",  # an event marks a place in a stream
+    "WaitEvent": "program.schedule",  # a stream waits for an event
+    "Synchronize": "program.schedule",  # the host waits
+    "Buffer": "program.schedule",  # a named piece of host or device memory
+    "Region": "program.schedule",  # a byte range of a buffer
     # Patterns: a workload cut into chunks
-    "Workload": "workload",  # arrays in and out, and the kernels between
-    "WorkloadKernel": "workload",  # a kernel over all of it, by its time or by its name in the profile
-    "Point": "workload",  # a measured time of a part of a kernel
-    "workload_of_sizes": "sizes",  # a workload from sizes and times, as numbers or as text
-    "parse_kernel": "sizes",  # "0.57ms,9us@64Ki" to a WorkloadKernel
-    "serial": "patterns",  # blocking copies, one chunk after another
-    "one_stream": "patterns",  # asynchronous, in one stream
-    "depth_first": "patterns",  # chunk by chunk over several streams
-    "breadth_first": "patterns",  # stage by stage over several streams
-    "ring": "patterns",  # k device buffers used in turn (double buffering)
-    "prefetch": "patterns",  # copy the next batch beside the kernels of this one
-    "serialized": "patterns",  # any schedule without its overlap
-    "build": "patterns",  # a pattern by name
+    "Workload": "program.workload",  # arrays in and out, and the kernels between
+    "WorkloadKernel": "program.workload",  # a kernel over all of it, by its time or by its name in the profile
+    "Point": "program.workload",  # a measured time of a part of a kernel
+    "workload_of_sizes": "program.workload_text",  # a workload from sizes and times, as numbers or as text
+    "parse_kernel": "program.workload_text",  # "0.57ms,9us@64Ki" to a WorkloadKernel
+    "serial": "program.patterns",  # blocking copies, one chunk after another
+    "one_stream": "program.patterns",  # asynchronous, in one stream
+    "depth_first": "program.patterns",  # chunk by chunk over several streams
+    "breadth_first": "program.patterns",  # stage by stage over several streams
+    "ring": "program.patterns",  # k device buffers used in turn (double buffering)
+    "prefetch": "program.patterns",  # copy the next batch beside the kernels of this one
+    "serialized": "program.patterns",  # any schedule without its overlap
+    "build": "program.patterns",  # a pattern by name
     # Devices
-    "Device": "device",  # a card, its link and its host
-    "device_names": "devices",  # the shipped profiles
-    "load_device": "devices",  # a shipped profile or a file
-    "changed": "variations",  # a device with other numbers
-    "link_words": "assumptions",  # what link a device has, and how well that is known
+    "Device": "device.profile",  # a card, its link and its host
+    "device_names": "device.library",  # the shipped profiles
+    "load_device": "device.library",  # a shipped profile or a file
+    "changed": "device.variations",  # a device with other numbers
+    "link_words": "device.assumptions",  # what link a device has, and how well that is known
     # The model and what it says
     "simulate": "model",  # schedule and device to time line
-    "predict": "report",  # schedule and device to makespan, speed-up, bound and utilisation
-    "Prediction": "report",  # what predict gives
-    "Timeline": "timeline",  # when every op was issued, became ready, started, ended
-    "Span": "timeline",  # one op of a time line
-    "critical_path": "timeline",  # the chain of ops that sets the makespan
-    "Bound": "bounds",  # a lower bound and what sets it
-    "lower_bound": "bounds",  # no schedule of this work can be faster
-    "published": "bounds",  # the published formulas
-    "check_schedule": "check",  # races, and events and waits that do nothing
-    "Finding": "check",  # what it finds
-    "repaired": "check",  # a schedule with the waits that its races lack
+    "predict": "analysis.predict",  # schedule and device to makespan, speed-up, bound and utilisation
+    "Prediction": "analysis.predict",  # what predict gives
+    "Timeline": "timeline.timeline",  # when every op was issued, became ready, started, ended
+    "Span": "timeline.timeline",  # one op of a time line
+    "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
+    "Bound": "analysis.bounds",  # a lower bound and what sets it
+    "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
+    "published": "analysis.bounds",  # the published formulas
+    "check_schedule": "analysis.races",  # races, and events and waits that do nothing
+    "Finding": "analysis.races",  # what it finds
+    "repaired": "analysis.races",  # a schedule with the waits that its races lack
     # The best schedule, and many of them
-    "Config": "grid",  # how to cut and issue a workload
-    "Grid": "grid",  # all ways to combine some of them
-    "evaluate": "grid",  # configs to makespans, compiled where numba is installed
-    "find_best": "best",  # exactly the optimum of a grid
-    "Best": "best",  # what find_best gives
-    "Axis": "sweep",  # a name and its values
-    "Sweep": "sweep",  # every combination of some axes
-    "sweep_blocks": "sweep",  # the rows of a sweep, on any executor
-    "sweep_of": "sweep_plan",  # a sweep from ranges such as "1..64*2"
-    "read_sweep": "sweep_plan",  # such ranges from TOML
-    "write_sweep": "sweep_files",  # to CSV, JSON lines or Parquet, resumable
-    "HeatMap": "heatmap",  # the rows of a sweep by two columns
-    "save_heatmap": "heatmap",  # as a picture
+    "Config": "program.config",  # how to cut and issue a workload
+    "Grid": "search.grid",  # all ways to combine some of them
+    "evaluate": "search.evaluate",  # configs to makespans, compiled where numba is installed
+    "find_best": "search.best",  # exactly the optimum of a grid
+    "Best": "search.best",  # what find_best gives
+    "Axis": "search.sweep",  # a name and its values
+    "Sweep": "search.sweep",  # every combination of some axes
+    "sweep_blocks": "search.sweep",  # the rows of a sweep, on any executor
+    "sweep_of": "search.sweep_text",  # a sweep from ranges such as "1..64*2"
+    "read_sweep": "search.sweep_text",  # such ranges from TOML
+    "write_sweep": "search.sweep_output",  # to CSV, JSON lines or Parquet, resumable
+    "HeatMap": "report.heatmap",  # the rows of a sweep by two columns
+    "save_heatmap": "report.heatmap",  # as a picture
     # Why
-    "explain_schedule": "explain",  # the time above the lower bound, split over its causes
-    "Explanation": "explain",  # what explain_schedule gives
-    "Source": "remedies",  # the workload and configuration that a schedule was made from, for explain_schedule
-    "Loss": "explain",  # a cause, what it has lost, and its remedy
+    "explain_schedule": "analysis.explain",  # the time above the lower bound, split over its causes
+    "Explanation": "analysis.explain",  # what explain_schedule gives
+    "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain_schedule
+    "Loss": "analysis.explain",  # a cause, what it has lost, and its remedy
     # How sure
-    "interval": "uncertainty",  # where the makespan lies with a probability of 90 %
-    "Interval": "uncertainty",  # what interval gives
+    "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
+    "Interval": "analysis.intervals",  # what interval gives
     # Pictures and files
-    "gantt": "report",  # a time line as text
-    "save_gantt": "plot",  # a time line as a picture
-    "save_explanation": "plot",  # the same with the critical path and the lost time by cause
-    "write_trace": "trace",  # a time line for Perfetto
-    "read_schedule": "files",  # from JSON
-    "write_schedule": "files",  # to JSON
-    "read_workload": "files",  # from TOML
-    "write_workload": "files",  # to TOML
-    "read_device": "files",  # from TOML
-    "write_device": "files",  # to TOML
-    "parse_bytes": "quantities",  # "64MiB" to 67108864
-    "parse_seconds": "quantities",  # "0.57ms" to 0.00057
-    "parse_bandwidth": "quantities",  # "25GB/s" to 25e9
+    "gantt": "report.text",  # a time line as text
+    "save_gantt": "report.gantt",  # a time line as a picture
+    "save_explanation": "report.gantt",  # the same with the critical path and the lost time by cause
+    "write_trace": "report.trace",  # a time line for Perfetto
+    "read_schedule": "program.files",  # from JSON
+    "write_schedule": "program.files",  # to JSON
+    "read_workload": "program.files",  # from TOML
+    "write_workload": "program.files",  # to TOML
+    "read_device": "device.files",  # from TOML
+    "write_device": "device.files",  # to TOML
+    "parse_bytes": "text.quantities",  # "64MiB" to 67108864
+    "parse_seconds": "text.quantities",  # "0.57ms" to 0.00057
+    "parse_bandwidth": "text.quantities",  # "25GB/s" to 25e9
     "InputError": "errors",  # what bad input raises
 }
 

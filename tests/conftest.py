@@ -20,14 +20,15 @@ from hypothesis import settings
 
 from streamsim import compiled
 from streamsim.errors import InputError
-from streamsim_validate import compare, fits
-from streamsim_validate.gpu import open_gpu
+from streamsim_validate.calibrate import fits
+from streamsim_validate.compare import compare
+from streamsim_validate.gpu.card import open_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamsim.device import Device
-    from streamsim_validate.gpu import Gpu
+    from streamsim.device.profile import Device
+    from streamsim_validate.gpu.card import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("thorough", deadline=None, max_examples=1000)
@@ -36,7 +37,7 @@ settings.load_profile("repeat")
 MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
 COMPILE = """
 from streamsim import Workload, build, compiled, load_device
-from streamsim.grid import Config
+from streamsim.program.config import Config
 device, workload = load_device("ideal"), Workload(4, (4,))
 compiled.simulate(build(workload, "depth-first", 2, 2), device)
 compiled.makespans(workload, [Config("depth-first", 2, 2)], device)

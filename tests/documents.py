@@ -30,13 +30,13 @@ from msgspec.structs import replace
 
 from streamsim.cli import main
 from streamsim_validate.cli import main as validate
-from streamsim_validate.record import read_record, write_record
+from streamsim_validate.records.record import read_record, write_record
 
 ROOT = Path(__file__).parent.parent
 FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)
 FREE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORD = ROOT / "validate" / "records" / "standard-h200-1.json.gz"
-PROFILE = ROOT / "streamsim" / "devices" / "h200.toml"
+PROFILE = ROOT / "streamsim" / "device" / "profiles" / "h200.toml"
 MEASURED = 24  # schedules of the committed record that stand in for a new one
 NO_GPU = 3
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsim_validate.gpu import Card, Gpu
-from streamsim_validate.kernels import THREADS_PER_BLOCK, Arrays
+from streamsim_validate.gpu.card import Card, Gpu
+from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """An independent, slow second opinion: CUDA's order written down as a graph, and a card stepped tick by tick.
 
 Nothing here imports ``streamsim.model``. The rules are those of the CUDA documentation and of the docstrings of
-``streamsim.schedule`` and ``streamsim.device``; the arithmetic is exact fractions of a byte.
+``streamsim.program.schedule`` and ``streamsim.device.profile``; the arithmetic is exact fractions of a byte.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
-    from streamsim.timeline import Timeline
+    from streamsim.device.profile import Device
+    from streamsim.timeline.timeline import Timeline
 
 TICKS_PER_S = 10**9
 HALF = Fraction(1, 2)

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from streamsim.device import (
+from streamsim.checks import LARGEST_BYTES
+from streamsim.device.profile import (
     Arbitration,
     Compute,
     CopyEngines,
@@ -20,19 +21,8 @@ from streamsim.device import (
     KernelCost,
     LinkDirection,
 )
-from streamsim.schedule import (
-    LARGEST_BYTES,
-    Buffer,
-    Copy,
-    Kernel,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-)
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)

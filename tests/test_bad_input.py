@@ -11,26 +11,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
-from streamsim import kinds
 from streamsim.cli import main
-from streamsim.devices import load_device
+from streamsim.device.files import dump_device, read_device, write_device
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim.files import (
-    dump_device,
-    dump_schedule,
-    read_device,
-    read_schedule,
-    read_workload,
-    write_device,
-    write_schedule,
-    write_workload,
-)
 from streamsim.model import simulate
-from streamsim.patterns import depth_first
-from streamsim.sweep_plan import read_sweep
-from streamsim.trace import write_trace
-from streamsim_validate.calibrate import read_samples
-from streamsim_validate.record import Header, read_record
+from streamsim.program.files import dump_schedule, read_schedule, read_workload, write_schedule, write_workload
+from streamsim.program.patterns import depth_first
+from streamsim.report.trace import write_trace
+from streamsim.search.sweep_text import read_sweep
+from streamsim.text import recognise as kinds
+from streamsim_validate.calibrate.take import read_samples
+from streamsim_validate.records.record import Header, read_record
 
 SCHEDULE = dump_schedule(depth_first(pipeline_of(64), 2, 2)).decode()
 DEVICE = dump_device(load_device("h200"))

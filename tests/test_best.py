@@ -13,26 +13,29 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import COST, NS, devices, link, make_device, pipeline_of
 
-from streamsim.best import FASTER, Best, find_best
 from streamsim.cli import main
 from streamsim.cli.best import best_command
-from streamsim.device import KernelCost
-from streamsim.devices import load_device
+from streamsim.device.files import read_device, write_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
-from streamsim.files import read_device, write_device, write_workload
-from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, evaluate, is_fast
-from streamsim.grid_bounds import LowerBounds
 from streamsim.model import simulate
-from streamsim.patterns import build, serial
-from streamsim.schedule import LAUNCHES
-from streamsim.search import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
-from streamsim.timeline import S_PER_TICK
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
+from streamsim.program.files import write_workload
+from streamsim.program.patterns import build, serial
+from streamsim.program.schedule import LAUNCHES
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.search.best import FASTER, Best, find_best
+from streamsim.search.evaluate import SLOW, evaluate, is_fast
+from streamsim.search.grid import Grid
+from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.shortest import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]"))]
 WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
@@ -617,8 +620,8 @@ def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_command_says_what_is_not_known(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("streamsim.best.is_fast", lambda: False)
-    monkeypatch.setattr("streamsim.search.BUDGET_OPS", 80)
+    monkeypatch.setattr("streamsim.search.best.is_fast", lambda: False)
+    monkeypatch.setattr("streamsim.search.shortest.BUDGET_OPS", 80)
     value = json.loads(said(capsys, *PIPELINE, "--json"))
     assert (value["exact"], value["simplest_exact"], value["compiled"]) == (False, False, False)
     assert value["share_within"] == {"1%": None, "5%": None, "10%": None}

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from strategies import link, make_device
 
-from streamsim.device import Device
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import Device
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, serial
-from streamsim.timeline import Timeline
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import breadth_first, depth_first, serial
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.timeline.timeline import Timeline
 
 UNIT = 1000  # ticks, and bytes at one byte a tick
 CHUNKS = 4

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import MS_KERNEL, PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
 
-from streamsim.bounds import (
+from streamsim.analysis.bounds import (
     CHAIN,
     HOST,
     LINK,
@@ -30,12 +30,12 @@ from streamsim.bounds import (
     van_werkhoven,
     van_werkhoven_transfer,
 )
-from streamsim.device import Device, KernelCost
-from streamsim.devices import device_names, load_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device, KernelCost
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 

@@ -20,15 +20,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_patterns import built
 
-from streamsim.check import Finding, Hazard, MissingWait, check_schedule, repaired, unnamed_memory
+from streamsim.analysis.races import Finding, Hazard, MissingWait, check_schedule, repaired, unnamed_memory
 from streamsim.cli import main
 from streamsim.errors import InputError
-from streamsim.files import read_schedule, write_schedule
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload
-from streamsim_validate.probes import probes
-from streamsim_validate.suites import SUITES, suite
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload
+from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.suites.suites import SUITES, suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -238,7 +238,7 @@ def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
     """With two streams to a node the few of these programs make a tree of two to four levels."""
     findings = check_schedule(schedule)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamsim.check.NODE_BITS", 1)
+        patch.setattr("streamsim.analysis.races.NODE_BITS", 1)
         assert check_schedule(schedule) == findings
 
 

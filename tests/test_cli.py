@@ -15,24 +15,18 @@ import click
 import msgspec
 import pytest
 
-from streamsim.best import find_best
+from streamsim.analysis.predict import predict
 from streamsim.cli import app, main
-from streamsim.devices import device_names, load_device
-from streamsim.files import (
-    KINDS,
-    dump_device,
-    parse_schedule,
-    read_schedule,
-    write_device,
-    write_schedule,
-    write_workload,
-)
-from streamsim.grid import Grid
+from streamsim.device.files import dump_device, write_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.schemas import KINDS
 from streamsim.model import simulate
-from streamsim.patterns import build, depth_first, serial
-from streamsim.report import predict
-from streamsim.schedule import Copy, Kernel
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.files import parse_schedule, read_schedule, write_schedule, write_workload
+from streamsim.program.patterns import build, depth_first, serial
+from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.best import find_best
+from streamsim.search.grid import Grid
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
 WORKLOAD = Workload(None, (1 << 26,), (1 << 26,), (WorkloadKernel("kernel", 0.57e-3),))

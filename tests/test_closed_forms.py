@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
+from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
-    from streamsim.schedule import Schedule
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
 
 IDEAL = card.make_device()
 ONE_COPY_ENGINE = card.make_device(copy_engines=1)

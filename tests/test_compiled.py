@@ -16,18 +16,19 @@ from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 
 from streamsim import model
+from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, telling
-from streamsim.device import KernelCost
-from streamsim.devices import device_names, load_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
-from streamsim.patterns import build
-from streamsim.schedule import LARGEST_BYTES, LAUNCHES, LONGEST_S, Kernel, Schedule
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate.record import read_record
+from streamsim.program.patterns import build
+from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.records.record import read_record
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
-    from streamsim.timeline import Timeline
+    from streamsim.device.profile import Device
+    from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 RECORDS = Path(__file__).parents[1] / "validate" / "records"
@@ -444,12 +445,12 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
 
 def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(monkeypatch) -> None:
     """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
-    from streamsim.compiled import kernel
+    from streamsim.compiled import loop
 
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    monkeypatch.setattr(kernel, "_cache", True)
+    monkeypatch.setattr(loop, "_cache", True)
     with pytest.warns(RuntimeWarning, match="every run compiles it anew: set NUMBA_CACHE_DIR to a folder") as said:
-        found = [kernel._compiled(function) for function in (lambda: 7, lambda: 8)]
+        found = [loop._compiled(function) for function in (lambda: 7, lambda: 8)]
     assert len(said) == 1
     assert [function() for function in found] == [7, 8]
 

@@ -12,10 +12,10 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsim.device import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.device.profile import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.schedule import Kernel
+from streamsim.program.schedule import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

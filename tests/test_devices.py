@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamsim.device import SOURCE_KINDS, Device, _off, number_names
-from streamsim.devices import device_names, load_device
+from streamsim.device.files import dump_device, parse_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import SOURCE_KINDS, Device, _off, number_names
 from streamsim.errors import InputError
-from streamsim.files import dump_device, parse_device
 from streamsim.model import simulate
-from streamsim.patterns import one_stream
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import one_stream
+from streamsim.program.workload import Workload, WorkloadKernel
 
 SHIPPED = [
     *("a100", "c1060", "c2050", "h100", "h200", "ideal", "ideal-one-copy-engine", "k20c", "l40s", "p100"),
@@ -111,7 +111,9 @@ def test_a_shipped_name_wins_over_a_file_in_the_way(tmp_path: Path, monkeypatch:
 
 
 def test_the_profiles_are_packaged() -> None:
-    assert {f"{name}.toml" for name in SHIPPED} <= {file.name for file in files("streamsim.devices").iterdir()}
+    assert {f"{name}.toml" for name in SHIPPED} <= {
+        file.name for file in (files("streamsim.device") / "profiles").iterdir()
+    }
 
 
 @pytest.mark.parametrize("name", ["ideal", "ideal-one-copy-engine"])

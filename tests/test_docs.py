@@ -11,11 +11,11 @@ import pytest
 from documents import ROOT, Reader, blocks
 
 import streamsim
-from streamsim.best import find_best
-from streamsim.devices import load_device
-from streamsim.explain import CAUSES
-from streamsim.grid import Grid
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.analysis.explain import CAUSES
+from streamsim.device.library import load_device
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.best import find_best
+from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
     from pathlib import Path

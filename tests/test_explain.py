@@ -30,24 +30,24 @@ from strategies import (
     schedules,
 )
 
-import streamsim.explain as module
-from streamsim import plot
-from streamsim.check import check_schedule, repaired
+import streamsim.analysis.explain as module
+from streamsim.analysis.counterfactual import Case, Rework, without_latencies
+from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
+from streamsim.analysis.races import check_schedule, repaired
 from streamsim.cli import main
-from streamsim.counterfactual import Case, Rework, without_latencies
-from streamsim.devices import load_device
-from streamsim.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
-from streamsim.files import write_schedule
+from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.plot import plot_explanation
-from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report import gantt as plot
+from streamsim.report.gantt import plot_explanation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 PLAIN = make_device()
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))

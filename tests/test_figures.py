@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from fake_cuda import CARD
 
-from streamsim.device import KernelCost
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
-from streamsim_validate.compare import predict_device_s
-from streamsim_validate.profiler import spans_of
-from streamsim_validate.record import Entry, Machine, Record, Run, write_record
-from streamsim_validate.replay import closed
-from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, Case, digest, suite
+from streamsim_validate.compare.compare import predict_device_s
+from streamsim_validate.gpu.profiler import spans_of
+from streamsim_validate.gpu.replay import closed
+from streamsim_validate.records.record import Entry, Machine, Record, Run, write_record
+from streamsim_validate.suites.suites import EVEN, HEAVY, LIGHT, MI, SMALL, Case, digest, suite
 
 FIGURES = Path(__file__).parent.parent / "figures"
 NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")

@@ -13,31 +13,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, make_device, pipeline_of, schedules
 
-from streamsim import files
 from streamsim.cli import main
-from streamsim.device import Device
-from streamsim.devices import device_names, load_device
+from streamsim.device.files import RETIRED, dump_device, parse_device, read_device, write_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
+from streamsim.device.schemas import KINDS, schema
 from streamsim.errors import InputError, Notice
-from streamsim.files import (
-    dump_device,
+from streamsim.files.atomic_files import replacing, write_bytes, write_text
+from streamsim.program.files import (
+    LARGEST_JSON_BYTES,
     dump_schedule,
     dump_workload,
-    parse_device,
     parse_schedule,
     parse_workload,
-    read_device,
     read_schedule,
     read_workload,
-    replacing,
-    write_bytes,
-    write_device,
     write_schedule,
-    write_text,
     write_workload,
 )
-from streamsim.patterns import depth_first, ring
-from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import depth_first, ring
+from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.text.shown import LONGEST_LINE
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 fractions = st.floats(1e-6, 1.0)
@@ -129,8 +126,8 @@ def test_spaces_and_the_order_of_fields_do_not_matter() -> None:
 
 @pytest.mark.parametrize("kind", ["schedule", "workload", "device"])
 def test_the_schema_names_every_field(kind: str) -> None:
-    definitions = files.schema(kind)["$defs"]
-    for struct in (files.KINDS[kind], *[Copy, Kernel, Region, Buffer][: 4 * (kind == "schedule")]):
+    definitions = schema(kind)["$defs"]
+    for struct in (KINDS[kind], *[Copy, Kernel, Region, Buffer][: 4 * (kind == "schedule")]):
         assert set(struct.__struct_fields__) <= set(definitions[struct.__name__]["properties"])
 
 
@@ -142,16 +139,16 @@ def types(node: Any) -> set[str]:
 
 
 def test_the_schema_says_where_text_may_stand_for_a_number() -> None:
-    kernel = files.schema("workload")["$defs"]["WorkloadKernel"]["properties"]
-    workload = files.schema("workload")["$defs"]["Workload"]["properties"]
+    kernel = schema("workload")["$defs"]["WorkloadKernel"]["properties"]
+    workload = schema("workload")["$defs"]["Workload"]["properties"]
     assert types(kernel["duration_s"]) == {"number", "string", "null"}
     assert types(kernel["points"]) == {"array"}
     assert types(workload["inputs"]["items"]) == types(workload["elements"]) - {"null"} == {"integer", "string"}
     assert "string" in types(workload["kernels"]["items"])  # what --kernel takes
-    device = files.schema("device")["$defs"]
+    device = schema("device")["$defs"]
     assert types(device["Host"]["properties"]["copy_s"]) == {"number", "string"}
     assert types(device["Device"]["properties"]["spread"]["additionalProperties"]) == {"number"}
-    assert types(files.schema("schedule")["$defs"]["Copy"]["properties"]["bytes"]) == {"integer"}
+    assert types(schema("schedule")["$defs"]["Copy"]["properties"]["bytes"]) == {"integer"}
 
 
 # Quantities in TOML
@@ -255,7 +252,7 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
     assert outputs[1].err.startswith(f"streamsim: {path}: compute.switch_s, ")
 
 
-@pytest.mark.parametrize("name", files.RETIRED)
+@pytest.mark.parametrize("name", RETIRED)
 def test_a_retired_name_elsewhere_is_unknown(name: str) -> None:
     text, field = dump_device(load_device("h200")), name.partition(".")[2]
     with pytest.raises(InputError, match=rf"host\.{field} = 0\.0: unknown field"):
@@ -337,7 +334,7 @@ def test_a_fault_in_a_schedule_names_field_and_value(data: bytes, named: str) ->
         parse_schedule(data, "plan.json")
     assert str(caught.value).startswith(f"plan.json: {named}")
     assert str(caught.value).isprintable()
-    assert len(str(caught.value)) <= files.LONGEST_LINE + 20
+    assert len(str(caught.value)) <= LONGEST_LINE + 20
 
 
 @pytest.mark.parametrize(
@@ -409,7 +406,7 @@ def test_a_pipe_can_be_read() -> None:
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     with path.open("wb") as file:
-        file.truncate(files.LARGEST_JSON_BYTES + 1)  # sparse: takes no room
+        file.truncate(LARGEST_JSON_BYTES + 1)  # sparse: takes no room
     tracemalloc.start()
     with pytest.raises(InputError, match="is larger than 1073741824 bytes"):
         read_schedule(path)
@@ -421,7 +418,7 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST_JSON_BYTES", 10)
+    monkeypatch.setattr("streamsim.program.files.LARGEST_JSON_BYTES", 10)
     out, into = os.pipe()
     os.write(into, b" " * 11)
     os.close(into)

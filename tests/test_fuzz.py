@@ -12,7 +12,7 @@ from effort import THOROUGH
 from kinds import KINDS, Input, draw_of
 from trials import check_right, fault_of, shrink
 
-from streamsim_validate import fits
+from streamsim_validate.calibrate import fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from streamsim_validate.gpu import CONNECTIONS_VARIABLE
+from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE
 
 # The driver reads the number of queues once, so each of these is a process. Prints the median time, us.
 SCRIPT = """
 import sys
 from statistics import median
-from streamsim.patterns import depth_first
-from streamsim_validate.gpu import open_gpu
-from streamsim_validate.replay import Bench, Replayer, prepare
-from streamsim_validate.suites import MI, relay, sincos
+from streamsim.program.patterns import depth_first
+from streamsim_validate.gpu.card import open_gpu
+from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.suites.suites import MI, relay, sincos
 
 small, chain = sincos(4 * MI, 40), relay(sincos(8 * MI, 40), 8, 8)
 disturbing = [depth_first(small, 64, 32), depth_first(small, 64, 16, launch="graph")] if "after" in sys.argv else []

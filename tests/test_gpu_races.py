@@ -13,15 +13,15 @@ import pytest
 from fake_cuda import fake_gpu
 
 import streamsim_validate
-from streamsim.check import check_schedule, repaired
+from streamsim.analysis.races import check_schedule, repaired
 from streamsim.errors import InputError
-from streamsim.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim_validate.measure import Job, Measured, measure
-from streamsim_validate.record import read_record
-from streamsim_validate.replay import Bench, Replayer, prepare
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
+from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.records.record import read_record
+from streamsim_validate.run.measure import Job, Measured, measure
 
 if TYPE_CHECKING:
-    from streamsim_validate.gpu import Gpu
+    from streamsim_validate.gpu.card import Gpu
 
 LATE = Kernel(1, duration_s=0.05, fill=0.01)  # stream 1 is late; a launch takes microseconds
 N = 1 << 16

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate import kernels, profiler
-from streamsim_validate.kernels import KernelSpec, register, sincos_reference
-from streamsim_validate.measure import Job, measure
-from streamsim_validate.replay import Bench, Replayer, prepare
-from streamsim_validate.suites import KI, MI, PATTERNS, Case, sincos
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.gpu import kernels, profiler
+from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
+from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.run.measure import Job, measure
+from streamsim_validate.suites.suites import KI, MI, PATTERNS, Case, sincos
 
 if TYPE_CHECKING:
-    from streamsim_validate.gpu import Gpu
+    from streamsim_validate.gpu.card import Gpu
 
 pytestmark = pytest.mark.gpu
 

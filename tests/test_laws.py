@@ -19,13 +19,14 @@ from effort import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.model.program import compile_schedule
-from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim.timeline import Timeline, critical_path
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
+from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
-    from streamsim.device import Device, LinkDirection
+    from streamsim.device.profile import Device, LinkDirection
+    from streamsim.timeline.timeline import Timeline
 
 TESTS = Path(__file__).parent
 # Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
@@ -281,7 +282,7 @@ def come_through(schedule: Schedule, device: Device) -> list[tuple[int, list[tup
 
     Read off the compiled program.
     """
-    queue = compile_schedule(schedule, device).queue
+    queue = lower(schedule, device).queue
     engines: dict[str, list[tuple[int, int]]] = {}
     for i in works(schedule):
         op = schedule.ops[i]
@@ -375,9 +376,9 @@ def test_the_same_schedule_gives_the_same_time_line(schedule: Schedule, device: 
 HASHED = """
 import json, sys
 import msgspec
-from streamsim.device import Device
+from streamsim.device.profile import Device
 from streamsim.model import simulate
-from streamsim.schedule import Schedule
+from streamsim.program.schedule import Schedule
 result = []
 for schedule, device in json.load(sys.stdin):
     t = simulate(msgspec.convert(schedule, Schedule), msgspec.convert(device, Device))

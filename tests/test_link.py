@@ -11,11 +11,11 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsim.checks import LARGEST_BYTES
 from streamsim.model import simulate
-from streamsim.schedule import LARGEST_BYTES
 
 if TYPE_CHECKING:
-    from streamsim.device import LinkDirection
+    from streamsim.device.profile import LinkDirection
 
 PARTS = 1 << 20  # bytes on the link are counted in parts of 2**-20
 

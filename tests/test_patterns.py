@@ -15,26 +15,17 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsim.devices import device_names, load_device
+from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import (
-    breadth_first,
-    build,
-    depth_first,
-    one_stream,
-    prefetch,
-    ring,
-    serial,
-    serialized,
-)
-from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import breadth_first, build, depth_first, one_stream, prefetch, ring, serial, serialized
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 DEVICE = card.make_device()
 KERNEL = WorkloadKernel(duration_s=1e-6)

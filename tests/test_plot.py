@@ -19,8 +19,10 @@ from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeli
 
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, prefetch
-from streamsim.plot import (
+from streamsim.program.patterns import breadth_first, depth_first, prefetch
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
+from streamsim.program.workload import Workload
+from streamsim.report.gantt import (
     BAR,
     COLOURS,
     D2H,
@@ -37,14 +39,12 @@ from streamsim.plot import (
     plot_gantt,
     save_gantt,
 )
-from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
-from streamsim.timeline import Timeline
-from streamsim.workload import Workload
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 Bar = tuple[str, float, float]  # "row: kind", from, to in the unit of the axis
 
@@ -293,8 +293,8 @@ def test_a_name_is_text_and_not_a_formula(tmp_path: Path) -> None:
 
 def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
     code = (
-        "import sys; from streamsim.plot import save_gantt; assert 'matplotlib' not in sys.modules;"
-        "from streamsim.devices import load_device; from streamsim.model import simulate;"
+        "import sys; from streamsim.report.gantt import save_gantt; assert 'matplotlib' not in sys.modules;"
+        "from streamsim.device.library import load_device; from streamsim.model import simulate;"
         "from streamsim import Workload, serial;"
         f"save_gantt(simulate(serial(Workload(4, (4,))), load_device('ideal')), {str(tmp_path / 'gantt.png')!r});"
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"

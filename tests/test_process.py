@@ -13,10 +13,11 @@ import pytest
 from strategies import d2h, h2d, pipeline_of, program
 
 from streamsim.cli import main, predict
-from streamsim.devices import load_device
-from streamsim.files import write_device, write_schedule
-from streamsim.patterns import depth_first
-from streamsim.schedule import Buffer, Region
+from streamsim.device.files import write_device
+from streamsim.device.library import load_device
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Buffer, Region
 from streamsim_validate.cli import main as validate_main
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(monkeypatch,
 def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path: Path) -> None:
     """The heat map of a sweep reads the sweep's own CSV."""
     (tmp_path / "s.csv").write_text("device,chunks\n\u5361,4\n", encoding="utf-8")
-    code = f"from streamsim.sweep_files import read_csv; print(ascii(*read_csv({str(tmp_path / 's.csv')!r})))"
+    code = f"from streamsim.search.sweep_output import read_csv; print(ascii(*read_csv({str(tmp_path / 's.csv')!r})))"
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | plain

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from strategies import link, make_device
 
-from streamsim import cases
-from streamsim.bounds import simple_multi_copy
-from streamsim.cases import (
+from streamsim.analysis import published_cases as cases
+from streamsim.analysis.bounds import simple_multi_copy
+from streamsim.analysis.published_cases import (
     BLOG_RUNS,
     DUPLEX_LEFT,
     MIB,
@@ -28,10 +28,10 @@ from streamsim.cases import (
     table,
     with_stages,
 )
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim.patterns import serial
-from streamsim.schedule import Copy, Schedule
+from streamsim.program.patterns import serial
+from streamsim.program.schedule import Copy, Schedule
 
 NS = 1e-9
 ROWS = cases.cases()

@@ -13,25 +13,25 @@ from msgspec.structs import replace
 from strategies import d2h, devices, h2d, kernel, program, schedules
 from test_check import races
 
-from streamsim.check import check_schedule, repaired
+from streamsim.analysis.counterfactual import Case, Rework
+from streamsim.analysis.explain import KEYS, LIMITS, explain_schedule
+from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.recut import Recut
+from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
 from streamsim.cli import main
-from streamsim.counterfactual import Case, Rework
-from streamsim.devices import load_device
-from streamsim.explain import KEYS, LIMITS, explain_schedule
-from streamsim.files import read_schedule, write_schedule
-from streamsim.grid import Config
+from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, build, depth_first, prefetch, ring, serial
-from streamsim.recut import Recut
-from streamsim.remedies import FACTORS, STREAMS, Remedies, Source
-from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.config import Config
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.device import Device
-    from streamsim.timeline import Timeline
+    from streamsim.device.profile import Device
+    from streamsim.timeline.timeline import Timeline
 
 WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 README = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]

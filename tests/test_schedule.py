@@ -13,18 +13,9 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsim.checks import LARGEST_BYTES
 from streamsim.errors import InputError
-from streamsim.schedule import (
-    LARGEST_BYTES,
-    Buffer,
-    Copy,
-    Kernel,
-    RecordEvent,
-    Region,
-    Schedule,
-    Synchronize,
-    WaitEvent,
-)
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

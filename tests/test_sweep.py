@@ -27,19 +27,20 @@ from strategies import pipeline_of
 
 from streamsim.cli import main
 from streamsim.cli.sweep import sweep_command
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim.files import write_workload
-from streamsim.grid import SLOW, Config, is_fast
-from streamsim.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, build, serial
-from streamsim.quantities import parse_bytes, parse_count
-from streamsim.ranges import expand
-from streamsim.sweep import RETRIES, Axis, Sweep, scaled, sweep_blocks
-from streamsim.sweep_files import JOURNAL, ROWS, read_rows, write_sweep
-from streamsim.sweep_plan import read_sweep, sweep_of
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.config import Config
+from streamsim.program.files import write_workload
+from streamsim.program.patterns import breadth_first, build, serial
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
+from streamsim.search.evaluate import SLOW, is_fast
+from streamsim.search.sweep import RETRIES, Axis, Sweep, scaled, sweep_blocks
+from streamsim.search.sweep_output import JOURNAL, ROWS, read_rows, write_sweep
+from streamsim.search.sweep_text import read_sweep, sweep_of
+from streamsim.text.quantities import parse_bytes, parse_count
+from streamsim.text.ranges import expand
 
 NOTE = "" if is_fast() else f"streamsim: {SLOW}\n"
 ASKED = {
@@ -308,7 +309,7 @@ def test_a_stopped_sweep_goes_on_to_the_same_file(whole: Path, tmp_path: Path, f
 
 
 COUNTING = (
-    "import sys; from streamsim.cli import main; import streamsim.sweep as s; s.BLOCK_ROWS = 2;"
+    "import sys; from streamsim.cli import main; import streamsim.search.sweep as s; s.BLOCK_ROWS = 2;"
     "sys.exit(main(['sweep', *sys.argv[1:]]))"
 )
 
@@ -537,7 +538,7 @@ def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytes
 def test_a_million_combinations_take_little_memory() -> None:
     """The first and the last block of a million, in 60 MB more than the imports: nothing is laid out in advance."""
     code = (
-        "import resource; from streamsim.sweep_plan import sweep_of; from streamsim.model import simulate;"
+        "import resource; from streamsim.search.sweep_text import sweep_of; from streamsim.model import simulate;"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak();"
         "s = sweep_of({'kernel': ['1us..1000us+1us'], 'h2d': ['4MiB'], 'chunks': ['1..100'], 'streams': ['1..10']});"
         "assert len(s) == 1000000; s.rows(0, 100, False); s.rows(len(s) - 10, len(s), False); print(peak() - before)"

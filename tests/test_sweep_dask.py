@@ -10,8 +10,8 @@ import pytest
 
 from streamsim.cli import main
 from streamsim.errors import InputError
-from streamsim.sweep_files import write_sweep
-from streamsim.sweep_plan import sweep_of
+from streamsim.search.sweep_output import write_sweep
+from streamsim.search.sweep_text import sweep_of
 
 distributed = pytest.importorskip("distributed", reason="needs streamsim[dask]")
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streamsim.sweep import Sweep
+    from streamsim.search.sweep import Sweep
 
 OPTIONS = ["--h2d", "64KiB..128KiB*2", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..60", "--streams", "1,4"]
 

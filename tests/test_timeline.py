@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim.model import simulate
-from streamsim.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
-from streamsim.timeline import Timeline, critical_path
+from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.timeline.critical_path import critical_path
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 IDEAL = make_device()
 ENGINES = ("h2d", "d2h", "compute")

@@ -17,16 +17,16 @@ from strategies import d2h, devices, h2d, kernel, make_device, pipeline_of, prog
 
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import depth_first
-from streamsim.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.timeline import Timeline
-from streamsim.trace import ENGINES, HOST, STREAMS, trace_events, write_trace
+from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 Event = dict[str, Any]
 

@@ -13,9 +13,9 @@ import pytest
 import strategies as card
 from strategies import d2h, h2d, kernel, link, make_device, program
 
-from streamsim.device import Device, KernelCost
+from streamsim.device.profile import Device, KernelCost
 from streamsim.model import simulate
-from streamsim.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 IDEAL = make_device()
 

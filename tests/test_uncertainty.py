@@ -15,19 +15,20 @@ from hypothesis import strategies as st
 from strategies import BYTE_PER_TICK, COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
 
 from streamsim import Interval, interval, load_device
+from streamsim.analysis.intervals import draws, feels_the_order, intervals, served_in_order, shared_queues
 from streamsim.cli import main
-from streamsim.device import LATENCIES, MODEL_SPREAD, number_names
+from streamsim.device.files import dump_device, write_device
+from streamsim.device.profile import LATENCIES, MODEL_SPREAD, number_names
 from streamsim.errors import InputError
-from streamsim.files import dump_device, write_device, write_schedule
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.model.program import compile_schedule
-from streamsim.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
-from streamsim.uncertainty import draws, feels_the_order, intervals, served_in_order, shared_queues
+from streamsim.program.files import write_schedule
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 Z95 = 1.6448536269514722  # 95 % of a standard normal lie below
 DENSITY95 = math.exp(-(Z95**2) / 2) / math.sqrt(2 * math.pi)
@@ -149,7 +150,7 @@ def test_the_queues_are_served_in_any_order() -> None:
 
 def queues_of(schedule: Schedule, device: Device) -> list[tuple[int, int]]:
     """Engine and hardware queue of every copy and kernel."""
-    found = compile_schedule(schedule, device)
+    found = lower(schedule, device)
     return [(engine, queue) for engine, queue in zip(found.engine(), found.queue, strict=True) if engine >= 0]
 
 

@@ -12,17 +12,13 @@ import pytest
 
 import streamsim_validate
 from streamsim import load_device
-from streamsim.device import ARBITRATIONS, Arbitration, Device, KernelCost, LinkDirection, number_names
+from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.schedule import Kernel, RecordEvent, Schedule, WaitEvent
-from streamsim_validate import fits
-from streamsim_validate.calibrate import read_samples, write_samples
-from streamsim_validate.compare import predict_device_s
-from streamsim_validate.fits import Link, Samples, Timing
-from streamsim_validate.gpu import Card
-from streamsim_validate.memory import buffers_of, union
-from streamsim_validate.probes import (
+from streamsim.program.schedule import Kernel, RecordEvent, Schedule, WaitEvent
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.fits import Link, Samples, Timing
+from streamsim_validate.calibrate.probes import (
     KERNELS,
     KI,
     NOTHING_ON_CARD,
@@ -35,7 +31,11 @@ from streamsim_validate.probes import (
     probes,
     rules,
 )
-from streamsim_validate.replay import closed
+from streamsim_validate.calibrate.take import read_samples, write_samples
+from streamsim_validate.compare.compare import predict_device_s
+from streamsim_validate.gpu.card import Card
+from streamsim_validate.gpu.memory import buffers_of, union
+from streamsim_validate.gpu.replay import closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

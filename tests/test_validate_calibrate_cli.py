@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import streamsim_validate
-from streamsim.files import read_device
-from streamsim.schedule import RecordEvent, WaitEvent
-from streamsim_validate import calibrate, fits
+from streamsim.device.files import read_device
+from streamsim.program.schedule import RecordEvent, WaitEvent
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.calibrate.take import take as calibrate
 from streamsim_validate.cli import main
-from streamsim_validate.probes import probes
-from streamsim_validate.replay import with_timing_events
+from streamsim_validate.gpu.replay import with_timing_events
 
 RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz")
 

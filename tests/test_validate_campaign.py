@@ -14,26 +14,16 @@ from fake_cuda import fake_gpu
 
 import streamsim_validate
 from streamsim.errors import InputError
-from streamsim.files import write_schedule
-from streamsim.patterns import depth_first, ring
-from streamsim.schedule import Schedule, WaitEvent
-from streamsim_validate import campaign, fits
-from streamsim_validate.calibrate import read_samples
-from streamsim_validate.campaign import (
-    COMPANIONS,
-    Plan,
-    check_writable,
-    measure_plan,
-    planned,
-    raise_for,
-    run,
-    with_profiles,
-)
-from streamsim_validate.drift import calls_by_group
-from streamsim_validate.fits import PlainSamples, Samples, timings_of
-from streamsim_validate.gpu import NoGpuError
-from streamsim_validate.probes import host_calls
-from streamsim_validate.record import (
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import depth_first, ring
+from streamsim.program.schedule import Schedule, WaitEvent
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.fits import PlainSamples, Samples, timings_of
+from streamsim_validate.calibrate.probes import host_calls
+from streamsim_validate.calibrate.take import read_samples
+from streamsim_validate.compare.profiles import calls_by_group
+from streamsim_validate.gpu.card import NoGpuError
+from streamsim_validate.records.record import (
     Entry,
     Group,
     Journal,
@@ -45,12 +35,23 @@ from streamsim_validate.record import (
     read_journal,
     read_record,
 )
-from streamsim_validate.suites import digest, sincos
+from streamsim_validate.run import campaign
+from streamsim_validate.run.campaign import (
+    COMPANIONS,
+    Plan,
+    check_writable,
+    measure_plan,
+    planned,
+    raise_for,
+    run,
+    with_profiles,
+)
+from streamsim_validate.suites.suites import digest, sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamsim_validate.gpu import Gpu
+    from streamsim_validate.gpu.card import Gpu
 
 RECORDED = Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
@@ -164,7 +165,7 @@ def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("fast_validator")
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
+    monkeypatch.setattr("streamsim_validate.run.measure.GROUP_SIZE", 2)
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)
     measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
     (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
@@ -278,7 +279,7 @@ def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
 
 
 def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "streamsim_validate.campaign", "8"]
+    command = [sys.executable, "-m", "streamsim_validate.run.campaign", "8"]
     return subprocess.run(
         command, input=msgspec.json.encode(plan), env=os.environ | environment, capture_output=True, check=False
     )
@@ -469,6 +470,6 @@ EMULATE = """
 import contextlib, sys, types
 sys.modules["cupy"] = types.ModuleType("cupy")
 import fake_cuda
-from streamsim_validate import gpu
+from streamsim_validate.gpu import card as gpu
 gpu.open_gpu = contextlib.contextmanager(lambda device=0: iter([fake_cuda.fake_gpu()[0]]))
 """

@@ -18,16 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamsim_validate
-from streamsim.device import KernelCost
-from streamsim.devices import load_device
+from streamsim.device.files import write_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
-from streamsim.files import write_device
-from streamsim.grid import Config
-from streamsim.patterns import depth_first, serial
-from streamsim.schedule import Copy, Kernel, Schedule, Synchronize
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.config import Config
+from streamsim.program.patterns import depth_first, serial
+from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
-from streamsim_validate.compare import (
+from streamsim_validate.compare.compare import (
     EVERYTHING,
     Choice,
     Row,
@@ -40,14 +40,14 @@ from streamsim_validate.compare import (
     summarise,
     time_lines,
 )
-from streamsim_validate.drift import changes
-from streamsim_validate.record import Entry, Machine, Record, Run, Spans, read_record, write_record
-from streamsim_validate.suites import Case, digest
-from streamsim_validate.tables import to_csv, to_json, to_text
-from streamsim_validate.tolerance import STATISTICS, judge, parse_tolerance
+from streamsim_validate.compare.profiles import changes
+from streamsim_validate.compare.tables import to_csv, to_json, to_text
+from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
+from streamsim_validate.records.record import Entry, Machine, Record, Run, Spans, read_record, write_record
+from streamsim_validate.suites.suites import Case, digest
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 US = 1e-6
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")

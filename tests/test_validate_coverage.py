@@ -15,13 +15,13 @@ from strategies import h2d, make_device, program
 import streamsim_validate
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
-from streamsim_validate.compare import DEVICE_BOUND, compare, predict_device_s
-from streamsim_validate.coverage import Coverage, by_class, coverage, expectations
-from streamsim_validate.record import Entry, Machine, Record, Run, read_record, write_record
-from streamsim_validate.suites import digest
+from streamsim_validate.compare.compare import DEVICE_BOUND, compare, predict_device_s
+from streamsim_validate.compare.coverage import Coverage, by_class, coverage, expectations
+from streamsim_validate.records.record import Entry, Machine, Record, Run, read_record, write_record
+from streamsim_validate.suites.suites import digest
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
 PATHS = sorted(FOLDER.glob("standard-h200-*.json.gz"))

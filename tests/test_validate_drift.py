@@ -12,23 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim import load_device
-from streamsim.device import KernelCost
-from streamsim.files import write_device
+from streamsim.device.files import write_device
+from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
+from streamsim_validate.calibrate.fits import HostCalls, Timing, rows_of
+from streamsim_validate.calibrate.probes import host_calls
 from streamsim_validate.cli import main
-from streamsim_validate.compare import compare, predict_device_s, row_of, time_lines
-from streamsim_validate.coverage import expectations
-from streamsim_validate.drift import FEWEST_REPEATS, calls_by_group, drift_of, mean_of, profiles_of
-from streamsim_validate.fits import HostCalls, Timing, rows_of
-from streamsim_validate.probes import host_calls
-from streamsim_validate.record import Entry, Group, Machine, Record, Run, write_record
-from streamsim_validate.replay import closed
-from streamsim_validate.suites import Case, digest, sincos
+from streamsim_validate.compare.compare import compare, predict_device_s, row_of, time_lines
+from streamsim_validate.compare.coverage import expectations
+from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, mean_of, profiles_of
+from streamsim_validate.gpu.replay import closed
+from streamsim_validate.records.record import Entry, Group, Machine, Record, Run, write_record
+from streamsim_validate.suites.suites import Case, digest, sincos
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.device import Device
+    from streamsim.device.profile import Device
 
 SHIPPED = load_device("h200")
 H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamsim.errors import InputError
-from streamsim_validate.gpu import (
+from streamsim_validate.gpu.card import (
     CONNECTIONS_VARIABLE,
     NoGpuError,
     connections,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOLD = """
 import sys, time
-from streamsim_validate.gpu import device_lock
+from streamsim_validate.gpu.card import device_lock
 with device_lock("0000:01:00.0"):
     print("held", flush=True)
     time.sleep(60)
@@ -139,7 +139,7 @@ def test_no_cupy_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_the_validator_loads_no_cupy() -> None:
     code = (
-        "import sys, streamsim_validate.campaign, streamsim_validate.profiler;"
+        "import sys, streamsim_validate.run.campaign, streamsim_validate.gpu.profiler;"
         "sys.exit(any(name.split('.')[0] in ('cupy', 'cupti') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from strategies import MS_KERNEL, pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring
-from streamsim.schedule import Buffer, Copy, Kernel, Region, Schedule
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate import kernels
-from streamsim_validate.kernels import (
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
+from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.gpu import kernels
+from streamsim_validate.gpu.kernels import (
     PERIOD,
     SPIN,
     Argument,
@@ -32,8 +32,8 @@ from streamsim_validate.kernels import (
     stand_in,
     widths_of,
 )
-from streamsim_validate.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, check_fits, data, union
-from streamsim_validate.reference import Memo, Output, WrongOutputError, outputs, run_reference
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, Key, buffers_of, check_fits, data, union
+from streamsim_validate.gpu.reference import Memo, Output, WrongOutputError, outputs, run_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -334,7 +334,7 @@ def test_kernels_of_ones_own_come_from_cuda_source(tmp_path: Path) -> None:
 def test_kernels_of_ones_own_come_from_python(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from streamsim_validate.kernels import KernelSpec, register\n"
+        "from streamsim_validate.gpu.kernels import KernelSpec, register\n"
         "register(KernelSpec('forward', launch=lambda stream, reads, writes, elements, parameter: None))\n"
     )
     assert kernels.load_kernels(str(path)) == ["forward"]

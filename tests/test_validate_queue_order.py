@@ -11,13 +11,13 @@ from fake_cuda import CARD, DEVICE_TO_HOST, HOST_TO_DEVICE, FakeCuda
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.model.ownership import QueueOwners
-from streamsim.patterns import depth_first, serial
-from streamsim.schedule import Schedule
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, equal_queues
-from streamsim_validate.queue_order import QueueOrder
-from streamsim_validate.suites import legacy
+from streamsim.program.patterns import depth_first, serial
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.rules.queue_owners import QueueOwners
+from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, equal_queues
+from streamsim_validate.gpu.queue_order import QueueOrder
+from streamsim_validate.suites.suites import legacy
 
 ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")
 

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim.patterns import depth_first
-from streamsim.schedule import Kernel
-from streamsim_validate import random_suite
-from streamsim_validate.kernels import SPIN, find_kernel, known_kernels, widths_of
-from streamsim_validate.memory import buffers_of
-from streamsim_validate.probes import KERNELS
-from streamsim_validate.random_suite import LAUNCHABLE, MOST_BYTES, random_cases
-from streamsim_validate.reference import Memo, run_reference
-from streamsim_validate.suites import MI, RANDOM_COUNT, Case, digest, suite
+from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Kernel
+from streamsim_validate.calibrate.probes import KERNELS
+from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels, widths_of
+from streamsim_validate.gpu.memory import buffers_of
+from streamsim_validate.gpu.reference import Memo, run_reference
+from streamsim_validate.suites import random_suite
+from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_cases
+from streamsim_validate.suites.suites import MI, RANDOM_COUNT, Case, digest, suite
 
 if TYPE_CHECKING:
     import pytest
 
-    from streamsim.workload import Workload
+    from streamsim.program.workload import Workload
 
 CASES = random_cases(1, 400)
 SCHEDULES = [case.schedule() for case in CASES]

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim.patterns import depth_first
-from streamsim.workload import Workload
-from streamsim_validate.record import (
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload import Workload
+from streamsim_validate.records.record import (
     Entry,
     Group,
     Header,
@@ -41,7 +41,7 @@ from streamsim_validate.record import (
     to_times,
     write_record,
 )
-from streamsim_validate.suites import Case, digest, sincos, suite
+from streamsim_validate.suites.suites import Case, digest, sincos, suite
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate import kernels
-from streamsim_validate.kernels import KernelSpec, pass_through_reference, register
-from streamsim_validate.measure import Job, Measured, groups, measure
-from streamsim_validate.replay import (
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.gpu import kernels
+from streamsim_validate.gpu.kernels import KernelSpec, pass_through_reference, register
+from streamsim_validate.gpu.replay import (
     Bench,
     LostGpuError,
     Replayer,
@@ -29,7 +28,8 @@ from streamsim_validate.replay import (
     prepare,
     with_timing_events,
 )
-from streamsim_validate.suites import blocking_streams, legacy, legacy_kernels, relay, sincos, stages
+from streamsim_validate.run.measure import Job, Measured, groups, measure
+from streamsim_validate.suites.suites import blocking_streams, legacy, legacy_kernels, relay, sincos, stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -507,7 +507,7 @@ COMPANION = Job("beside", SMALL_COPY)
 
 
 def _groups_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim_validate.measure.GROUP_SIZE", 2)
+    monkeypatch.setattr("streamsim_validate.run.measure.GROUP_SIZE", 2)
 
 
 def test_companions_are_measured_with_every_group_and_are_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -669,7 +669,7 @@ def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
 
 def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its output is verified before its repeats and after them."""
-    from streamsim_validate import replay
+    from streamsim_validate.gpu import replay
 
     computed = []
     original = replay.run_reference

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streamsim.errors import InputError
-from streamsim.patterns import depth_first
-from streamsim.schedule import Copy, Kernel, RecordEvent, WaitEvent
-from streamsim_validate.kernels import PERIOD, find_kernel, widths_of
-from streamsim_validate.memory import buffers_of
-from streamsim_validate.reference import Memo, run_reference
-from streamsim_validate.suites import (
+from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
+from streamsim_validate.gpu.kernels import PERIOD, find_kernel, widths_of
+from streamsim_validate.gpu.memory import buffers_of
+from streamsim_validate.gpu.reference import Memo, run_reference
+from streamsim_validate.suites.suites import (
     CONNECTIONS,
     KI,
     MI,

@@ -8,24 +8,24 @@ import msgspec
 import pytest
 from fake_cuda import CARD, fake_gpu
 
-from streamsim.devices import load_device
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import depth_first
-from streamsim.workload import Workload, WorkloadKernel
-from streamsim_validate import profiler
-from streamsim_validate.campaign import Plan, measure_plan, run
-from streamsim_validate.fits import Samples
-from streamsim_validate.profiler import profile_all, spans_of, timeline_of
-from streamsim_validate.record import Entry, Spans, Traced, finish, journal_path, read_journal, read_record
-from streamsim_validate.suites import sincos
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.calibrate.fits import Samples
+from streamsim_validate.gpu import profiler
+from streamsim_validate.gpu.profiler import profile_all, spans_of, timeline_of
+from streamsim_validate.records.record import Entry, Spans, Traced, finish, journal_path, read_journal, read_record
+from streamsim_validate.run.campaign import Plan, measure_plan, run
+from streamsim_validate.suites.suites import sincos
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.timeline import Timeline
-    from streamsim_validate.gpu import Gpu
-    from streamsim_validate.replay import Replayer
+    from streamsim.timeline.timeline import Timeline
+    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.gpu.replay import Replayer
 
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), depth_first(sincos(700, 1), 1, 1))
 
@@ -92,7 +92,7 @@ def test_one_that_cannot_be_traced_stops_nothing_and_is_tried_again(
 def test_tracing_frees_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "profile", Profiler())
     gpu, cuda = fake_gpu()
-    from streamsim_validate.measure import Job
+    from streamsim_validate.run.measure import Job
 
     assert len(list(profile_all([Job(str(i), s) for i, s in enumerate(SCHEDULES)], gpu))) == 2
     assert cuda.device_bytes == 0

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsim.assumptions import link_words
 from streamsim.cli import main
-from streamsim.device import LATENCIES, SLOWER, Device, LinkDirection
-from streamsim.devices import device_names, load_device
+from streamsim.device.assumptions import link_words
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import LATENCIES, SLOWER, Device, LinkDirection
+from streamsim.device.variations import changed, current, full_name, names, parse_settings, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.patterns import depth_first, ring
-from streamsim.sweep import sweep_blocks
-from streamsim.sweep_plan import sweep_of
-from streamsim.variations import changed, current, full_name, names, parse_settings, with_memory_limit
-from streamsim.workload import Workload, WorkloadKernel
+from streamsim.program.patterns import depth_first, ring
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.sweep import sweep_blocks
+from streamsim.search.sweep_text import sweep_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -79,7 +79,7 @@ def test_every_source_file_is_in_it(wheel: zipfile.ZipFile) -> None:
 def test_it_is_typed_and_brings_the_devices(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     assert {"streamsim/py.typed", "streamsim_validate/py.typed"} <= names
-    assert "streamsim/devices/h200.toml" in names
+    assert "streamsim/device/profiles/h200.toml" in names
     assert not any(name.startswith("tests/") or "__pycache__" in name for name in names)
 
 

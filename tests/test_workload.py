@@ -11,19 +11,19 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamsim.device import part_s
-from streamsim.devices import device_names, load_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import part_s
 from streamsim.errors import InputError
-from streamsim.files import dump_workload, parse_workload
-from streamsim.grid import Config
 from streamsim.model import simulate
-from streamsim.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.schedule import Copy, Kernel
-from streamsim.sizes import parse_kernel, workload_of_sizes
-from streamsim.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
+from streamsim.program.config import Config
+from streamsim.program.files import dump_workload, parse_workload
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Copy, Kernel
+from streamsim.program.workload import ALIGN_BYTES, Point, Workload, WorkloadKernel
+from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 
 if TYPE_CHECKING:
-    from streamsim.workload import Part
+    from streamsim.program.workload import Part
 
 REAL = [name for name in device_names() if not name.startswith("ideal")]
 SIZES = st.integers(1, 1 << 20)

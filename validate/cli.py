@@ -10,14 +10,15 @@ import click
 from streamsim.cli import process
 from streamsim.cli.notes import steps
 from streamsim.cli.options import format_options
-from streamsim.device import MODEL_SPREAD, Device, number_names
-from streamsim.devices import load_device
+from streamsim.device.files import write_device
+from streamsim.device.library import load_device
+from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
-from streamsim.files import read_schedule, write_device
-from streamsim_validate.campaign import REPEATS, Plan, check_writable, run
-from streamsim_validate.gpu import open_gpu
-from streamsim_validate.record import Record, journal_path, median_and_spread, read_record
-from streamsim_validate.suites import RANDOM_COUNT, SUITES
+from streamsim.program.files import read_schedule
+from streamsim_validate.gpu.card import open_gpu
+from streamsim_validate.records.record import Record, journal_path, median_and_spread, read_record
+from streamsim_validate.run.campaign import REPEATS, Plan, check_writable, run
+from streamsim_validate.suites.suites import RANDOM_COUNT, SUITES
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
 MOST_CONNECTIONS = 32
@@ -112,8 +113,8 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
       streamsim-validate calibrate -o my-gpu.toml --samples my-gpu.samples.gz
       streamsim-validate calibrate -o again.toml --from my-gpu.samples.gz
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim_validate.calibrate import read_samples, take, write_samples
-    from streamsim_validate.fits import fit
+    from streamsim_validate.calibrate.fits import fit
+    from streamsim_validate.calibrate.take import read_samples, take, write_samples
 
     if taken and samples:
         raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
@@ -189,10 +190,10 @@ def compare_command(
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
       streamsim-validate compare r.json.gz --samples 200 --spread h200
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim_validate import tables
-    from streamsim_validate.compare import compare
-    from streamsim_validate.coverage import by_class, expectations
-    from streamsim_validate.tolerance import judge, parse_tolerance
+    from streamsim_validate.compare import tables
+    from streamsim_validate.compare.compare import compare
+    from streamsim_validate.compare.coverage import by_class, expectations
+    from streamsim_validate.compare.tolerance import judge, parse_tolerance
 
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)

@@ -5,29 +5,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import (
-    CHUNKS,
-    COUNT,
-    FILE,
-    KERNEL,
-    SIZE,
-    Chosen,
-    Pipeline,
-    device_options,
-    format_options,
-)
+from streamsim.cli.options import CHUNKS, COUNT, FILE, KERNEL, SIZE, Chosen, Pipeline, device_options, format_options
 from streamsim.cli.printing import print_csv, print_json
-from streamsim.device import Device
-from streamsim.garbage import collector_off
-from streamsim.grid import HOST_MEMORIES, ORDERS, SLOW, Config, Grid, is_fast
-from streamsim.ranges import chosen, parse_buffers
-from streamsim.schedule import LAUNCHES, Launch
-from streamsim.workload import Workload
+from streamsim.collector import collector_off
+from streamsim.device.profile import Device
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
+from streamsim.program.schedule import LAUNCHES, Launch
+from streamsim.program.workload import Workload
+from streamsim.search.evaluate import SLOW, is_fast
+from streamsim.search.grid import Grid
+from streamsim.text.ranges import chosen, parse_buffers
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.best import Best, Flatness, Found
+    from streamsim.search.best import Best, Flatness, Found
 
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
@@ -109,8 +101,8 @@ def _launches(name: str) -> tuple[Launch, ...]:
 def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exact: bool, form: str) -> None:
     import msgspec
 
-    from streamsim.best import find_best
-    from streamsim.search import BUDGET_OPS
+    from streamsim.search.best import find_best
+    from streamsim.search.shortest import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
@@ -169,7 +161,7 @@ def _table(best: "Best") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from streamsim.quantities import format_seconds
+    from streamsim.text.quantities import format_seconds
 
     table = Table(title=Text(f"best on {best.device}"), title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
@@ -186,8 +178,8 @@ Row = tuple[str, float | None, str]
 
 
 def _sections(best: "Best") -> list[list[Row]]:
-    from streamsim.best import FASTER
-    from streamsim.quantities import format_bytes, format_change, format_seconds
+    from streamsim.search.best import FASTER
+    from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
     optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
     times: list[Row] = [

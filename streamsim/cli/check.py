@@ -8,13 +8,13 @@ import click
 from streamsim.cli.options import FILE
 from streamsim.cli.printing import print_json
 from streamsim.cli.process import verdict
-from streamsim.files import read_schedule, write_schedule
-from streamsim.schedule import Schedule
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from streamsim.check import Finding
+    from streamsim.analysis.races import Finding
 
 SCHEMA_VERSION = 1
 CLEAN, FOUND = 0, 1
@@ -44,7 +44,7 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
 
     Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.check import check_schedule, repaired
+    from streamsim.analysis.races import check_schedule, repaired
 
     program = read_schedule(schedule)
     findings = [finding for finding in check_schedule(program) if not errors_only or finding.severity == "error"]
@@ -59,7 +59,7 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
 
 
 def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:
-    from streamsim.check import unnamed_memory
+    from streamsim.analysis.races import unnamed_memory
 
     errors = sum(finding.severity == "error" for finding in findings)
     return {

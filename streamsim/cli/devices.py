@@ -5,14 +5,16 @@ from typing import Any
 
 import click
 
-from streamsim.assumptions import link_words
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_csv, print_data, print_json
-from streamsim.device import Device
-from streamsim.devices import device_names, load_device
-from streamsim.files import KINDS, dump_device, one_line, read_device
-from streamsim.files import schema as file_schema
-from streamsim.quantities import format_bytes
+from streamsim.device.assumptions import link_words
+from streamsim.device.files import dump_device, read_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
+from streamsim.device.schemas import KINDS
+from streamsim.device.schemas import schema as file_schema
+from streamsim.text.quantities import format_bytes
+from streamsim.text.shown import one_line
 
 
 @click.group("devices", invoke_without_command=True)

@@ -9,15 +9,16 @@ from click.core import ParameterSource
 from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format_options, pipeline_options
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
-from streamsim.files import one_line, read_schedule, write_schedule
-from streamsim.schedule import Schedule
-from streamsim.workload import Workload
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.explain import Explanation, Loss
-    from streamsim.remedies import Source
+    from streamsim.analysis.explain import Explanation, Loss
+    from streamsim.analysis.remedies import Source
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
@@ -58,7 +59,7 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.explain import explain_schedule
+    from streamsim.analysis.explain import explain_schedule
 
     schedule, inputs, source = _chosen(context, Pipeline(**options))
     chosen = Chosen(device, connections, settings, memory_limit)
@@ -66,7 +67,7 @@ def explain_command(
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
-        from streamsim.plot import save_explanation
+        from streamsim.report.gantt import save_explanation
 
         save_explanation(explanation, plot)
     if form == "table":
@@ -109,8 +110,8 @@ def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     """What the schedule of a pipeline's options is made from."""
-    from streamsim.grid import Config
-    from streamsim.remedies import Source
+    from streamsim.analysis.remedies import Source
+    from streamsim.program.config import Config
 
     streams = 1 if pipeline.order == "serial" else pipeline.streams
     options = pipeline.chunks, streams, pipeline.buffers, pipeline.memory, pipeline.launch
@@ -122,7 +123,7 @@ def print_explanation(explanation: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from streamsim.quantities import format_seconds
+    from streamsim.text.quantities import format_seconds
 
     console = Console(highlight=False)
     name = explanation.timeline.schedule.name or "schedule"
@@ -150,7 +151,7 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     from rich.table import Table
     from rich.text import Text
 
-    from streamsim.quantities import format_seconds
+    from streamsim.text.quantities import format_seconds
 
     table = Table(title=Text(title), title_justify="left", box=SIMPLE)
     table.add_column("cause", ratio=3)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
-from streamsim.files import one_line
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

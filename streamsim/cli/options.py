@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 import msgspec
 
-from streamsim.device import Device
-from streamsim.devices import device_names, load_device
+from streamsim.device.library import device_names, load_device
+from streamsim.device.profile import Device
+from streamsim.device.variations import changed, parse_settings, with_memory_limit
 from streamsim.errors import InputError
-from streamsim.files import read_workload
-from streamsim.patterns import HostMemory, Order, build
-from streamsim.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.schedule import Launch, Schedule
-from streamsim.sizes import parse_kernel, workload_of_sizes
-from streamsim.variations import changed, parse_settings, with_memory_limit
-from streamsim.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
+from streamsim.program.files import read_workload
+from streamsim.program.patterns import HostMemory, Order, build
+from streamsim.program.schedule import Launch, Schedule
+from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
+from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -20,15 +20,16 @@ from streamsim.cli.options import (
     pipeline_options,
 )
 from streamsim.cli.printing import print_csv, print_data, print_json
-from streamsim.device import Device
-from streamsim.files import dump_schedule, read_schedule, write_bytes
-from streamsim.schedule import Schedule
+from streamsim.device.profile import Device
+from streamsim.files.atomic_files import write_bytes
+from streamsim.program.files import dump_schedule, read_schedule
+from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.explain import Explanation
-    from streamsim.remedies import Source
-    from streamsim.report import Prediction
-    from streamsim.uncertainty import Interval
+    from streamsim.analysis.explain import Explanation
+    from streamsim.analysis.intervals import Interval
+    from streamsim.analysis.predict import Prediction
+    from streamsim.analysis.remedies import Source
 
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
@@ -163,19 +164,19 @@ schedule_command.params += [_ignored(option) for option in predict_command.param
 
 
 def _predict(schedule: Schedule, device: Device) -> "Prediction":
-    from streamsim.report import predict  # with it comes the model; other commands do without
+    from streamsim.analysis.predict import predict  # with it comes the model; other commands do without
 
     return predict(schedule, device)
 
 
 def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device) -> "Prediction":
-    from streamsim.report import without_ring
+    from streamsim.analysis.predict import without_ring
 
     return replace(prediction, without_ring=without_ring(schedule, device))
 
 
 def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
-    from streamsim.explain import explain_schedule
+    from streamsim.analysis.explain import explain_schedule
 
     return explain_schedule(prediction.schedule, device, source)
 
@@ -183,7 +184,7 @@ def _explanation(prediction: "Prediction", device: Device, source: "Source | Non
 def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":
     if samples is None:
         return None
-    from streamsim.uncertainty import interval
+    from streamsim.analysis.intervals import interval
 
     return interval(prediction.schedule, device, samples, seed)
 
@@ -199,14 +200,14 @@ def _report(
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
     if plot is not None:
-        from streamsim.plot import save_explanation, save_gantt
+        from streamsim.report.gantt import save_explanation, save_gantt
 
         if explanation is None:
             save_gantt(prediction.timeline, plot, prediction.serial_s, prediction.serial_program)
         else:
             save_explanation(explanation, plot)
     if trace is not None:
-        from streamsim.trace import write_trace
+        from streamsim.report.trace import write_trace
 
         write_trace(prediction.timeline, trace)
     said = prediction.to_json(inputs)
@@ -226,7 +227,7 @@ def _report(
 def _print_prediction(prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None") -> None:
     from rich.console import Console
 
-    from streamsim.report import gantt, summary
+    from streamsim.report.text import gantt, summary
 
     console = Console(highlight=False)
     console.print(summary(prediction))

@@ -21,6 +21,6 @@ def print_data(data: bytes) -> None:
 
 def print_csv(rows: list[dict[str, Any]]) -> None:
     """One line for each row, under a line of names."""
-    from streamsim.report import to_csv
+    from streamsim.report.text import to_csv
 
     sys.stdout.write(to_csv(rows))

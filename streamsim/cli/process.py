@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from streamsim.errors import InputError
-from streamsim.files import one_line
+from streamsim.text.shown import one_line
 
 OK, FOUND, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 70, 130
 TRACEBACK = "STREAMSIM_TRACEBACK"

@@ -9,19 +9,20 @@ from typing import Any
 
 import click
 
-from streamsim.assumptions import link_words
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, formats
 from streamsim.cli.printing import print_data
-from streamsim.devices import load_device
+from streamsim.device.assumptions import link_words
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim.files import one_line
-from streamsim.grid import SLOW, Config, evaluate, is_fast
-from streamsim.plot import picture_format
-from streamsim.sweep import RETRIES, Sweep, sweep_blocks
-from streamsim.sweep_files import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
-from streamsim.sweep_plan import read_sweep, sweep_of
-from streamsim.workload import Workload
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload
+from streamsim.report.gantt import picture_format
+from streamsim.search.evaluate import SLOW, evaluate, is_fast
+from streamsim.search.sweep import RETRIES, Sweep, sweep_blocks
+from streamsim.search.sweep_output import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
+from streamsim.search.sweep_text import read_sweep, sweep_of
+from streamsim.text.shown import one_line
 
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 
@@ -175,7 +176,7 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
-    from streamsim.heatmap import HeatMap, save_heatmap
+    from streamsim.report.heatmap import HeatMap, save_heatmap
 
     heat = HeatMap(*axes)
     heat.add(read_rows(output, kind))
@@ -191,7 +192,7 @@ def _say_left_out(written: Journal) -> None:
 
 
 def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
-    from streamsim.quantities import format_seconds
+    from streamsim.text.quantities import format_seconds
 
     _say_left_out(written)
     if not output.is_file():  # the rows went where this would go

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streamsim.compiled.patterns import Config
-    from streamsim.device import Device
-    from streamsim.schedule import Schedule
-    from streamsim.timeline import Timeline
-    from streamsim.workload import Workload
+    from streamsim.compiled.configurations import Config
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+    from streamsim.program.workload import Workload
+    from streamsim.timeline.timeline import Timeline
 
 __all__ = ["COMPILATION", "available", "makespans", "simulate", "telling"]
 
@@ -99,6 +99,6 @@ def makespans(
     without numba, for a config that ``build`` refuses and for a kernel of which the device has no cost.
     """
     _check_available()
-    from streamsim.compiled.patterns import makespans
+    from streamsim.compiled.configurations import makespans
 
     return makespans(workload, configs, device, threads)

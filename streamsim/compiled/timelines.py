@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import streamsim.model
-from streamsim.compiled.arrays import flatten
-from streamsim.compiled.kernel import new_state, run
+from streamsim.compiled.loop import new_state, run
+from streamsim.compiled.records import flatten
+from streamsim.lowering.lowered import lower
 from streamsim.model import complete_events
-from streamsim.model.program import compile_schedule
-from streamsim.timeline import Timeline
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
-    from streamsim.device import Device
-    from streamsim.schedule import Schedule
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:
     """See :func:`streamsim.compiled.simulate`."""
-    program = compile_schedule(schedule, device)
+    program = lower(schedule, device)
     arrays = flatten(program)
     if arrays is None:  # SimPy counts in Python's integers
         return streamsim.model.simulate(schedule, device)

@@ -1,10 +1,11 @@
 """The discrete-event model: ``simulate(schedule, device)`` gives the predicted time line."""
 
-from streamsim.device import Device
-from streamsim.model.program import KERNEL, NOTHING, Program, compile_schedule, event_ticks
+from streamsim.device.profile import Device
+from streamsim.lowering.costs import KERNEL, NOTHING, event_ticks
+from streamsim.lowering.lowered import Lowered, lower
 from streamsim.model.simulation import Simulation
-from streamsim.schedule import Schedule
-from streamsim.timeline import Timeline
+from streamsim.program.schedule import Schedule
+from streamsim.timeline.timeline import Timeline
 
 __all__ = ["simulate"]
 
@@ -14,7 +15,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
 
     Deterministic. Raises InputError when the device has no cost for a kernel that the schedule names.
     """
-    program = compile_schedule(schedule, device)
+    program = lower(schedule, device)
     simulation = Simulation(program)
     simulation.run()
     complete_events(simulation, program)
@@ -31,7 +32,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     )
 
 
-def complete_events(times: Simulation | Timeline, program: Program) -> None:
+def complete_events(times: Simulation | Timeline, program: Lowered) -> None:
     """Events and host calls occupy no engine: a call completes on return, an event with what it stands for.
 
     Like any op an event is not on the card before its call has been submitted, and it hears of another stream's ops
@@ -45,7 +46,7 @@ def complete_events(times: Simulation | Timeline, program: Program) -> None:
             times.ready[op] = times.start[op] = times.end[op] = done
 
 
-def _heard(times: Simulation | Timeline, program: Program, event: int) -> int:
+def _heard(times: Simulation | Timeline, program: Lowered, event: int) -> int:
     """When an event knows of the ends of all that it stands for: no engine has to come to it through other queues."""
     ops, kind, other = program.schedule.ops, program.kind, event_ticks(program.device)
     heard = 0

@@ -7,19 +7,19 @@ from collections.abc import Callable
 from itertools import compress, count
 from typing import TYPE_CHECKING
 
-from streamsim.model.program import COPIES, CROWD, KERNEL
+from streamsim.lowering.costs import COPIES, CROWD, KERNEL
 from streamsim.model.queues import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamsim.model.program import Program
+    from streamsim.lowering.lowered import Lowered
 
 CopyEnded = Callable[[int], None]  # a function of the kernel that has waited for the copy
 Level = Callable[[int], int]  # a function of a tick
 
 
-def crowd(program: Program, returned: Sequence[int]) -> tuple[CopyEnded, Level]:  # noqa: C901 (five functions)
+def crowd(program: Lowered, returned: Sequence[int]) -> tuple[CopyEnded, Level]:  # noqa: C901 (five functions)
     """Make ``copy_ended(kernel)`` and ``level(now)``: they count the kernels on the card that wait for a copy.
 
     A kernel is on the card ``program.submit`` ticks after its call has ``returned``, and it waits for as long as
@@ -75,7 +75,7 @@ def crowd(program: Program, returned: Sequence[int]) -> tuple[CopyEnded, Level]:
     return copy_ended, level
 
 
-def waiting_for_copies(program: Program) -> array[int]:
+def waiting_for_copies(program: Lowered) -> array[int]:
     """For how many copies on another engine every op waits, if it is a kernel."""
     kind, after, engine_of = program.kind, program.after, program.engine_of
     waits = array("i", [0]) * len(kind)

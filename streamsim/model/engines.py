@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 from simpy.events import NORMAL
 
+from streamsim.lowering.costs import FULL_CARD, KERNEL
 from streamsim.model.alarm import Alarm
-from streamsim.model.link import NEVER, Flow, Link
-from streamsim.model.program import FULL_CARD, KERNEL
 from streamsim.model.queues import FOREVER, NONE, Queues
+from streamsim.rules.link import NEVER, Flow, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from streamsim.lowering.costs import Shape
     from streamsim.model.crowd import Level
-    from streamsim.model.program import Shape
     from streamsim.model.simulation import Simulation
 
 

@@ -6,10 +6,10 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from streamsim.model.program import NOTHING
+from streamsim.lowering.costs import NOTHING
 
 if TYPE_CHECKING:
-    from streamsim.model.program import Segment
+    from streamsim.lowering.lowered import Segment
     from streamsim.model.simulation import Simulation
 
 

@@ -7,11 +7,12 @@ from itertools import compress, count
 
 import simpy
 
+from streamsim.lowering.costs import FULL_CARD, KERNEL, NOTHING
+from streamsim.lowering.lowered import Lowered
 from streamsim.model.alarm import Alarm
 from streamsim.model.crowd import CopyEnded, Level, crowd
 from streamsim.model.engines import Lane, compute_engine, in_order_engine, linked_copy_engines, serial_engine
 from streamsim.model.host import Host
-from streamsim.model.program import FULL_CARD, KERNEL, NOTHING, Program
 from streamsim.model.queues import FOREVER, NONE, IssueOrder, Queues, ReadyOrder, SameQueueFirst
 
 NEVER = -1
@@ -24,7 +25,7 @@ class Simulation:
     ``release``, ``ended`` and ``choose`` are called for every op: closures, whose names are bound once.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Lowered) -> None:
         n = len(program.kind)
         self.program = program
         self.env = simpy.Environment(initial_time=0)
@@ -76,7 +77,7 @@ class Simulation:
             self.lookahead[kind] = min((ticks for (_, b), ticks in shortest.items() if b == kind), default=FOREVER)
 
 
-def _feels_crowds(program: Program) -> bool:
+def _feels_crowds(program: Lowered) -> bool:
     """Whether it matters for any copy how many kernels wait for copies; where both take turns, nobody waits."""
     return program.device.copy_engines.count > 0 and any(shape.rate.feels_crowds for shape in program.shapes)
 
@@ -205,7 +206,7 @@ def _serial_engine(simulation: Simulation, engine: int, rule: str, level: Level 
 class _Ops:
     """The ops of an engine, in issue order."""
 
-    def __init__(self, program: Program, engine: int) -> None:
+    def __init__(self, program: Lowered, engine: int) -> None:
         self._program = program
         self._own = program.kind.translate(bytes(its == engine for its in program.engine_of).ljust(256))
 

@@ -15,12 +15,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from streamsim import Grid, Workload, WorkloadKernel, evaluate, find_best, load_device
-from streamsim.grid_bounds import LowerBounds
-from streamsim.search import BLOCKS, BUDGET_OPS, cost_ops, search
+from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.shortest import BLOCKS, BUDGET_OPS, cost_ops, search
 
 if TYPE_CHECKING:
     from streamsim import Device
-    from streamsim.search import Searched
+    from streamsim.search.shortest import Searched
 
 CARDS = ("h200", "a100", "c2050", "rtx3090")
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 16, 1 << 28  # of an array

@@ -24,11 +24,11 @@ import numpy as np
 
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.compiled import makespans
-from streamsim.compiled.kernel import CARD, CONFIG, RUN, SHAPE
-from streamsim.compiled.patterns import Runner, _Costs
-from streamsim.grid import Config
+from streamsim.compiled.configurations import Runner, _Costs
+from streamsim.compiled.loop import CARD, CONFIG, RUN, SHAPE
 from streamsim.model import simulate
-from streamsim.timeline import S_PER_TICK
+from streamsim.program.config import Config
+from streamsim.rules.clock import S_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def cold_start() -> None:
     """Print the wall time from a new process to the first makespan, over that of importing numba alone."""
     first = (
         "from streamsim import Workload, load_device; from streamsim.compiled import makespans;"
-        "from streamsim.grid import Config; makespans(Workload(64, (4,)), [Config()], load_device('h200'))"
+        "from streamsim.program.config import Config; makespans(Workload(64, (4,)), [Config()], load_device('h200'))"
     )
     walls: list[list[float]] = [[], []]
     for _ in range(ROUNDS):

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 import simpy
 
 from streamsim import Workload, WorkloadKernel, depth_first, load_device
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.model.program import compile_schedule
 from streamsim.model.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def seconds(work: Callable[[], object]) -> float:
 def against_ceiling(device: Device) -> tuple[float, float]:
     """(event loop, whole of simulate) as ops per second over the ceiling's timeouts per second."""
     schedule = pipeline(OPS // 3)
-    program = compile_schedule(schedule, device)
+    program = lower(schedule, device)
     loops, wholes = [], []
     for _ in range(ROUNDS):
         simulation = Simulation(program)

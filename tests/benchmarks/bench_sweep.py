@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import simpy
 
 from streamsim import Workload, WorkloadKernel, depth_first, load_device
-from streamsim.grid import is_fast
 from streamsim.model import simulate
+from streamsim.search.evaluate import is_fast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,8 @@ WIDTHS, PLACES = (14, 8, 10, 8, 8, 8), (0, 2, 0, 2, 0, 1)
 
 SWEEP = """
 import json, resource, sys, time
-from streamsim.sweep_files import write_sweep
-from streamsim.sweep_plan import sweep_of
+from streamsim.search.sweep_output import write_sweep
+from streamsim.search.sweep_text import sweep_of
 size, chunks, streams, fast, path = json.loads(sys.argv[1])
 kernels = size // (chunks * streams)
 sweep = sweep_of({

@@ -16,10 +16,11 @@ from mutations import mutate_json, mutate_lines, mutate_option, mutate_text, mut
 import streamsim_validate
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
-from streamsim.files import dump_device, dump_schedule, dump_workload
-from streamsim.sweep_files import JOURNAL, write_sweep
-from streamsim.sweep_plan import sweep_of
-from streamsim_validate.record import Header, RunBegins, RunEnds, read_record
+from streamsim.device.files import dump_device
+from streamsim.program.files import dump_schedule, dump_workload
+from streamsim.search.sweep_output import JOURNAL, write_sweep
+from streamsim.search.sweep_text import sweep_of
+from streamsim_validate.records.record import Header, RunBegins, RunEnds, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import tomli_w
 from kinds import ARRAYS, KINDS, Input
 
 from streamsim.cli import main as streamsim
-from streamsim_validate import fits
+from streamsim_validate.calibrate import fits
 from streamsim_validate.cli import main as validator
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from msgspec.structs import replace
 from programs.record import CALLS_OF, Group, Record, read_record
 
-import streamsim.device
+import streamsim.device.profile
 from streamsim import Config, Device, Workload, WorkloadKernel, evaluate
-from streamsim.files import parse_device
-from streamsim.workload import Point
+from streamsim.device.files import parse_device
+from streamsim.program.workload import Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -126,15 +126,15 @@ def row(name: str, one: Callable[[str], list[Error]], cublas: bool = False) -> s
 
 def main() -> None:
     """Print the tables."""
-    chosen = streamsim.device.LEAST_THREADS, streamsim.device.LEAST_TIME
+    chosen = streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME
     for known in ALL_KNOWN:
         print(row(known.name, lambda card, known=known: errors(card, known)))
     for known in (WHOLE, CURVE):
         print(row(f"SGEMM, {known.name}", lambda card, known=known: errors(card, known), cublas=True))
     for name, rule in RULES.items():
-        streamsim.device.LEAST_THREADS, streamsim.device.LEAST_TIME = rule
+        streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = rule
         print(row(name, lambda card, name=name: errors(card, WHOLE, name)))
-    streamsim.device.LEAST_THREADS, streamsim.device.LEAST_TIME = chosen
+    streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = chosen
 
 
 if __name__ == "__main__":

@@ -14,8 +14,10 @@ from typing import Literal
 
 import msgspec
 
+from streamsim.device.files import parse_device
 from streamsim.errors import InputError
-from streamsim.files import one_line, parse_device, write_bytes
+from streamsim.files.atomic_files import write_bytes
+from streamsim.text.shown import one_line
 
 CALLS_OF = (1, 4, 16)  # the streams that the host's calls were probed with
 

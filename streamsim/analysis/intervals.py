@@ -1,0 +1,249 @@
+"""How uncertain a prediction is: an interval from devices drawn as their numbers were measured.
+
+A calibration knows its numbers only to within their spread (``Device.spread``); what the model misses even with
+the right ones is the spread ``model``. And nothing says at which of its hardware queues a card begins its rounds.
+So the schedule is simulated many times, each time on a device drawn from the profile and with its queues served
+in another order, and the middle of those times is the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from streamsim.checks import LONGEST_S, check_number, check_whole
+from streamsim.device.profile import (
+    FASTEST_BYTES_PER_S,
+    LATENCIES,
+    MODEL_SPREAD,
+    SLOWER,
+    SLOWEST_BYTES_PER_S,
+    Compute,
+    Device,
+    LinkDirection,
+    number_names,
+)
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, Synchronize
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy as np
+
+    from streamsim.program.schedule import StreamKind
+
+SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
+MOST_SEED = (1 << 63) - 1
+LEVEL = 0.9
+KERNELS, SHORTEST_KERNEL_S = "compute.kernels", 1e-9
+MOST_POWER = 50.0  # of e: a factor beyond it says no more
+ORDERED = "same-queue-first"  # the one rule by which it matters in which order queues are served
+
+Part = TypeVar("Part", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The seconds between which the makespan lies with probability ``level``, from so many ``samples`` of a seed."""
+
+    low_s: float
+    high_s: float
+    level: float
+    samples: int
+    seed: int
+
+    def __str__(self) -> str:
+        low, high = format_seconds(self.low_s), format_seconds(self.high_s)
+        if low.split()[1] == high.split()[1]:  # say a unit once
+            low = low.split()[0]
+        return f"{self.level * 100:g} % interval: {low} .. {high} ({self.samples} draws, seed {self.seed})"
+
+    def holds(self, seconds: float) -> bool:
+        """Whether ``seconds`` lies in it."""
+        return self.low_s <= seconds <= self.high_s
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; units are in the names."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def interval(
+    schedule: Schedule, device: Device, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
+) -> Interval:
+    """The interval in which the makespan of ``schedule`` on ``device`` lies with probability ``level``.
+
+    The same seed gives the same interval. Raises InputError when the device's profile has no spread or no cost of
+    one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
+    """
+    return intervals([schedule], device, samples, seed, level)[0]
+
+
+def _makespan_s(schedule: Schedule, device: Device) -> float:
+    return simulate(schedule, device).makespan_s
+
+
+def intervals(
+    schedules: Sequence[Schedule],
+    device: Device,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    level: float = LEVEL,
+    time_s: Callable[[Schedule, Device], float] = _makespan_s,
+) -> list[Interval]:
+    """:func:`interval` of each schedule, on the same draws; ``time_s``: what is predicted of it, in seconds."""
+    _check(device, samples, seed)
+    check_number("level", level, 0.0, 1.0)
+    if not 0 < level < 1:
+        raise InputError(f"level = {level!r}: expected a number between 0 and 1, such as {LEVEL}")
+    import numpy as np
+
+    _, orders, misses = _generators(seed)
+    queues = shared_queues(device)
+    in_any_order = [not feels_the_order(schedule, device) for schedule in schedules]
+    times = np.empty((len(schedules), samples))
+    for i, drawn in enumerate(draws(device, samples, seed)):
+        order = orders.permutation(queues).tolist()
+        for j, schedule in enumerate(schedules):
+            times[j, i] = time_s(schedule if in_any_order[j] else served_in_order(schedule, order), drawn)
+    times *= [_factor(device.spread.get(MODEL_SPREAD, 0.0) * z) for z in misses.standard_normal(samples)]
+    low, high = np.quantile(times, ((1 - level) / 2, (1 + level) / 2), axis=1)
+    return [Interval(float(a), float(b), level, samples, seed) for a, b in zip(low, high, strict=True)]
+
+
+def _check(device: Device, samples: int, seed: int) -> None:
+    check_whole("samples", samples, FEWEST_SAMPLES, MOST_SAMPLES)
+    check_whole("seed", seed, 0, MOST_SEED)
+    if not device.spread:
+        raise InputError(
+            f"device {device.name!r}: its profile has no spread to draw from; calibrate the card with"
+            " streamsim-validate calibrate, or take a profile with one, such as h200"
+        )
+
+
+def _generators(seed: int) -> tuple[np.random.Generator, ...]:
+    """Of the devices, of the orders of their queues, and of what the model misses: more samples only add to each."""
+    import numpy as np
+
+    return tuple(np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(3))
+
+
+# Devices
+
+
+def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Device]:
+    """``samples`` devices as likely as ``device``: each number times exp(spread * z), z standard normal.
+
+    Independent of each other, but that all kernels share one z. Then a link that is shared is made no faster than
+    one that is not. Whole numbers (queues, engines, bytes) are known, and a time of 0 stays 0. Arguments and errors
+    as for :func:`interval`.
+    """
+    _check(device, samples, seed)
+    return _draws(device, samples, seed)
+
+
+def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
+    generator = _generators(seed)[0]
+    names = sorted(number_names(device) & set(device.spread))
+    for _ in range(samples):
+        numbers = generator.standard_normal(len(names))
+        yield _moved(device, {name: _factor(device.spread[name] * z) for name, z in zip(names, numbers, strict=True)})
+
+
+def _factor(power: float) -> float:
+    return math.exp(max(-MOST_POWER, min(power, MOST_POWER)))
+
+
+def _moved(device: Device, factors: Mapping[str, float]) -> Device:
+    parts = {name: getattr(device, name) for name in device.__struct_fields__}
+    moved = {name: _part(part, name, factors) for name, part in parts.items() if isinstance(part, msgspec.Struct)}
+    return msgspec.structs.replace(device, **moved)
+
+
+def _part(part: Part, path: str, factors: Mapping[str, float]) -> Part:
+    """A table of a profile with its seconds and rates times their factors, within what a profile may hold."""
+    fields: dict[str, Any] = {
+        field: _within(field, getattr(part, field) * factors[f"{path}.{field}"])
+        for field in part.__struct_fields__
+        if field.endswith("_s") and f"{path}.{field}" in factors
+    }
+    if isinstance(part, LinkDirection):
+        fields = _restored({**msgspec.structs.asdict(part), **fields})
+    if isinstance(part, Compute) and KERNELS in factors:
+        fields = {**_kernels(part, factors[KERNELS]), **fields}
+    return msgspec.structs.replace(part, **fields)
+
+
+def _within(field: str, value: float) -> float:
+    least, most = (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S) if field.endswith("_bytes_per_s") else (0.0, LONGEST_S)
+    return max(least, min(value, most))
+
+
+def _restored(link: dict[str, Any]) -> dict[str, Any]:
+    """Sharing cannot make a link faster."""
+    for slower in SLOWER:
+        link[slower] = min(link[slower], link["bandwidth_bytes_per_s"])
+    for more, less in LATENCIES:
+        link[more] = max(link[more], link[less])
+    return link
+
+
+def _kernels(compute: Compute, factor: float) -> dict[str, Any]:
+    """All times of the tables and the floor under them by one factor, or as near to it as a profile may hold."""
+    known = [seconds for cost in compute.kernels for seconds in cost.duration_s]
+    factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known))) if known else factor
+
+    def times(seconds: float) -> float:  # the last digit may reach beyond what a profile may hold
+        return max(SHORTEST_KERNEL_S, min(seconds * factor, LONGEST_S))
+
+    costs = (msgspec.structs.replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in compute.kernels)
+    return {"kernels": tuple(costs), "floor_s": _within("floor_s", compute.floor_s * factor)}
+
+
+# The order of the queues
+
+
+def shared_queues(device: Device) -> int:
+    """Of how many queues both kinds of engine have a multiple: streams renamed among so many move alike on both."""
+    return math.gcd(device.connections, device.copy_engines.connections)
+
+
+def feels_the_order(schedule: Schedule, device: Device) -> bool:
+    """Whether it can matter to ``schedule`` in which order the queues are served: it needs two of them and the rule.
+
+    The first queue of the legacy stream keeps its place, so that stream does not count.
+    """
+    streams = {op.stream for op in schedule.ops if op.stream}
+    rules = device.compute.arbitration, device.copy_engines.arbitration
+    return min(len(streams), shared_queues(device)) > 1 and ORDERED in rules
+
+
+def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
+    """``schedule`` with its streams renamed so that queue ``q`` of ``len(order)`` becomes ``order[q]``.
+
+    Stream 1 + g * a + b of g = len(order) becomes 1 + g * a + order[b]. So where the numbers of queues are multiples of
+    g, the home of every stream moves as its queue should. A stream that finds its home taken may come to another queue
+    than that, for unused ones are taken in their own order. But no name decides when a stream loses its queue: ops
+    that shared a queue still share one, and no others do. The legacy default stream has the queue of the first stream,
+    which then keeps its place.
+    """
+    if any(op.stream == LEGACY_STREAM for op in schedule.ops):
+        order = [0, *(place for place in order if place)]
+    turns = -(-len(schedule.streams) // len(order))
+    name = [LEGACY_STREAM, *(1 + len(order) * a + b for a in range(turns) for b in order)]
+    kinds: list[StreamKind] = ["non-blocking"] * (len(name) - 1)
+    for stream, kind in enumerate(schedule.streams, 1):
+        kinds[name[stream] - 1] = kind
+    ops = tuple(_in_stream(op, name) for op in schedule.ops)
+    return msgspec.structs.replace(schedule, ops=ops, streams=tuple(kinds))
+
+
+def _in_stream(op: Op, name: Sequence[int]) -> Op:
+    if isinstance(op, Synchronize) and op.stream is None:
+        return op
+    return msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])

@@ -1,0 +1,191 @@
+"""A prediction: what the model says of a schedule on a device, with what it is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from streamsim.analysis.bounds import lower_bound, published, stages_of
+from streamsim.device.assumptions import link_words
+from streamsim.model import simulate
+from streamsim.program.patterns import serialized
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.timeline.critical_path import critical_path
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+    from streamsim.timeline.timeline import Timeline
+SCHEMA_VERSION = 1
+SerialProgram = Literal["unchunked", "one by one", "given"]
+ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """How long an engine had something to do, and its share of the makespan (0..1)."""
+
+    busy_s: float
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRing:
+    """What a pipeline takes and holds with a place on the card for every chunk; ``fits``: whether the card has room."""
+
+    makespan_s: float
+    device_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the model says of a schedule on a device. Times in seconds.
+
+    ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
+    ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
+    one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what
+    sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
+    through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
+    ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and how well it is known.
+    ``without_ring``: what a ring of buffers is compared with.
+    """
+
+    timeline: Timeline
+    device: str
+    makespan_s: float
+    serial_s: float
+    serial_program: SerialProgram
+    one_by_one_s: float
+    lower_bound_s: float
+    bound_by: str
+    engines: dict[str, EngineUse]
+    overlap_s: float
+    critical_s: dict[str, float]
+    formulas: dict[str, float]
+    memory_bytes: int | None
+    link: str
+    without_ring: WithoutRing | None = None
+
+    @property
+    def device_bytes(self) -> int:
+        """What the schedule's device buffers hold on the card."""
+        return self.schedule.device_bytes
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that was simulated."""
+        return self.timeline.schedule
+
+    @property
+    def speedup(self) -> float:
+        """Serial time over predicted time (1 when there is nothing to do)."""
+        return self._gain(self.serial_s)
+
+    @property
+    def speedup_over_one_by_one(self) -> float:
+        """The same over the schedule's own ops one by one: what overlap alone brings, however it was cut."""
+        return self._gain(self.one_by_one_s)
+
+    def _gain(self, seconds: float) -> float:
+        return seconds / self.makespan_s if self.makespan_s else 1.0
+
+    @property
+    def over_bound(self) -> float:
+        """Predicted time over lower bound, 1 at best (1 when there is nothing to do)."""
+        return self.makespan_s / self.lower_bound_s if self.lower_bound_s else 1.0
+
+    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "makespan_s": self.makespan_s,
+            "serial_s": self.serial_s,
+            "serial_program": self.serial_program,
+            "speedup": self.speedup,
+            "one_by_one_s": self.one_by_one_s,
+            "speedup_over_one_by_one": self.speedup_over_one_by_one,
+            "lower_bound_s": self.lower_bound_s,
+            "bound_by": self.bound_by,
+            "overlap_s": self.overlap_s,
+            "engines": {
+                name: {"busy_s": use.busy_s, "utilisation": use.utilisation} for name, use in self.engines.items()
+            },
+            "critical_path_s": self.critical_s,
+            "formulas_s": self.formulas,
+            "device_bytes": self.device_bytes,
+            "memory_bytes": self.memory_bytes,
+            "link": self.link,
+            **({} if self.without_ring is None else {"without_ring": self._ring_json(self.without_ring)}),
+            "inputs": inputs or {"schedule": self.schedule.name, "device": self.device},
+        }
+
+    def _ring_json(self, other: WithoutRing) -> dict[str, Any]:
+        return {
+            **asdict(other),
+            "ring_costs_s": self.makespan_s - other.makespan_s,
+            "ring_saves_bytes": other.device_bytes - self.device_bytes,
+        }
+
+
+def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> Prediction:
+    """Simulate ``schedule`` on ``device``, and beside it the serial programs and the bounds.
+
+    ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
+    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
+    """
+    device.check_room(schedule.device_bytes)
+    timeline = simulate(schedule, device)
+    one_by_one_s = simulate(serialized(schedule), device).makespan_s
+    serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
+    bound = lower_bound(schedule, device, timeline.program)
+    makespan_s = timeline.makespan_s
+    return Prediction(
+        timeline=timeline,
+        device=device.name,
+        makespan_s=makespan_s,
+        serial_s=serial_s,
+        serial_program=serial_program,
+        one_by_one_s=one_by_one_s,
+        lower_bound_s=bound.seconds,
+        bound_by=bound.bound_by,
+        engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
+        overlap_s=timeline.overlap_s,
+        critical_s=_critical_s(timeline, makespan_s),
+        formulas=published(stages_of(schedule, device, timeline.program)),
+        memory_bytes=device.memory_bytes,
+        link=link_words(device, bool(schedule.pageable_names)),
+    )
+
+
+def without_ring(schedule: Schedule, device: Device) -> WithoutRing:
+    """What ``schedule``, that of the same pipeline without a ring of buffers, takes and holds."""
+    n_bytes = schedule.device_bytes
+    fits = device.memory_bytes is None or n_bytes <= device.memory_bytes
+    return WithoutRing(simulate(schedule, device).makespan_s, n_bytes, fits)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
+    spent = dict.fromkeys(timeline.engine_names, 0)
+    ended = 0  # kernels side by side may both be on the path: count each tick once
+    for step in critical_path(timeline):
+        engine, end = timeline.engine[step.op], timeline.end[step.op]
+        if engine >= 0 and end > ended:
+            spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)
+            ended = end
+    found = {name: ticks * S_PER_TICK for name, ticks in spent.items()}
+    return {**found, ELSEWHERE: max(0.0, makespan_s - sum(found.values()))}
+
+
+def _serial(
+    schedule: Schedule, given: Schedule | None, one_by_one_s: float, device: Device
+) -> tuple[SerialProgram, float]:
+    if given is not None and given != schedule.unchunked:
+        return "given", simulate(given, device).makespan_s
+    if schedule.unchunked is not None:
+        return "unchunked", simulate(schedule.unchunked, device).makespan_s
+    return "one by one", one_by_one_s

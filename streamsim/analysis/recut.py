@@ -1,0 +1,409 @@
+"""The same work in other chunks, streams and device buffers: schedules that could be run in place of a given one.
+
+Ops that hand data to each other are a chunk (:class:`streamsim.analysis.counterfactual.Rework`). Chunks are dealt out
+to streams in turn, cut finer or merged, or given device buffers of their own. Whatever is done, two ops that touch
+the same bytes stay in the order in which they were issued, and an event keeps it where they come into different
+streams; so a schedule without races stays one. Bytes copied and kernels' elements and times stay what they are in
+all.
+
+Nothing in a schedule says how a kernel may be cut. It is taken to work element by element: a part of it reads and
+writes that part of its ranges. Of a range that kernels of several chunks read (a table, weights) each part reads all,
+and what writes such a range is neither cut nor merged.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from math import fsum, gcd
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from streamsim.analysis.counterfactual import NON_BLOCKING, Rework, is_work, issued, working_streams
+from streamsim.analysis.races import History, touched
+from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Part = tuple[int, int]  # an op of the schedule, and which part of it
+
+ROUNDING = 1e-9  # relative, of sums of shares
+
+
+class Recut:
+    """Cuts a schedule without races anew. ``rework``: of this schedule, if there is one.
+
+    ``chunks`` and ``streams``: how many it has. ``by_chunk``: every chunk is in one stream; else streams have parts to
+    play, such as copying in. Where ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams
+    in turn; with None every op stays in its stream. ``holds``: the host waits where it does now; else only at the end.
+    """
+
+    def __init__(self, schedule: Schedule, rework: Rework | None = None) -> None:
+        self._schedule = schedule
+        self._rework = rework = rework or Rework(schedule)
+        self._members: dict[int, list[int]] = {}  # by chunk its ops in the order of issue
+        for i, op in enumerate(schedule.ops):
+            if is_work(op) and i not in rework.common:
+                self._members.setdefault(rework.chunk[i], []).append(i)
+        self.chunks = len(self._members)
+        self.streams = len(working_streams(schedule))
+        self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
+
+    def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:
+        """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
+        parts = [(i, 0) for i in self._rework.sequence(None, holds)]
+        ops = [self._op(i, holds) for i, _ in parts]
+        edges = [
+            self._rework.conflicts[i] | (self._rework.awaits(i) if keeps_waits else set())
+            if is_work(self._schedule.ops[i])
+            else set()
+            for i, _ in parts
+        ]
+        place = {i: k for k, (i, _) in enumerate(parts)}
+        return self._made(ops, parts, [{place[k] for k in some} for some in edges], streams)
+
+    def cut(self, pieces: int, streams: int | None, *, holds: bool = True) -> Schedule | None:
+        """Every chunk in so many; None where an op is too small, or is at odds with itself once it is cut.
+
+        Consecutive ops of a chunk are issued piece by piece where the data allows it, else op by op.
+        """
+        cuts: dict[int, list[Op]] = {}
+        for members in self._members.values():
+            found = self._cut(members, pieces)
+            if found is None:
+                return None
+            cuts.update(zip(members, found, strict=True))
+        for by_piece in (True, False):
+            parts = self._parts(pieces, holds, by_piece)
+            ops = [cuts[i][p] if i in cuts else self._op(i, holds) for i, p in parts]
+            edges = self._bytes_shared(ops, parts)
+            if edges is not None:
+                break
+        else:
+            return None
+        place = {part: k for k, part in enumerate(parts)}
+        for k, (i, p) in enumerate(parts):
+            if is_work(ops[k]):
+                edges[k].update(place[part] for part in self._before(i, p, pieces, cuts))
+        if not holds:
+            ops = [_asynchronous(op) for op in ops]
+        return self._made(ops, parts, edges, streams)
+
+    def merged(self, together: int, streams: int | None, *, holds: bool = True) -> Schedule | None:
+        """So many consecutive chunks in one; None where none of them continue each other in memory."""
+        sequence = self._rework.sequence(None, holds)
+        epoch, now = dict[int, int](), 0
+        for i in sequence:
+            now += not is_work(self._schedule.ops[i])
+            epoch[i] = now
+        first: dict[int, int] = {}  # by op the one that it becomes a part of
+        whole: dict[int, Op] = {}
+        alike = groupby(self._members.values(), key=lambda ops: [(_form(self._schedule.ops[i]), epoch[i]) for i in ops])
+        for _, group in alike:
+            chunks = list(group)
+            for k in range(0, len(chunks), together):
+                for ops in zip(*chunks[k : k + together], strict=True):
+                    one = _one([self._schedule.ops[i] for i in ops])
+                    if one is None:
+                        return None
+                    first |= dict.fromkeys(ops, ops[0])
+                    whole[ops[0]] = one if holds else _asynchronous(one)
+        if len(set(first.values())) == len(first):
+            return None
+        parts = [(i, 0) for i in sequence if first.get(i, i) == i]
+        place = {i: k for k, (i, _) in enumerate(parts)}
+        edges: list[set[int]] = [set() for _ in parts]
+        for i in sequence:
+            if is_work(self._schedule.ops[i]):
+                k = place[first.get(i, i)]
+                edges[k].update(place[first.get(j, j)] for j in self._rework.conflicts[i] | self._rework.awaits(i))
+        if any(earlier >= k for k, some in enumerate(edges) for earlier in some):
+            return None
+        return self._made([whole.get(i) or self._op(i, holds) for i, _ in parts], parts, edges, streams)
+
+    def with_buffers(self, times: int | None) -> Schedule | None:
+        """Device buffers that chunks use one after another, so many ``times``, used in turn; None: one for each chunk.
+
+        Waits and streams stay as they are. None where there is no such buffer.
+        """
+        turns = self._turns()
+        chunk_of = {i: chunk for chunk, ops in self._members.items() for i in ops}
+        names: dict[tuple[int, str], str] = {}
+        for buffer, chunks in turns.items():
+            for k, chunk in enumerate(chunks):
+                turn = k if times is None else k % times
+                if turn:
+                    names[chunk, buffer] = f"{buffer}.{turn}"
+        if not names:
+            return None
+        own: dict[int, dict[str, str]] = {}
+        for (chunk, buffer), name in names.items():
+            own.setdefault(chunk, {})[buffer] = name
+        ops = [_renamed(op, own.get(chunk_of.get(i, -1), {})) for i, op in enumerate(self._schedule.ops)]
+        sizes = {buffer.name: buffer for buffer in self._schedule.buffers}
+        more = {name: replace(sizes[buffer], name=name) for (_, buffer), name in names.items()}
+        if more.keys() & sizes.keys():
+            return None
+        return replace(self._schedule, ops=tuple(ops), buffers=(*self._schedule.buffers, *more.values()))
+
+    def _turns(self) -> dict[str, list[int]]:
+        """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
+        schedule, rework = self._schedule, self._rework
+        on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
+        touches = [{r.buffer for r, _ in touched(op, frozenset())} & on_card for op in schedule.ops]
+        again = {
+            name
+            for i, before in enumerate(rework.conflicts)
+            for k in before
+            if rework.chunk[k] != rework.chunk[i]
+            for name in touches[i] & touches[k]
+        }
+        found: dict[str, list[int]] = {}
+        for chunk, ops in self._members.items():
+            lacking = _lacking([schedule.ops[i] for i in ops])
+            for name in sorted(again & set().union(*(touches[i] for i in ops))):
+                chunks = found.setdefault(name, [])
+                if name not in lacking:
+                    chunks.append(chunk)
+                elif not chunks:
+                    chunks.append(-1)  # the first turn is that of the buffer as it is
+        return found
+
+    def _parts(self, pieces: int, holds: bool, by_piece: bool) -> list[Part]:
+        """The parts of all ops in the order of issue."""
+        sequence = self._rework.sequence(None, holds)
+        uncut = {i for i in sequence if i in self._rework.common or not is_work(self._schedule.ops[i])}
+        runs = groupby(sequence, key=lambda i: self._rework.chunk[i] if by_piece and i not in uncut else -1 - i)
+        found: list[Part] = []
+        for _, run in runs:
+            ops = list(run)
+            found += ((i, p) for p in range(1 if ops[0] in uncut else pieces) for i in ops)
+        return found
+
+    def _before(self, i: int, p: int, pieces: int, cuts: Any) -> Iterable[Part]:
+        """What part ``p`` of op ``i`` must come after, but not for its bytes; of other chunks all parts."""
+        chunk, unknown = self._rework.chunk, self._rework.unknown(i)
+        for k in unknown | (self._rework.awaits(i) - self._rework.conflicts[i]):
+            if k not in cuts:
+                yield k, 0
+            elif chunk[k] == chunk[i] and i in cuts:
+                yield k, p
+            else:
+                yield from ((k, q) for q in range(pieces))
+
+    def _bytes_shared(self, ops: Sequence[Op], parts: Sequence[Part]) -> list[set[int]] | None:
+        """Of each op those before it with which it shares bytes; None where two came into another order than theirs."""
+        histories = {buffer.name: History() for buffer in self._schedule.buffers}
+        found: list[set[int]] = []
+        for k, op in enumerate(ops):
+            edges = set[int]()
+            for region, writes in touched(op, frozenset()):
+                history, end = histories[region.buffer], region.offset + region.bytes
+                edges.update(history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end))
+            edges.discard(k)
+            if any(parts[earlier][0] >= parts[k][0] for earlier in edges):
+                return None
+            found.append(edges)
+        return found
+
+    def _cut(self, ops: Sequence[int], pieces: int) -> list[list[Op]] | None:
+        """The ops of a chunk, each in pieces; None where there is too little of one."""
+        wholes = [(self._schedule.ops[i], self._rework.shared.get(i, set())) for i in ops]
+        sizes = [size for op, shared in wholes for size in _sizes(op, shared)]
+        if min(sizes, default=pieces) < pieces:
+            return None
+        items = gcd(*sizes)  # of which each op has a whole number
+        if items < pieces:
+            items = 0
+        return [[_piece(op, p, pieces, items, shared) for p in range(pieces)] for op, shared in wholes]
+
+    def _op(self, i: int, holds: bool) -> Op:
+        op = self._schedule.ops[i]
+        return op if holds else _asynchronous(op)
+
+    def _made(
+        self, ops: Sequence[Op], parts: Sequence[Part], edges: Sequence[set[int]], streams: int | None
+    ) -> Schedule:
+        """``ops`` issued one after another; ``edges``: of each the places of those that it must come after."""
+        old = [op.stream or 0 for op in ops]
+        if streams is None:
+            place = {i: k for k, (i, _) in enumerate(parts)}  # of the last part
+            awaited = {
+                place[i]: [place[k] for k in waits if k in place]
+                for i, waits in self._rework.awaited.items()
+                if i in place
+            }
+            of, kinds = dict(enumerate(old)), self._schedule.streams
+        else:  # what the host waits for is then in several streams
+            ops = [Synchronize() if isinstance(op, Synchronize) else op for op in ops]
+            turn: dict[Part, int] = {}
+            common = self._rework.common
+            for (i, p), op in zip(parts, ops, strict=True):
+                if is_work(op) and i not in common:
+                    turn.setdefault((self._rework.chunk[i], p), 1 + len(turn) % streams)
+            of = {k: turn.get((self._rework.chunk[i], p), 1) for k, (i, p) in enumerate(parts)}
+            awaited, kinds = {}, NON_BLOCKING * max(of.values())
+        return issued(self._schedule, ops, range(len(ops)), of, kinds, edges, awaited)
+
+
+def _asynchronous(op: Op) -> Op:
+    return replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op
+
+
+def _sizes(op: Op, shared: set[Region]) -> list[int]:
+    """Of what is cut with an op."""
+    if isinstance(op, Copy):
+        return [op.bytes]
+    assert isinstance(op, Kernel)
+    return [region.bytes for region in op.reads + op.writes if region not in shared] + [op.elements] * (op.elements > 0)
+
+
+def _piece(op: Op, piece: int, pieces: int, items: int, shared: set[Region]) -> Op:
+    """One of the pieces of a copy or kernel of so many items, which are cut as evenly as they can be; 0: by bytes."""
+
+    def ends(size: int) -> tuple[int, int]:
+        each = size // items if items and size else 1
+        whole = size // each
+        return whole * piece // pieces * each, whole * (piece + 1) // pieces * each
+
+    def part(region: Region | None) -> Region | None:
+        if region is None or region in shared:
+            return region
+        start, end = ends(region.bytes)
+        return Region(region.buffer, region.offset + start, end - start)
+
+    if isinstance(op, Copy):
+        start, end = ends(op.bytes)
+        return replace(op, bytes=end - start, host=part(op.host), device=part(op.device))
+    assert isinstance(op, Kernel)
+    start, end = ends(op.elements)
+    share = (end - start) / op.elements if op.elements else 1 / pieces
+    return replace(
+        op,
+        elements=end - start,
+        duration_s=None if op.duration_s is None else op.duration_s * share,
+        reads=tuple(map(part, op.reads)),
+        writes=tuple(map(part, op.writes)),
+        share=op.share if op.duration_s is None else op.share * share,
+        threads=max(1, round(op.threads * share)) if op.threads else 0,
+    )
+
+
+def _form(op: Op) -> Any:
+    """What ops that can be merged have in common: all but where their data is, and how much of it."""
+    if isinstance(op, Copy):
+        return replace(op, bytes=1, stream=0, host=None, device=None)
+    assert isinstance(op, Kernel)
+    elements, duration_s = min(1, op.elements), op.duration_s and 1.0
+    own = {"elements": elements, "duration_s": duration_s, "share": 1.0, "threads": min(1, op.threads)}
+    return replace(op, stream=0, reads=(), writes=(), **own)
+
+
+def _one(ops: Sequence[Op]) -> Op | None:
+    """Ops of one form, one after another in memory, in one; None where they do not, or not surely, lie side by side."""
+    if len(ops) == 1:
+        return ops[0]
+    if all(isinstance(op, Copy) for op in ops):
+        return _one_copy([op for op in ops if isinstance(op, Copy)])
+    return _one_kernel([op for op in ops if isinstance(op, Kernel)])
+
+
+def _one_copy(copies: list[Copy]) -> Copy | None:
+    host, device = _joined([copy.host for copy in copies]), _joined([copy.device for copy in copies])
+    n_bytes = sum(copy.bytes for copy in copies)
+    if host is None or device is None:
+        return None
+    return replace(copies[0], bytes=n_bytes, host=host, device=device)
+
+
+def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
+    first = kernels[0]
+    elements = sum(kernel.elements for kernel in kernels)
+    timed = [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
+    share = 1.0 if all(kernel.share == 1 for kernel in kernels) else fsum(kernel.share for kernel in kernels)
+    touching = [[kernel.reads + kernel.writes for kernel in kernels], [kernel.reads for kernel in kernels]]
+    if share > 1 + ROUNDING or any(len({len(regions) for regions in some}) > 1 for some in touching):
+        return None
+    if timed and not _are_of_one_launch(kernels):
+        return None
+    if not _are_in_proportion([_sizes(kernel, _alike(kernels)) for kernel in kernels]):
+        return None
+    # What all read alike, the merged one reads too.
+    regions = [some[0] if len(set(some)) == 1 else _joined(some) for some in zip(*touching[0], strict=True)]
+    if None in regions or not regions:
+        return None
+    reads = len(first.reads)
+    return replace(
+        first,
+        elements=elements,
+        duration_s=fsum(timed) if timed else None,
+        reads=tuple(regions[:reads]),
+        writes=tuple(regions[reads:]),
+        share=min(1.0, share),
+        threads=sum(kernel.threads for kernel in kernels),
+    )
+
+
+def _are_of_one_launch(kernels: Sequence[Kernel]) -> bool:
+    """Whether they are parts of launches of one time; or whole ones, of whatever time."""
+    whole_s = [kernel.duration_s / kernel.share for kernel in kernels if kernel.duration_s]
+    return all(kernel.share == 1 for kernel in kernels) or max(whole_s) <= min(whole_s) * (1 + ROUNDING)
+
+
+def _alike(kernels: Sequence[Kernel]) -> set[Region]:
+    """The ranges that all of them read."""
+    return set[Region].intersection(*(set(kernel.reads) for kernel in kernels))
+
+
+def _are_in_proportion(rows: Sequence[Sequence[int]]) -> bool:
+    """Whether every row is a multiple of the first one: then parts of the whole are the parts that they were."""
+    first = rows[0]
+    return all([a * row[0] for a in first] == [b * first[0] for b in row] for row in rows if row)
+
+
+def _joined(regions: Sequence[Region | None]) -> Region | None:
+    """Ranges that lie side by side, in this order, as one; None where they do not."""
+    first = regions[0]
+    if first is None:
+        return None
+    end = first.offset
+    for region in regions:
+        if region is None or (region.buffer, region.offset) != (first.buffer, end):
+            return None
+        end += region.bytes
+    return Region(first.buffer, first.offset, end - first.offset)
+
+
+def _renamed(op: Op, names: dict[str, str]) -> Op:
+    """The op with its device ranges in buffers of other names."""
+
+    def moved(region: Region) -> Region:
+        return replace(region, buffer=names.get(region.buffer, region.buffer))
+
+    if isinstance(op, Copy):
+        return op if op.device is None else replace(op, device=moved(op.device))
+    if isinstance(op, Kernel):
+        return replace(op, reads=tuple(map(moved, op.reads)), writes=tuple(map(moved, op.writes)))
+    return op
+
+
+def _lacking(ops: Sequence[Op]) -> set[str]:
+    """The buffers in which some op reads bytes that none of ``ops`` before it has written."""
+    written: dict[str, list[Region]] = {}
+    found = set[str]()
+    for op in ops:
+        for region, writes in touched(op, frozenset()):
+            if writes:
+                written.setdefault(region.buffer, []).append(region)
+            elif not _covers(written.get(region.buffer, []), region):
+                found.add(region.buffer)
+    return found
+
+
+def _covers(regions: Iterable[Region], wanted: Region) -> bool:
+    reach = wanted.offset
+    for region in sorted(regions, key=lambda region: region.offset):
+        if region.offset <= reach:
+            reach = max(reach, region.offset + region.bytes)
+    return reach >= wanted.offset + wanted.bytes

@@ -1,0 +1,239 @@
+"""Remedies: changes that can be made to a program or to its device, each one made.
+
+A counterfactual (:mod:`streamsim.analysis.counterfactual`) takes a cause of lost time away, whether that can be done
+or not; a remedy is a schedule that can be issued on a card that can be had, and the model says what it takes. For
+each cause there are several to choose from. None changes what is copied and computed, and none brings a race: where
+the schedule has races, its remedies have the waits that it lacks.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import product
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.analysis import counterfactual as without
+from streamsim.analysis.counterfactual import Case, Rework
+from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.recut import Recut
+from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.errors import InputError
+from streamsim.program.schedule import Synchronize
+from streamsim.text.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from streamsim.device.profile import Device
+    from streamsim.program.config import Config
+    from streamsim.program.schedule import Launch, Schedule
+    from streamsim.program.workload import Workload
+
+FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
+STREAMS = (2, 3, 4, 8)
+ASYNCHRONOUS = ", with asynchronous copies"
+SEVERAL = (2, 4)  # streams for what is one chunk now
+RING = 2  # times as many buffers
+MOST_OPS = 20_000  # of a schedule with finer chunks
+
+
+class Source(NamedTuple):
+    """What a schedule was made from: then its chunks can be made finer or coarser exactly."""
+
+    workload: Workload
+    config: Config
+
+
+class Remedy(NamedTuple):
+    """A change in words, and the schedule and the device with it."""
+
+    text: str
+    case: Case
+
+
+class Remedies:
+    """The remedies for a case. ``rework``: of its schedule; ``source``: what that was made from, if known."""
+
+    def __init__(self, case: Case, rework: Rework, source: Source | None = None) -> None:
+        self._case = case
+        self._source = source
+        self._is_mended = rework.is_racy
+        self._sound = repaired(case.schedule, check_schedule(case.schedule)) if rework.is_racy else case.schedule
+        self._rework = Rework(self._sound) if rework.is_racy else rework
+        self._holds = without.has_host_waits(case)
+
+    def of(self, key: str) -> Iterator[Remedy]:
+        """What can be done about a cause (a key of :data:`streamsim.analysis.explain.CAUSES`), the simplest first."""
+        make = _MAKERS.get(key)
+        return iter(()) if make is None or self._rework.last < 0 else make(self)
+
+    @cached_property
+    def _recut(self) -> Recut:
+        return Recut(self._sound, self._rework)
+
+    def _remedy(self, text: str, schedule: Schedule) -> Remedy:
+        name = ": ".join(part for part in (self._case.schedule.name, text) if part)
+        text += "; and add the waits that its races lack" * self._is_mended
+        return Remedy(text, Case(replace(schedule, name=name), self._case.device))
+
+    def _checked(self, text: str, schedule: Schedule) -> Remedy:
+        """The remedy, with the waits that the change has lost: of ops for each other, of the host for its output."""
+        findings = check_schedule(schedule)
+        schedule = repaired(schedule, findings)
+        if any(finding.rule == "unsynchronised-output" for finding in findings):
+            schedule = replace(schedule, ops=(*schedule.ops, Synchronize()))
+        return self._remedy(text, schedule)
+
+    # By cause
+
+    def _pinned(self) -> Iterator[Remedy]:
+        if without.has_pageable(self._case):
+            yield self._checked("allocate the host buffers as pinned memory", without.pinned(self._sound))
+
+    def _off_legacy(self) -> Iterator[Remedy]:
+        if without.has_legacy(self._case):
+            yield self._checked(
+                "issue the legacy default stream's ops in a stream of their own, make all streams non-blocking, with"
+                " events where ops need each other",
+                without.legacy_apart(self._sound),
+            )
+
+    def _unheld(self) -> Iterator[Remedy]:
+        if self._holds:
+            yield self._checked(
+                "use asynchronous copies and synchronise once at the end, with events where ops need each other",
+                without.without_host_waits(self._sound),
+            )
+
+    def _reordered(self) -> Iterator[Remedy]:
+        for name in self._rework.orders:
+            text = f"issue the same ops in another order: {name}"
+            yield self._remedy(text, self._rework.reordered(self._sound, name, holds=True))
+
+    def _apart(self) -> Iterator[Remedy]:
+        """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
+        if not self._rework.has_needless_order:
+            return
+        yield from self._spread("", self._recut)
+        for times in (RING, None):
+            schedule = self._recut.with_buffers(times)
+            if schedule is not None:
+                more = format_bytes(sum(buffer.bytes for buffer in schedule.buffers[len(self._sound.buffers) :]))
+                several = "device buffers of their own"
+                if times is not None:
+                    several = f"{times} device buffers in turn for each that they share"
+                yield from self._spread(f"give chunks {several} ({more} more)", Recut(schedule))
+
+    def _spread(self, buffers: str, recut: Recut) -> Iterator[Remedy]:
+        several = [n for n in STREAMS if recut.streams * recut.by_chunk < n <= recut.chunks]
+        for streams, holds in self._held((None, *several)):
+            dealt = "" if streams is None else f"issue chunks in {streams} non-blocking streams in turn"
+            text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"
+            schedule = recut.dealt(streams, holds=holds, keeps_waits=False)
+            yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
+
+    def _held(self, several: Iterable[int | None]) -> Iterator[tuple[int | None, bool]]:
+        """Each number of streams with the host waiting where it does now, and if that is early, without it too."""
+        return product(several, (True, False) if self._holds else (True,))
+
+    def _connected(self) -> Iterator[Remedy]:
+        if not without.has_few_connections(self._case):
+            return
+        yield from self._fewer_streams()
+        schedule, device = self._case
+        if _has_queues(device):
+            wanted = min(MOST_CONNECTIONS, max(self._recut.streams, device.connections))
+            for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
+                text = f"set CUDA_DEVICE_MAX_CONNECTIONS={number}"
+                yield Remedy(text, Case(schedule, device.with_connections(number)))
+
+    def _thinned(self) -> Iterator[Remedy]:
+        if not without.has_few_connections(self._case):  # else that is to blame
+            yield from self._fewer_streams()
+
+    def _fewer_streams(self) -> Iterator[Remedy]:
+        recut = self._recut
+        if recut.by_chunk:
+            for streams in (n for n in reversed((1, *STREAMS)) if n < recut.streams):
+                yield self._remedy(f"use {streams} streams instead of {recut.streams}", recut.dealt(streams))
+
+    def _launched(self) -> Iterator[Remedy]:
+        launch: Launch = "live" if self._sound.launch == "graph" else "graph"
+        text = "launch it as a CUDA graph" if launch == "graph" else "issue its ops one by one, without the graph"
+        try:
+            yield self._remedy(text, replace(self._sound, launch=launch))
+        except InputError:  # something in it cannot be captured
+            return
+
+    def _coarser(self) -> Iterator[Remedy]:
+        for factor in FACTORS:
+            if self._source is not None:
+                yield from self._rebuilt(ceil(self._source.config.chunks / factor))
+            else:
+                chunks = ceil(self._recut.chunks / factor)
+                streams = min(chunks, self._recut.streams) if self._recut.by_chunk else None
+                schedule = self._recut.merged(factor, streams)
+                if schedule is not None:
+                    yield self._remedy(_in_chunks(chunks, streams), schedule)
+
+    def _finer(self) -> Iterator[Remedy]:
+        for factor in FACTORS:
+            if self._source is not None:
+                yield from self._rebuilt(self._source.config.chunks * factor)
+            elif len(self._sound) * factor <= MOST_OPS:
+                yield from self._cut(factor)
+
+    def _cut(self, factor: int) -> Iterator[Remedy]:
+        recut = self._recut
+        several = SEVERAL if recut.chunks == 1 else (recut.streams if recut.by_chunk else None,)
+        for streams, holds in self._held(several):
+            schedule = recut.cut(factor, streams, holds=holds)
+            if schedule is not None:
+                text = _in_chunks(recut.chunks * factor, streams)
+                yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
+
+    def _rebuilt(self, chunks: int) -> Iterator[Remedy]:
+        """The source in another number of chunks; one chunk in several, with asynchronous copies."""
+        assert self._source is not None
+        workload, config = self._source
+        most = min(workload.most_chunks, MOST_OPS * config.chunks // len(self._sound))
+        if chunks == config.chunks or chunks > max(most, config.chunks):
+            return
+        was_one = config.chunks == 1
+        serial = config.order == "serial" and was_one
+        for streams in SEVERAL if was_one else (min(config.streams, chunks),):
+            text = _in_chunks(chunks, streams) + ASYNCHRONOUS * serial
+            order = "depth-first" if serial else config.order
+            other = replace(config, order=order, chunks=chunks, streams=streams)
+            yield Remedy(text, Case(other.schedule(workload), self._case.device))
+
+
+def _in_chunks(chunks: int, streams: int | None) -> str:
+    several = "" if streams is None else f" over {streams} stream{'s' * (streams > 1)}"
+    return f"cut into {chunks} chunk{'s' * (chunks > 1)}{several}"
+
+
+def _has_queues(device: Device) -> bool:
+    """Whether the card can have more hardware queues than one: from compute capability 3.5 on.
+
+    Those of 1.x run one kernel at a time; those of 2.x (Fermi) signal the ends of kernels by runs.
+    """
+    return device.compute.concurrent_kernels > 1 and device.compute.kernel_signal == "each"
+
+
+_MAKERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
+    "pageable-memory": Remedies._pinned,
+    "legacy-stream": Remedies._off_legacy,
+    "host-waits": Remedies._unheld,
+    "issue-order": Remedies._reordered,
+    "needless-order": Remedies._apart,
+    "connections": Remedies._connected,
+    "many-streams": Remedies._thinned,
+    "host-issue": Remedies._launched,
+    "small-chunks": Remedies._coarser,
+    "few-chunks": Remedies._finer,
+}
+MADE = frozenset(_MAKERS)  # the causes that something can be done about

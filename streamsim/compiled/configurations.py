@@ -1,0 +1,394 @@
+"""Makespans of many configurations of a workload, without building their schedules.
+
+What an op costs depends on the elements of its chunk and on few other things, so costs are worked out once, by
+the model's own functions, and kept in a table; the compiled kernel writes down the ops of each configuration
+from it and runs them.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
+from operator import attrgetter
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+
+import numpy as np
+
+from streamsim.checks import LARGEST_COUNT
+from streamsim.compiled.loop import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state, run_patterns
+from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
+from streamsim.lowering.costs import (
+    BYTE_BITS,
+    D2H,
+    H2D,
+    NOTHING,
+    Shape,
+    after_wait_ticks,
+    call_ticks,
+    event_ticks,
+    holds_host,
+    kernel_shape,
+    rate_of,
+    streams_ticks,
+)
+from streamsim.model import simulate
+from streamsim.program.patterns import HostMemory, Order, build
+from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
+from streamsim.rules.clock import ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Direction, Launch
+    from streamsim.program.workload import Part, Workload
+
+    Array = np.ndarray[Any, Any]
+
+OPS_WORTH_A_THREAD = 200_000  # some milliseconds
+BLOCK_ROWS = 512  # made by one thread, the only one that runs Python meanwhile: some tenths of a millisecond
+SHARES = 4  # of what is left, the part of a thread that is its next block: towards the end no one waits for long
+MOST_SHAPES = 1 << 17  # and cuts: kept from call to call
+MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait for: pairs of them are written down
+LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
+_WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
+_STREAMS = attrgetter("streams")
+_COUNT_OR_NONE = int, type(None)
+
+
+class Config(Protocol):
+    """How a workload is cut and issued: the arguments of ``streamsim.build``."""
+
+    @property
+    def order(self) -> Order: ...
+    @property
+    def chunks(self) -> int: ...
+    @property
+    def streams(self) -> int: ...
+    @property
+    def buffers(self) -> int | None: ...
+    @property
+    def memory(self) -> HostMemory: ...
+    @property
+    def launch(self) -> Launch: ...
+
+
+class _Costs:
+    """The costs of a workload on a device, as a growing table of shapes."""
+
+    def __init__(self, workload: Workload, device: Device) -> None:
+        self.workload, self.device = workload, device
+        self.card = card_of(device)
+        launches = sum(kernel.launches for kernel in workload.kernels)
+        once = len(workload.h2d_once), len(workload.d2h_once)
+        self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
+        self.run_signal = device.compute.kernel_signal == "run"
+        self._overhead = overhead_of(device)
+        self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
+        self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
+        self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
+        # By the number of streams: ticks that a call takes longer, and that an event adds to a hand-over.
+        self._more, self._event = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self._shapes = np.zeros(64, SHAPE)
+        self._n = 0
+        self._runs = np.zeros(64, RUN)
+        self._n_runs = 0
+        self._calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
+        self._events = {launch: self._event_calls(launch) for launch in LAUNCHES}
+
+    @property
+    def shapes(self) -> Array:
+        """The table as it is now; what it says does not change when it grows."""
+        return self._shapes
+
+    @property
+    def runs(self) -> Array:
+        """The runs of chunks, likewise."""
+        return self._runs
+
+    @property
+    def is_large(self) -> bool:
+        return max(self._n, self._n_runs, len(self._ways)) > MOST_SHAPES
+
+    def _know(self, streams: int) -> None:
+        """Have what depends on the number of streams for 0, 1, ... ``streams`` of them (and more)."""
+        known = len(self._more)
+        if known <= streams:
+            more = range(known, 1 + max(streams, 2 * known))
+            self._more = np.append(self._more, np.array([streams_ticks(self.device, n) for n in more], np.int64))
+            self._event = np.append(self._event, np.array([event_ticks(self.device, n) for n in more], np.int64))
+
+    def rows(self, configs: Sequence[Config]) -> Array:
+        """The configurations as records; of those that the kernel cannot run with no streams.
+
+        Many at a time: what is done for each one by itself costs as much as some of its ops.
+        """
+        ways, add = self._ways.get, self._add
+        places = [
+            ways(way) or add(*way) if type(way[1]) is int and type(way[2]) in _COUNT_OR_NONE else 0
+            for way in map(_WAY, configs)  # True and 1.0 would be found as 1
+        ]
+        streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
+        rows = self._cuts[places]
+        rows["streams"] = np.minimum(rows["streams"], streams)
+        self._know(int(rows["streams"].max(initial=0)))
+        rows["more"] *= self._more[rows["streams"]]
+        rows["event"] = self._event[rows["streams"]]
+        if self.run_signal:
+            rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
+        return rows
+
+    def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
+        """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
+        cut = self._cut(order, chunks, buffers, memory, launch) if _is_known(order, buffers, memory, launch) else None
+        if cut is None:
+            return 0
+        place = 1 + len(self._ways)
+        if place == len(self._cuts):
+            self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
+        self._cuts[place] = cut
+        self._ways[order, chunks, buffers, memory, launch] = place
+        return place
+
+    def _cut(
+        self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
+    ) -> tuple[int, ...] | None:
+        """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
+
+        That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
+        and chunks are not alike.
+        """
+        parts = self.workload.cut(chunks)
+        if self.run_signal and (any(self.jobs[3:]) or not all(all(part.inputs + part.outputs) for part in parts)):
+            return None
+        blocking, breadth = order == "serial", order == "breadth-first"
+        found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
+        once, most_once = self._once(memory, launch, blocking)
+        most = max(most_once, *(most for _, most in found))
+        absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
+        nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
+        begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
+        if begins + (nodes + 2 * chunks) * most > LARGEST:
+            return None
+        runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
+        streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
+        more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
+        copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
+        cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
+        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold, 0
+
+    def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
+        """Add runs to the table; from where to where they are."""
+        first, self._n_runs = self._n_runs, self._n_runs + len(ends)
+        if self._n_runs > len(self._runs):
+            self._runs = np.concatenate([self._runs, np.zeros(self._n_runs, RUN)])
+        self._runs[first : self._n_runs] = list(zip(ends, rows, strict=True))
+        return first, self._n_runs
+
+    def _once(self, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+        """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
+        key = ((), memory, launch, blocking)
+        if key not in self._rows:
+            workload, call = self.workload, self._calls[launch][Copy]
+            shapes = [self._copy("h2d", n, memory, blocking, call) for n in workload.h2d_once]
+            shapes += [self._copy("d2h", n, memory, blocking, call) for n in workload.d2h_once]
+            self._rows[key] = self._add_row(shapes)
+        return self._rows[key]
+
+    def _event_calls(self, launch: Launch) -> tuple[int, int]:
+        """Where the shapes of a record and of a wait are."""
+        calls = self._calls[launch]
+        rows = [shape_row(Shape(NOTHING, calls[kind])) for kind in (RecordEvent, WaitEvent)]
+        first = self._append(rows)
+        return first, first + 1
+
+    def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
+        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
+        key = tuple(part), memory, launch, blocking
+        if key not in self._rows:
+            self._rows[key] = self._add_row(list(self._chunk(part, memory, launch, blocking)))
+        return self._rows[key]
+
+    def _add_row(self, shapes: list[tuple[Shape, bool]]) -> tuple[int, int]:
+        most = max((most_ticks(shape, self._overhead) for shape, _ in shapes), default=0)
+        return self._append([shape_row(*both) for both in shapes]), most
+
+    def _chunk(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> Iterable[tuple[Shape, bool]]:
+        """The ops of a chunk, and whether each holds the host; NOTHING for an array that it has nothing of."""
+        calls = self._calls[launch]
+        absent = Shape(NOTHING, 0), False
+        for n_bytes in part.inputs:
+            yield self._copy("h2d", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
+        for kernel in self.workload.launches(part):
+            yield kernel_shape(self.device, kernel, calls[Kernel]), False
+        for n_bytes in part.outputs:
+            yield self._copy("d2h", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
+
+    def _copy(
+        self, direction: Direction, n_bytes: int, memory: HostMemory, blocking: bool, call: int
+    ) -> tuple[Shape, bool]:
+        rate, units = rate_of(self.device, direction, n_bytes, memory == "pageable"), n_bytes << BYTE_BITS
+        shape = Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate)
+        copy = Copy(direction, n_bytes, 1, Region("host", 0, n_bytes), blocking=blocking)
+        pageable = frozenset(["host"] if memory == "pageable" else [])
+        return shape, holds_host(copy, pageable, self.device.host.pageable_immediate_bytes)
+
+    def _append(self, rows: list[tuple[Any, ...]]) -> int:
+        """Add rows to the table; where they begin."""
+        first, self._n = self._n, self._n + len(rows)
+        if self._n > len(self._shapes):
+            self._shapes = np.concatenate([self._shapes, np.zeros(self._n, SHAPE)])
+        self._shapes[first : self._n] = rows
+        return first
+
+
+def _is_known(order: Order, buffers: int | None, memory: HostMemory, launch: Launch) -> bool:
+    """Whether ``build`` accepts these together."""
+    if order not in get_args(Order) or memory not in get_args(HostMemory) or launch not in LAUNCHES:
+        return False
+    if launch == "graph" and (order == "serial" or memory != "pinned"):
+        return False
+    ring = order == "depth-first" and buffers is not None and 1 <= buffers <= LARGEST_COUNT
+    return ring or order == "serial" or buffers is None
+
+
+_lock = Lock()
+_latest: list[_Costs] = []  # of the last call: the next one is often for the same workload and device
+
+
+def _costs_of(workload: Workload, device: Device) -> _Costs:
+    if _latest and not _latest[0].is_large and _latest[0].workload == workload and _latest[0].device is device:
+        return _latest[0]
+    _latest[:] = [_Costs(workload, device)]
+    return _latest[0]
+
+
+def makespans(
+    workload: Workload, configs: Sequence[Config], device: Device, threads: int | None = None
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """See :func:`streamsim.compiled.makespans`."""
+    with _lock:
+        costs = _costs_of(workload, device)
+    ticks = _Job(costs, configs).run(threads or os.cpu_count() or 1)
+    for k in np.flatnonzero(ticks == LEFT_OUT).tolist():
+        ticks[k] = _by_simpy(workload, configs[k], device)
+    return ticks
+
+
+def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
+    """What the kernel leaves: mostly what ``build`` refuses, and says why."""
+    way = config.order, config.chunks, config.streams, config.buffers, config.memory, config.launch
+    schedule = build(workload, *way)
+    timeline = simulate(schedule, device)
+    return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
+
+
+class _Block(NamedTuple):
+    """Some of a job's configurations: from which one on, and their records."""
+
+    first: int
+    rows: Array
+
+
+class _Job:
+    """Configurations to run, block by block.
+
+    Threads make the blocks in turns, in order, and run them beside each other: Python is held by one at a time, the
+    kernel by none. So only the first block is waited for, and whoever is done early takes more.
+    """
+
+    def __init__(self, costs: _Costs, configs: Sequence[Config]) -> None:
+        self._costs, self._configs = costs, configs
+        self._makespans = np.full(len(configs), LEFT_OUT, np.int64)
+
+    def run(self, threads: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The makespans, worked out on so many threads; LEFT_OUT for those that the kernel cannot run."""
+        threads = min(threads, self._threads_worth(threads))
+        blocks = self._blocks(threads)
+        if threads <= 1:
+            self._work(blocks)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(self._work, [blocks] * threads))
+        return self._makespans
+
+    def _threads_worth(self, most: int) -> int:
+        """How many threads have enough to do; looks no further than ``most`` of them need."""
+        ops, enough = 0, (most - 1) * OPS_WORTH_A_THREAD
+        for config in self._configs:
+            if ops >= enough:
+                break
+            if type(config.chunks) is int:
+                ops += config.chunks * sum(self._costs.jobs)
+        return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
+
+    def _blocks(self, threads: int) -> Iterator[_Block]:
+        first, shares = 0, SHARES * threads if threads > 1 else 1  # a thread by itself leaves nothing to others
+        while left := len(self._configs) - first:
+            size = min(BLOCK_ROWS, -(-left // shares))
+            yield _Block(first, self._costs.rows(self._configs[first : first + size]))
+            first += size
+
+    def _work(self, blocks: Iterator[_Block]) -> None:
+        """Run blocks until there are no more, or none could be made."""
+        runner = Runner(self._costs)
+        while True:
+            with _lock:
+                block = next(blocks, None)
+            if block is None:
+                break
+            can = np.flatnonzero(block.rows["streams"])
+            if len(can):
+                self._makespans[block.first + can] = runner.run(block.rows[can])
+
+
+class Runner:
+    """What one thread runs configurations with: scratch, and room for the ops of one of them, which grows."""
+
+    def __init__(self, costs: _Costs) -> None:
+        self._costs = costs
+        self._chunks = self._streams = 0  # there is room for
+        self._state: tuple[Array, ...] = ()
+        self._program: tuple[Array, ...] = ()
+
+    def run(self, rows: Array) -> Array:
+        """The makespans of configurations, at least one, that the kernel can run."""
+        chunks, streams = int(rows["chunks"].max()), int(rows["streams"].max())
+        if chunks > self._chunks or streams > self._streams:
+            self._make_room(max(chunks, self._chunks), max(streams, self._streams))
+        found = np.zeros(len(rows), np.int64)
+        card, hand_over, lane_of_kind = self._costs.card
+        run_patterns(
+            card,
+            hand_over,
+            rows,
+            self._costs.runs,
+            self._costs.jobs,
+            self._costs.run_signal,
+            self._costs.shapes,
+            lane_of_kind,
+            self._program,
+            self._state,
+            np.empty((5, 0), np.int64),
+            found,
+        )
+        return found
+
+    def _make_room(self, chunks: int, streams: int) -> None:
+        """Room for any program: memory that is not written to costs nothing."""
+        self._chunks, self._streams = chunks, streams
+        self._state = new_state(int(self._costs.card.record["concurrent"]), chunks * self._costs.jobs[1])
+        jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
+        ops = chunks * (sum(jobs[:3]) + 2) + sum(jobs[3:]) + 3 * streams
+        self._program = (
+            np.empty(ops, OP),
+            np.empty(ops + 1, SEGMENT),
+            np.empty(ops + 1, np.int32),
+            np.empty(max(2 * chunks + streams, joined**2) + streams, ALSO),
+            np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
+            np.empty(streams, np.int32),  # and of each stream
+            np.empty(LANES * QUEUES, np.int32),  # the stream that owns each queue
+            np.empty((LANES, streams), np.int32),  # and the queue that each stream has had on each lane
+        )

@@ -1,0 +1,55 @@
+"""What link a prediction assumes and how well it is known, on one line, from a profile's numbers and their sources."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+BYTES_PER_GB = 1e9
+REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names is a report
+COUNTS = ("no", "one", "two", "three", "four")
+
+
+def link_words(device: Device, pageable: bool = False) -> str:
+    """``PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report); both at once H2D 12, ...``.
+
+    Measured: with its relative spread, if known; published: in how many reports; assumed: as what. ``pageable``: with
+    the rates of memory that is not pinned.
+    """
+    parts = [device.link] if device.link else []
+    parts.append(_both(device, "bandwidth_bytes_per_s"))
+    if device.copy_engines.count < 2:
+        parts.append("one direction at a time")
+    else:
+        parts.append(f"both at once {_both(device, 'duplex_bandwidth_bytes_per_s')}")
+    if pageable:
+        parts.append(f"pageable {_both(device, 'pageable_bandwidth_bytes_per_s')}")
+    return "; ".join(parts)
+
+
+def _both(device: Device, field: str) -> str:
+    there, back = _known(device, f"h2d.{field}"), _known(device, f"d2h.{field}")
+    rates = [f"{getattr(link, field) / BYTES_PER_GB:.3g}" for link in (device.h2d, device.d2h)]
+    if there[0] != back[0]:
+        return f"H2D {rates[0]} GB/s {_words(*there)}, D2H {rates[1]} GB/s {_words(*back)}"
+    how = " and ".join(dict.fromkeys((there[1], back[1])))
+    return f"H2D {rates[0]}, D2H {rates[1]} GB/s {_words(there[0], how)}"
+
+
+def _words(kind: str, how: str) -> str:
+    return f"{kind} ({how})" if how else kind
+
+
+def _known(device: Device, name: str) -> tuple[str, str]:
+    """The kind of a number's source, and how good it is."""
+    kind, text = device.source(name)
+    if kind == "measured":
+        return kind, f"+- {device.spread[name]:.1%}" if name in device.spread else ""
+    if kind == "published":
+        reports = max(1, len(REPORT.findall(text)))
+        count = COUNTS[reports] if reports < len(COUNTS) else str(reports)
+        return kind, f"{count} report{'s' * (reports != 1)}"
+    return kind, re.split("[;:,]", text, maxsplit=1)[0].strip()

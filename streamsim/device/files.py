@@ -1,0 +1,60 @@
+"""Device profiles as TOML: ``streamsim schema device`` prints the exact form as a JSON Schema."""
+
+import os
+import warnings
+from typing import Any
+
+from streamsim.device.profile import Device
+from streamsim.errors import Notice
+from streamsim.files.atomic_files import read_bytes, write_text
+from streamsim.files.documents import dump_toml, parse_toml
+from streamsim.text.recognise import LARGEST_TOML_BYTES
+from streamsim.text.shown import one_line
+
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
+
+
+def read_device(path: str | os.PathLike[str]) -> Device:
+    """The device profile in a TOML file. Raises InputError naming the file, the field and the value.
+
+    Warns with a :class:`streamsim.errors.Notice` of numbers that profiles no longer have; without them it is the same.
+    """
+    return parse_device(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+
+
+def write_device(device: Device, path: str | os.PathLike[str]) -> None:
+    """Save ``device`` as TOML. Raises InputError when the file cannot be written."""
+    write_text(dump_device(device), path)
+
+
+def dump_device(device: Device) -> str:
+    """``device`` as TOML."""
+    return dump_toml(device)
+
+
+def parse_device(text: str | bytes, where: str = "device") -> Device:
+    """The profile that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
+    retired: list[str] = []
+
+    def prepared(plain: dict[str, Any]) -> dict[str, Any]:
+        kept, names = without_retired(plain)
+        retired.extend(names)
+        return kept
+
+    device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)
+    if retired:
+        warnings.warn(f"{where}: {', '.join(retired)}: no longer part of a profile, left out", Notice, stacklevel=2)
+    return device
+
+
+def without_retired(profile: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A profile as plain data without what profiles no longer have, its sources and its spread; the names of that."""
+    plain, dropped = dict(profile), []
+    for name in RETIRED:
+        part, _, field = name.partition(".")
+        for table, key in ((part, field), ("sources", name), ("spread", name)):
+            if isinstance(plain.get(table), dict) and key in plain[table]:
+                plain[table] = {own: value for own, value in plain[table].items() if own != key}
+                dropped.append(name)
+    return plain, list(dict.fromkeys(dropped))

@@ -1,0 +1,39 @@
+"""Shipped device profiles: one TOML file for each, every number in it with its source."""
+
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+
+from streamsim.device.files import parse_device, read_device
+from streamsim.device.profile import Device
+from streamsim.errors import InputError
+
+SUFFIX = ".toml"
+PROFILES = files("streamsim.device") / "profiles"
+
+
+def device_names() -> list[str]:
+    """Names of the shipped profiles, in alphabetical order."""
+    return sorted(file.name.removesuffix(SUFFIX) for file in PROFILES.iterdir() if file.name.endswith(SUFFIX))
+
+
+def load_device(name_or_path: str | Path) -> Device:
+    """Load the shipped profile of that name (in capitals or not), else the profile in the TOML file at that path.
+
+    Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
+    """
+    name = str(name_or_path).lower()
+    if name in device_names():
+        file = f"{name}{SUFFIX}"
+        return parse_device((PROFILES / file).read_bytes(), file)
+    path = Path(name_or_path)
+    if path.suffix != SUFFIX and not path.is_file():
+        raise InputError(_unknown(str(name_or_path)))
+    return read_device(path)
+
+
+def _unknown(name: str) -> str:
+    names = device_names()
+    nearest = get_close_matches(name.lower(), names, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return f"device = {name!r}: neither a shipped profile ({', '.join(names)}) nor a file{hint}"

@@ -1,0 +1,469 @@
+"""A device profile: what the model needs to know of a card, its link and its host.
+
+A profile is a TOML file (``streamsim devices show h200``). Every number in it says where it comes from in
+``[sources]``: ``measured: ...``, ``published: ...`` or ``assumed: ...``. The ideal device has every
+effect off.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal, get_args
+
+import msgspec
+
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.errors import InputError, NoRoomError
+from streamsim.program.schedule import Kernel
+from streamsim.text.quantities import format_bytes
+
+Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
+KernelSignal = Literal["each", "run"]
+ARBITRATIONS, KERNEL_SIGNALS = get_args(Arbitration), get_args(KernelSignal)
+
+SCHEMA_VERSION = 1
+SOURCE_KINDS = ("measured", "published", "assumed")
+MODEL_SPREAD = "model"  # beside the names of numbers in ``Device.spread``
+MOST_CONNECTIONS = 32
+SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
+
+
+# Each is at least the other.
+LATENCIES = (
+    ("duplex_latency_s", "latency_s"),
+    ("crowded_latency_s", "latency_s"),
+    ("crowded_duplex_latency_s", "duplex_latency_s"),
+    ("crowded_duplex_latency_s", "crowded_latency_s"),
+)
+SLOWER = ("duplex_bandwidth_bytes_per_s", "crowded_bandwidth_bytes_per_s")  # none is above bandwidth_bytes_per_s
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """A table of a profile: every field whose name ends in ``_s`` or ``_per_s`` is checked by its unit."""
+
+    def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            value = getattr(self, field)
+            if field.endswith("_bytes_per_s"):
+                check_number(field, value, SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S)
+            elif field.endswith("_s"):
+                check_number(field, value, 0.0, LONGEST_S)
+
+
+class LinkDirection(_Part, frozen=True):
+    """One direction of the link between host and card.
+
+    A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
+    copy when it starts, and then moves its bytes at ``bandwidth_bytes_per_s``, or at
+    ``duplex_bandwidth_bytes_per_s`` for as long as the other direction moves bytes too. Both latencies grow to
+    ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
+    more; with two or three of them by a third or two thirds of the way. What a latency is above
+    ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
+    proportion. So crowded a card moves the first ``crowded_bytes`` of a copy at no more than
+    ``crowded_bandwidth_bytes_per_s`` with the link to itself: a copy starts later by what that costs, and by as much
+    beside the other direction. Pageable memory goes through a staging buffer: its own latency and bandwidth.
+    """
+
+    latency_s: float
+    duplex_latency_s: float
+    crowded_latency_s: float
+    crowded_duplex_latency_s: float
+    in_flight_bytes: int
+    bandwidth_bytes_per_s: float
+    duplex_bandwidth_bytes_per_s: float
+    crowded_bandwidth_bytes_per_s: float
+    pageable_latency_s: float
+    pageable_bandwidth_bytes_per_s: float
+    crowded_bytes: int = LARGEST_BYTES
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        for slower in SLOWER:
+            if getattr(self, slower) > self.bandwidth_bytes_per_s:
+                raise InputError(
+                    f"{slower} = {getattr(self, slower):g}: above"
+                    f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
+                )
+        check_whole("in_flight_bytes", self.in_flight_bytes, 1, LARGEST_BYTES)
+        check_whole("crowded_bytes", self.crowded_bytes, 1, LARGEST_BYTES)
+        for more, less in LATENCIES:
+            longer, shorter = getattr(self, more), getattr(self, less)
+            if longer < shorter:
+                raise InputError(f"{more} = {longer:g}: below {less} = {shorter:g}; sharing cannot make a link faster")
+
+
+class Host(_Part, frozen=True):
+    """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
+
+    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
+    with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
+    streams does not stay in its caches. The first copy and the first kernel of a program, and those after each call
+    that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
+    with cold caches, unless it makes the same call over and over.
+    ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
+    host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
+    card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
+    ``pageable_immediate_bytes`` return at once.
+    """
+
+    copy_s: float
+    kernel_s: float
+    streams_s: float
+    record_s: float
+    wait_s: float
+    synchronize_s: float
+    submit_s: float
+    wake_s: float
+    graph_launch_s: float
+    graph_node_s: float
+    pageable_immediate_bytes: int
+    after_wait_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        check_whole("pageable_immediate_bytes", self.pageable_immediate_bytes, 0, 1 << 40)
+
+
+class HandOver(_Part, frozen=True):
+    """From the end of an op until one that depends on it can start on another engine.
+
+    ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
+    through an event to another stream, and ``event_streams_s`` for each stream of the program beyond two, up to six:
+    the queues that wait meanwhile are in the way. Each is a mean: single hand-overs scatter by microseconds.
+    """
+
+    h2d_to_kernel_s: float
+    kernel_to_d2h_s: float
+    d2h_to_h2d_s: float
+    h2d_to_d2h_s: float
+    kernel_to_h2d_s: float
+    d2h_to_kernel_s: float
+    kernel_to_kernel_s: float
+    event_s: float
+    event_streams_s: float = 0.0
+
+
+class CopyEngines(_Part, frozen=True):
+    """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
+
+    ``connections``: the hardware queues in front of each of them, or with 0 in front of the only engine. Streams own
+    queues; where they are more than the queues of an engine, they take the one used least recently from each other.
+    """
+
+    count: int
+    connections: int
+    arbitration: Arbitration
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        check_whole("count", self.count, 0, 2)
+        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
+        check_choice("arbitration", self.arbitration, ARBITRATIONS)
+
+
+class KernelCost(_Part, frozen=True):
+    """Measured time alone on the card of the kernel ``name`` with ``parameter``, over its elements.
+
+    Linear between the points and, by the slope of the last two, beyond; constant below the first.
+    """
+
+    name: str
+    parameter: int
+    elements: tuple[int, ...]
+    duration_s: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
+            raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
+        if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):
+            raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
+        for value in self.duration_s:
+            check_number("duration_s", value, 1e-9, LONGEST_S)
+        if self.duration_s[-1] <= self.duration_s[-2]:
+            raise InputError(f"duration_s = {self.duration_s!r}: expected the last above the one before it")
+
+    def at(self, elements: int) -> float:
+        """Seconds alone on the card for ``elements``."""
+        xs, ys = self.elements, self.duration_s
+        if elements <= xs[0]:
+            return ys[0]
+        i = min(bisect_right(xs, elements), len(xs) - 1)
+        return ys[i - 1] + (ys[i] - ys[i - 1]) * (elements - xs[i - 1]) / (xs[i] - xs[i - 1])
+
+    @property
+    def s_per_element(self) -> float:
+        """Seconds per element with the card full: the slope of the last two points."""
+        return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
+
+    def drain_s(self, threads: int, full: int, floor_s: float) -> float:
+        """Seconds of a launch of so many threads, on a card of ``full`` > 0, that leave the card to other launches.
+
+        What a launch of ``full`` takes beyond its elements' time at the full pace: of it the launch itself, up to
+        ``floor_s``, whatever the threads, and the rest, until the last of the threads end, in proportion to them.
+        """
+        whole_s = max(0.0, self.at(full) - full * self.s_per_element)
+        launch_s = min(floor_s, whole_s)
+        return launch_s + (whole_s - launch_s) * min(1.0, threads / full)
+
+    def pace(self, threads: int, full: int, floor_s: float) -> float:
+        """Share of its full pace (1 / ``s_per_element``) that a card of ``full`` threads goes at with some on it.
+
+        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``, less what of it leaves the
+        card to others: see :meth:`drain_s`.
+        """
+        works_s = self.at(threads) - self.drain_s(threads, full, floor_s)
+        return min(1.0, threads * self.s_per_element / max(works_s, 1e-12))
+
+
+class Compute(_Part, frozen=True):
+    """The compute engine.
+
+    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
+    counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
+    ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
+    a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
+    ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
+    kernels issued back to back with it has ended (Fermi).
+    """
+
+    floor_s: float
+    concurrent_kernels: int
+    resident_threads: int
+    arbitration: Arbitration
+    kernel_signal: KernelSignal
+    kernels: tuple[KernelCost, ...] = ()
+
+    def __post_init__(self) -> None:
+        _Part.__post_init__(self)
+        check_whole("concurrent_kernels", self.concurrent_kernels, 1, 1024)
+        check_whole("resident_threads", self.resident_threads, 0, 1 << 40)
+        check_choice("arbitration", self.arbitration, ARBITRATIONS)
+        check_choice("kernel_signal", self.kernel_signal, KERNEL_SIGNALS)
+
+
+class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
+
+    ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.
+    ``spread``: by dotted name the relative standard deviation with which a number is known (``compute.kernels``: all
+    the kernels' times together), and as ``model`` what the model misses even with the right numbers;
+    :mod:`streamsim.analysis.intervals` draws from it. ``memory_bytes``: the card's memory (None: unknown, and no
+    schedule is too large). ``link``: what connects card and host, in words, such as ``PCIe gen 4 x16``.
+    """
+
+    name: str
+    description: str
+    connections: int
+    h2d: LinkDirection
+    d2h: LinkDirection
+    copy_engines: CopyEngines
+    compute: Compute
+    hand_over: HandOver
+    host: Host
+    sources: dict[str, str]
+    spread: dict[str, float] = {}
+    schema_version: int = SCHEMA_VERSION
+    memory_bytes: int | None = None
+    link: str = ""
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
+        if self.memory_bytes is not None:
+            check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
+        _check_sources(self)
+
+    def source(self, name: str) -> tuple[str, str]:
+        """(``measured``, ``published`` or ``assumed``; where from or why) of the number of that dotted name."""
+        kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
+        return kind, text.strip()
+
+    def check_room(self, n_bytes: int) -> None:
+        """Raise NoRoomError when device buffers of so many bytes are more than the card has."""
+        if self.memory_bytes is not None and n_bytes > self.memory_bytes:
+            raise NoRoomError(
+                f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {self.name} has room for"
+                f" {self.memory_bytes} ({format_bytes(self.memory_bytes)}); use a ring of few buffers (--buffers 2) and"
+                " more chunks"
+            )
+
+    def with_connections(self, connections: int) -> "Device":
+        """The same card with as many hardware queues in front of every engine (CUDA_DEVICE_MAX_CONNECTIONS)."""
+        copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
+        return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
+
+    def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
+        """(seconds alone on the card, share of the card it keeps busy meanwhile, on average) of ``kernel``.
+
+        Their product is its work: the seconds that it takes of the whole card. It does it in the time before its
+        :meth:`kernel_drain_s`, in which it keeps that much more of the card busy. Of a part of a launch see
+        :func:`part_s`. Raises InputError when the kernel gives no duration and the profile has no cost for it.
+        """
+        if kernel.duration_s is None:
+            cost, alone_s = self._cost(kernel), self._alone_s(kernel)
+            works_s = alone_s - self.kernel_drain_s(kernel)  # on all of the card at most
+            return alone_s, _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
+        whole_s, floor_s = kernel.duration_s / kernel.share, self.compute.floor_s
+        alone_s = part_s(whole_s, kernel.share, self._waves(kernel), floor_s, kernel.parts)
+        work_s = max(0.0, kernel.duration_s - kernel.share * self._launch_s) * self._fill(kernel)
+        return alone_s, _share(work_s, alone_s)
+
+    def kernel_drain_s(self, kernel: Kernel) -> float:
+        """Seconds at the end of ``kernel`` in which the card is free for others, alone or not: part of its time.
+
+        Whole nanoseconds, and at least one is left for its work. Of a kernel with a duration its launch, the kernel
+        floor. Zero where the card's threads are not known, and where copies and kernels exclude each other.
+        Raises InputError as :meth:`kernel_time`.
+        """
+        if not self._side_by_side:
+            return 0.0
+        if kernel.duration_s is not None:
+            drain_s, alone_s = self._launch_s, self.kernel_time(kernel)[0]
+        else:
+            full = self.compute.resident_threads
+            drain_s, alone_s = self._cost(kernel).drain_s(kernel.elements, full, self._launch_s), self._alone_s(kernel)
+        # On the model's clock, or the work that is left would not be that of its rounded time.
+        return max(0, min(_whole_ns(drain_s), _whole_ns(alone_s) - 1)) * 1e-9
+
+    def kernel_threads(self, kernel: Kernel) -> float:
+        """Share of the card's threads that ``kernel`` holds; of one with a duration, the share that it keeps busy."""
+        full = self.compute.resident_threads
+        if kernel.duration_s is not None or not full:
+            return self.kernel_time(kernel)[1]
+        return min(1.0, kernel.elements / full)
+
+    def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
+        """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
+
+        As a share of its full pace. Of a kernel with a duration, or where the card's threads are not known, they count
+        for what they keep busy.
+        """
+        full = self.compute.resident_threads
+        if kernel.duration_s is not None or full < steps:
+            return tuple(step / steps for step in range(steps + 1))
+        return (0.0, *_paces(self._cost(kernel), full, self.compute.floor_s, steps))
+
+    @property
+    def _side_by_side(self) -> bool:
+        """Whether it is known what of a kernel's time leaves the card to others."""
+        return self.compute.resident_threads > 0 and self.copy_engines.count > 0
+
+    @property
+    def _launch_s(self) -> float:
+        """What a launch with a duration leaves the card to others for."""
+        return self.compute.floor_s if self._side_by_side else 0.0
+
+    def _waves(self, kernel: Kernel) -> float:
+        """How often the threads of the whole launch of ``kernel`` fill the card; 0: not known."""
+        full = self.compute.resident_threads
+        return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
+
+    def _fill(self, kernel: Kernel) -> float:
+        """Share of the card that the whole launch of a kernel with a duration keeps busy."""
+        return kernel.fill or min(1.0, self._waves(kernel) or 1.0)
+
+    def _alone_s(self, kernel: Kernel) -> float:
+        """Of a kernel without a duration."""
+        return max(self._cost(kernel).at(kernel.elements), self.compute.floor_s)
+
+    def _cost(self, kernel: Kernel) -> KernelCost:
+        for cost in self.compute.kernels:
+            if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
+                return cost
+        known = ", ".join(f"{c.name}({c.parameter})" for c in self.compute.kernels) or "none"
+        raise InputError(
+            f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
+            f" (it knows: {known}); give the kernel a duration_s"
+        )
+
+
+# Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
+# From there to the whole launch it is a line. See docs/design.md for the kernels that this was judged on.
+LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
+
+
+def part_s(
+    whole_s: float, share: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()
+) -> float:
+    """Seconds that ``share`` of a launch takes of which the time of the whole is known, and that of ``parts`` of it.
+
+    ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
+    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
+    known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
+    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, or until that is
+    their share, unless another part of no more than that is known.
+    """
+    rest_s = max(0.0, whole_s - floor_s)
+    if share == 1 or not rest_s:
+        return max(whole_s, floor_s)
+    if parts and share < parts[0][0]:
+        smallest, took_s = parts[0]
+        took_s = max(took_s, floor_s)
+        return part_s(took_s, share / smallest, waves * smallest, floor_s) if waves else took_s
+    knee = LEAST_THREADS / waves if waves else 0.0
+    points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
+    if not points:
+        points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
+    elif points[0][1] > rest_s * points[0][0]:
+        reach = min(knee, points[0][1] / rest_s)
+        if points[0][0] < reach < [*points, (1.0, rest_s)][1][0]:
+            points[0] = (reach, points[0][1])
+    first, least_s = points[0]
+    if first >= 1 or least_s >= rest_s:
+        return whole_s
+    if share <= first:
+        return floor_s + least_s
+    (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
+    return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
+
+
+@lru_cache(maxsize=64)
+def _paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[float, ...]:
+    return tuple(cost.pace(full * step // steps, full, floor_s) for step in range(1, steps + 1))
+
+
+def _whole_ns(seconds: float) -> int:
+    """Half up, as the model's clock has it."""
+    return math.floor(seconds * 1e9 + 0.5)
+
+
+def _share(work_s: float, alone_s: float) -> float:
+    return min(1.0, work_s / alone_s) if alone_s > 0 else 1.0
+
+
+def number_names(value: object, path: str = "") -> set[str]:
+    """Dotted names of the numbers in a profile or one of its parts (a table of costs counts as one)."""
+    if isinstance(value, msgspec.Struct):
+        fields = (f for f in value.__struct_fields__ if f not in ("schema_version", "spread", "sources"))
+        return {name for f in fields for name in number_names(getattr(value, f), f"{path}.{f}".lstrip("."))}
+    return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
+
+
+def _off(device: Device) -> set[str]:
+    """Numbers that a profile may leave out, and whose effect then is off."""
+    parts = ((name, getattr(device, name)) for name in device.__struct_fields__)
+    fields = ((name, part, f) for name, part in parts if isinstance(part, _Part) for f in msgspec.structs.fields(part))
+    return {f"{name}.{f.name}" for name, part, f in fields if not f.required and getattr(part, f.name) == f.default}
+
+
+def _check_sources(device: Device) -> None:
+    known = number_names(device)
+    sections = {name.rpartition(".")[0] for name in known}
+    for name, source in device.sources.items():
+        if name not in known | sections:
+            raise InputError(f"sources.{name} = {source!r}: the profile has no number of that name")
+        kind = source.partition(":")[0]
+        if kind not in SOURCE_KINDS or not source.partition(":")[2].strip():
+            raise InputError(
+                f"sources.{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'"
+            )
+    for name in sorted(known - _off(device)):
+        if name not in device.sources and name.rpartition(".")[0] not in device.sources:
+            raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
+    for name, value in device.spread.items():
+        if name not in known and name != MODEL_SPREAD:
+            raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
+        check_number(f"spread.{name}", value, 0.0, 1e9)

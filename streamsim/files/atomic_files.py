@@ -1,0 +1,89 @@
+"""Files read whole and up to a size, and written whole or not at all.
+
+A file's size is checked before it is read. One that is written comes to be beside its place and is then put there in
+one step, so a failed write leaves what was there before.
+"""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from streamsim.errors import InputError
+from streamsim.text.shown import one_line, shown, uncapitalised
+
+
+def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
+    """All of a regular file or pipe of at most ``most`` bytes. Raises InputError naming the file."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
+                raise InputError(one_line(f"{path}: is not a regular file"))
+            data = b"" if status.st_size > most else file.read(most + 1)  # a pipe has no size
+    except (OSError, ValueError) as error:
+        raise file_error(path, error, "read") from None
+    if status.st_size > most or len(data) > most:
+        raise InputError(one_line(f"{path}: is larger than {most} bytes, the largest file of its kind"))
+    return data
+
+
+def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:
+    """The error of one line for a file that could not be read or written (``verb``)."""
+    if isinstance(error, InputError):
+        return error
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return InputError(one_line(f"{path}: cannot {verb} it: {uncapitalised(reason)}"))
+
+
+def write_text(text: str, path: str | os.PathLike[str]) -> None:
+    """Write ``text`` as UTF-8, whole or not at all. Raises InputError when it cannot be written."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{shown(error.object)} is not text that UTF-8 can hold") from None
+    write_bytes(data, path)
+
+
+def write_bytes(data: bytes, path: str | os.PathLike[str]) -> None:
+    """Write ``data``, whole or not at all. Raises InputError when it cannot be written."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of ``path`` when the block ends without an error.
+
+    Anything but a regular file (``/dev/stdout``, a pipe) is written to as it is. Raises InputError when
+    the file cannot be written.
+    """
+    try:
+        special = Path(path).exists() and not Path(path).is_file()
+        target = Path(os.path.realpath(path))  # the file that a link stands for, not the link
+    except (OSError, ValueError) as error:
+        raise file_error(path, error, "write") from None
+    try:
+        with open(path, "wb") if special else _beside(target) as file:
+            yield file
+    except OSError as error:
+        raise file_error(path, error, "write") from None
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[BinaryIO]:
+    temporary = target.parent / f".streamsim-{secrets.token_hex(6)}"
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(0, "it is write-protected")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,156 @@
+"""JSON and TOML documents as values: what is wrong with one is an InputError of one line.
+
+Documents are data. Nothing in one is executed, and a fault in it names the document, the field, its value and what was
+expected. In TOML a number with a unit may also be a string with one: ``latency_s = "2.7us"``,
+``bandwidth_bytes_per_s = "55.3GB/s"``; the field's name says which unit.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes
+from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
+from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
+from streamsim.text.shown import one_line, shown, uncapitalised
+
+KNOWN = "streamsim schema says what is known"
+_PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
+
+Value = TypeVar("Value", bound=msgspec.Struct)
+Parsers = Mapping[type | str, Callable[[str, str], Any]]  # of text, by the type or the name of a field
+
+
+def read_table(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The plain table in a TOML file of a sweep's options. Raises InputError naming the file."""
+    data = read_bytes(path, LARGEST_TOML_BYTES)
+    if mistaken := mistaken_for("sweep", data):
+        raise InputError(one_line(f"{path}: {mistaken}"))
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(one_line(f"{path}: {_malformed(error)}")) from None
+
+
+def parse_toml(
+    data: bytes,
+    kind: type[Value],
+    name: str,
+    where: str,
+    parsers: Parsers | None = None,
+    prepared: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> Value:
+    """The ``kind``, called ``name``, that TOML holds; ``where`` begins the message of the InputError it may raise.
+
+    ``parsers``: of text that stands for a type, or for the field of a name, beside what the units in names tell.
+    ``prepared``: what becomes of the plain table first.
+    """
+    try:
+        plain = prepared(tomllib.loads(data.decode()))
+        return msgspec.convert(_numbers(plain, kind, "", parsers or {}), kind)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else ""
+        reason = reason or (_explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error))
+        raise InputError(one_line(f"{where}: {mistaken_for(name, data) or reason}")) from None
+
+
+def dump_toml(value: msgspec.Struct) -> str:
+    """``value`` as TOML."""
+    import tomli_w
+
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    return tomli_w.dumps({name: item for name, item in plain.items() if item is not None})  # TOML has no null
+
+
+def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
+    """``value``, meant to become a ``kind``, with numbers in place of quantities such as "2.7us"."""
+    if isinstance(value, list) and get_origin(kind) is tuple:
+        return [_numbers(item, get_args(kind)[0], f"{path}[{i}]", parsers) for i, item in enumerate(value)]
+    if isinstance(value, str) and kind in parsers:
+        return msgspec.to_builtins(parsers[kind](value, path))
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        return {k: _numbers(v, kinds.get(k), f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
+    if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
+        return _quantity(value, path, parsers)
+    return value
+
+
+def _quantity(text: str, path: str, parsers: Parsers) -> float:
+    name = re.sub(r"\[\d+\]$", "", path).rpartition(".")[2]
+    if name in parsers:
+        number: float = parsers[name](text, path)
+        return number
+    if name.endswith("_bytes_per_s"):
+        return parse_bandwidth(text, path)
+    if name.endswith("_s"):
+        return parse_seconds(text, path)
+    return (parse_bytes if name.endswith("bytes") else parse_count)(text, path, least=0)
+
+
+def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    """For ``json.loads``: raise InputError where one object has two values of one name."""
+    if len(dict(pairs)) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{shown(twice)} stands twice in one object; keep one")
+
+
+# Errors: msgspec says where ("$.ops[3].bytes"); the plain objects say what stands there.
+
+
+def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
+    """Name the line and column of a slip, as json knows them, or the field and value that msgspec refused."""
+    try:
+        plain = json.loads(data.decode())
+    except (ValueError, RecursionError) as slip:
+        return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
+    return _explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error)
+
+
+def _malformed(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"is not UTF-8 text (byte {error.start})"
+    return f"cannot be read: {uncapitalised(str(error))}"
+
+
+def _explain(error: msgspec.ValidationError, plain: Any) -> str:
+    place = _PLACE.search(str(error))
+    reason = str(error)[: place.start()] if place else str(error)
+    path, value = _look_up(plain, place.group(2) if place else "", reason)
+    if isinstance(error.__cause__, InputError):
+        return f"{path}.{error.__cause__}".lstrip(".")
+    field = _FIELD.match(reason)
+    if field is None:
+        remedy = f"; {KNOWN}" if reason.startswith("Invalid value") else ""
+        return f"{path or 'the file'} = {shown(value)}: {uncapitalised(reason).replace('`', '')}{remedy}"
+    name = f"{path}.{field.group(2)}".lstrip(".")
+    if field.group(1) == "missing required":
+        return f"{name}: is missing"
+    return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {KNOWN}"
+
+
+def _look_up(value: Any, place: str, reason: str) -> tuple[str, Any]:
+    """The path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and what stands there."""
+    path = ""
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place):
+        if index == "...":
+            name = _misfit(value, reason)
+        value = value[name] if name else value[int(index)]
+        path += f".{name}" if name else f"[{index}]"
+    return path.lstrip("."), value
+
+
+def _misfit(table: dict[str, Any], reason: str) -> str:
+    """The first key whose value is not what msgspec expected of every value of the table."""
+    fits: tuple[type, ...] = (str,) if reason.startswith("Expected `str`") else (int, float)
+    return next(key for key, value in table.items() if not isinstance(value, fits) or isinstance(value, bool))

@@ -1,0 +1,75 @@
+"""CUDA's order: streams, events and the legacy default stream.
+
+Each set of ops that something waits for is kept as the latest op of each stream, which implies the ones before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.program.schedule import LEGACY_STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamsim.program.schedule import Schedule, Synchronize
+
+
+class StreamOrder:
+    """Which ops must end before the next op of a stream may start; told of the calls in the order of issue."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._ops = schedule.ops
+        self._ordinary = [LEGACY_STREAM] + [
+            number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
+        ]
+        # The ops whose end completes everything in each stream so far, but for the legacy stream.
+        self.tail: list[tuple[int, ...]] = [()] * (len(schedule.streams) + 1)
+        self._recorded: dict[int, tuple[int, ...]] = {}
+
+    def before(self, stream: int) -> tuple[int, ...]:
+        """The ops whose end completes everything in ``stream`` so far."""
+        if stream == LEGACY_STREAM:
+            return self._union(self.tail[number] for number in self._ordinary)
+        return self.tail[stream]
+
+    def append(self, stream: int, op: int) -> None:
+        if stream == LEGACY_STREAM:
+            self._set_tail(stream, (op,))
+        else:
+            self.tail[stream] = (op,)
+
+    def record(self, stream: int, event: int) -> tuple[int, ...]:
+        done = self._recorded[event] = self.before(stream)
+        if stream == LEGACY_STREAM:
+            self._set_tail(stream, done)
+        return done
+
+    def wait(self, stream: int, event: int) -> tuple[int, ...]:
+        both = self._union((self.before(stream), self._recorded.get(event, ())))
+        self._set_tail(stream, both)
+        return both
+
+    def awaited(self, sync: Synchronize) -> tuple[int, ...]:
+        """What a host synchronisation waits for."""
+        if sync.event is not None:
+            return self._recorded.get(sync.event, ())
+        if sync.stream is not None:
+            return self.before(sync.stream)
+        return self._union(self.tail)
+
+    def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
+        self.tail[stream] = ops
+        if stream == LEGACY_STREAM:  # later ops of ordinary streams come after it, earlier ones are in it
+            for number in self._ordinary:
+                self.tail[number] = ops
+
+    def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
+        ops = self._ops
+        latest: dict[int | None, int] = {}
+        for op in (op for some in sets for op in some):
+            stream = ops[op].stream
+            if op > latest.get(stream, -1):
+                latest[stream] = op
+        return tuple(latest.values())

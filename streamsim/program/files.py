@@ -1,0 +1,92 @@
+"""Schedules as JSON and workloads as TOML.
+
+``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. In a workload
+sizes and times may be text with a unit, ``inputs = ["64MiB"]``, and a kernel may be what ``--kernel`` takes:
+``"0.57ms,9us@64Ki"``.
+"""
+
+import json
+import os
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes, write_bytes, write_text
+from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_toml, refuse_duplicates
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import parse_kernel, parse_part
+from streamsim.text.quantities import parse_bytes
+from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
+from streamsim.text.shown import one_line, shown
+
+LARGEST_JSON_BYTES = 1 << 30
+
+
+def _size(text: str, path: str) -> int:
+    return parse_bytes(text, path, least=0)
+
+
+# What text of a workload stands for: the sizes of arrays, a part of a kernel's elements, a kernel.
+_PARSERS: Parsers = {
+    **dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size),
+    "at": parse_part,
+    WorkloadKernel: parse_kernel,
+}
+
+
+def read_schedule(path: str | os.PathLike[str]) -> Schedule:
+    """The schedule in a JSON file. Raises InputError naming the file, the field and the value."""
+    return parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
+
+
+def read_workload(path: str | os.PathLike[str]) -> Workload:
+    """The workload in a TOML file. Raises InputError naming the file, the field and the value."""
+    return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
+
+
+def write_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> None:
+    """Save ``schedule`` as JSON, one op a line. Raises InputError when the file cannot be written."""
+    write_bytes(dump_schedule(schedule), path)
+
+
+def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
+    """Save ``workload`` as TOML. Raises InputError when the file cannot be written."""
+    write_text(dump_workload(workload), path)
+
+
+def dump_schedule(schedule: Schedule) -> bytes:
+    """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one."""
+    encode = msgspec.json.Encoder().encode
+    head = {
+        name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name not in ("ops", "unchunked")
+    }
+    try:
+        ops = b",\n".join(map(encode, schedule.ops))
+        tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
+        return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
+    except UnicodeEncodeError as error:
+        raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
+
+
+def dump_workload(workload: Workload) -> str:
+    """``workload`` as TOML."""
+    return dump_toml(workload)
+
+
+def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
+    """The schedule that the JSON ``data`` holds; ``where`` begins the message of the InputError it may raise."""
+    try:
+        schedule = msgspec.json.decode(data, type=Schedule)
+        if dump_schedule(schedule) != data:  # a file as we write it names nothing twice
+            json.loads(data, object_pairs_hook=refuse_duplicates)
+        return schedule
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, InputError) else explain_json(error, data)
+        raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None
+
+
+def parse_workload(text: str | bytes, where: str = "workload") -> Workload:
+    """The workload that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
+    data = text.encode() if isinstance(text, str) else text
+    return parse_toml(data, Workload, "workload", where, _PARSERS)

@@ -1,0 +1,321 @@
+"""The schedule language: what the host asks of the card, in the order in which it asks.
+
+A :class:`Schedule` is data. The model simulates it and the validator replays it on a real card, so that
+a predicted and a measured time always belong to the same program. Every value here is frozen and checks
+itself when it is made.
+
+Streams are numbered. Stream 0 is CUDA's legacy default stream; 1, 2, ... are the entries of
+``Schedule.streams`` in order, each ``"non-blocking"`` or ``"blocking"`` (an ordinary stream, which the
+legacy default stream synchronises with). Events are numbered 0, 1, ... below ``Schedule.events``.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import msgspec
+
+from streamsim.checks import (
+    LARGEST_BYTES,
+    LARGEST_COUNT,
+    LEAST_SHARE,
+    LONGEST_S,
+    check_choice,
+    check_number,
+    check_whole,
+)
+from streamsim.errors import InputError
+
+Direction = Literal["h2d", "d2h"]
+Memory = Literal["device", "pinned", "pageable"]
+StreamKind = Literal["non-blocking", "blocking"]
+Launch = Literal["live", "graph"]
+DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory, StreamKind, Launch))
+
+SCHEMA_VERSION = 1
+LEGACY_STREAM = 0
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A frozen value; it holds no cycles, so the garbage collector need not look at it."""
+
+
+class Buffer(_Value, frozen=True):
+    """A named piece of memory: ``bytes`` on the device, or on the host pinned or pageable."""
+
+    name: str
+    bytes: int
+    memory: Memory
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"name = {self.name!r}: expected a buffer name that is not empty")
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+        check_choice("memory", self.memory, MEMORIES)
+
+
+class Region(_Value, frozen=True):
+    """The byte range ``offset .. offset + bytes`` of a named buffer."""
+
+    buffer: str
+    offset: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        check_whole("offset", self.offset, 0, LARGEST_BYTES)
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+
+
+class Copy(_Value, frozen=True, tag_field="op", tag="copy"):
+    """A copy of ``bytes`` between host and device in a stream.
+
+    ``host`` and ``device`` say which bytes it touches; without them it touches memory of its own, pinned
+    on the host side. Asynchronous unless ``blocking``, which holds the host until the copy is done
+    (``cudaMemcpyAsync`` followed by ``cudaStreamSynchronize``; in stream 0, ``cudaMemcpy``).
+    """
+
+    direction: Direction
+    bytes: int
+    stream: int
+    host: Region | None = None
+    device: Region | None = None
+    blocking: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("direction", self.direction, DIRECTIONS)
+        check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        if self.host is not None and self.host.bytes != self.bytes:
+            raise InputError(f"host.bytes = {self.host.bytes}: differs from the copy's bytes = {self.bytes}")
+        if self.device is not None and self.device.bytes != self.bytes:
+            raise InputError(f"device.bytes = {self.device.bytes}: differs from the copy's bytes = {self.bytes}")
+
+
+class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
+    """A kernel launch in a stream.
+
+    ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
+    ``name`` and ``parameter`` gives the time for ``elements``. ``share``: it is this part (0..1] of a launch that
+    takes ``duration_s / share``, and of which other ``parts`` are known, each (share, seconds), ascending; what this
+    part takes on a card is for :func:`streamsim.device.profile.part_s` to say.
+    ``elements``: what it works on, in ``threads`` threads (0: one each; without elements, enough to fill the card).
+    ``fill``: the share of the card (0..1] that the whole launch keeps busy while it runs alone (None: as its threads
+    fill it); kernels run side by side while there is room. ``parameter``: what the named kernel takes (iterations,
+    cycles). ``reads`` and ``writes``: the device bytes it touches.
+    """
+
+    stream: int
+    name: str = "kernel"
+    elements: int = 0
+    parameter: int = 0
+    duration_s: float | None = None
+    fill: float | None = None
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+    share: float = 1.0
+    threads: int = 0
+    parts: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        check_whole("elements", self.elements, 0, LARGEST_BYTES)
+        check_whole("threads", self.threads, 0, LARGEST_BYTES)
+        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
+        check_number("share", self.share, LEAST_SHARE, 1.0)
+        if self.parts:
+            _check_parts(self.parts)
+        if self.fill is not None:
+            check_number("fill", self.fill, 1e-6, 1.0)
+        if self.duration_s is not None:
+            check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
+        elif not self.elements:
+            raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
+        if type(self.reads) is not tuple or type(self.writes) is not tuple:  # lists would make it mutable
+            field = "writes" if type(self.reads) is tuple else "reads"
+            raise InputError(f"{field} = {getattr(self, field)!r}: expected a tuple of regions")
+
+
+def _check_parts(parts: object) -> None:
+    if type(parts) is not tuple:  # a list would make it mutable
+        raise InputError(f"parts = {parts!r}: expected a tuple of (share, seconds)")
+    last_share, last_s = 0.0, 0.0
+    for k, (share, seconds) in enumerate(parts):
+        check_number(f"parts[{k}][0]", share, LEAST_SHARE, 1.0)
+        check_number(f"parts[{k}][1]", seconds, 0.0, LONGEST_S)
+        if share <= last_share or seconds < last_s:
+            raise InputError(f"parts[{k}] = {parts[k]!r}: expected a larger part than the one before, and no less time")
+        last_share, last_s = share, seconds
+
+
+class RecordEvent(_Value, frozen=True, tag_field="op", tag="record"):
+    """``cudaEventRecord``: the event completes when everything before it in the stream has completed."""
+
+    event: int
+    stream: int
+
+    def __post_init__(self) -> None:
+        check_whole("event", self.event, 0, LARGEST_COUNT)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+
+
+class WaitEvent(_Value, frozen=True, tag_field="op", tag="wait"):
+    """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
+
+    Waiting on an event that was not recorded before is a no-op.
+    """
+
+    event: int
+    stream: int
+
+    def __post_init__(self) -> None:
+        check_whole("event", self.event, 0, LARGEST_COUNT)
+        check_whole("stream", self.stream, 0, LARGEST_COUNT)
+
+
+class Synchronize(_Value, frozen=True, tag_field="op", tag="synchronize"):
+    """The host waits for a stream, for an event's latest record, or (neither given) for the whole device."""
+
+    stream: int | None = None
+    event: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream is not None and self.event is not None:
+            raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
+        if self.stream is not None:
+            check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        if self.event is not None:
+            check_whole("event", self.event, 0, LARGEST_COUNT)
+
+
+Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
+OP_TYPES = frozenset(get_args(Op))
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Operations in the order in which one host thread issues them. Immutable and checked.
+
+    ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
+    the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError
+    naming the op (``ops[3].stream``), the value and what was expected.
+    """
+
+    ops: tuple[Op, ...]
+    streams: tuple[StreamKind, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    events: int = 0
+    launch: Launch = "live"
+    name: str = ""
+    unchunked: "Schedule | None" = None
+    schema_version: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+        for field in ("ops", "streams", "buffers"):  # lists would make it mutable
+            if not isinstance(getattr(self, field), tuple):
+                raise InputError(f"{field} = {type(getattr(self, field)).__name__}: expected a tuple")
+        check_choice("launch", self.launch, LAUNCHES)
+        check_whole("events", self.events, 0, LARGEST_COUNT)
+        for i, kind in enumerate(self.streams):
+            check_choice(f"streams[{i}]", kind, STREAM_KINDS)
+        if not self.ops:
+            raise InputError("ops = []: an empty schedule has nothing to predict; add at least one op")
+        _check_names(self.buffers)
+        _check_ops(self)
+        if self.launch == "graph":
+            _check_capturable(self)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self.ops)
+
+    @property
+    def used_streams(self) -> tuple[int, ...]:
+        """The streams that ops run in, by first use."""
+        return tuple(dict.fromkeys(op.stream for op in self.ops if not isinstance(op, Synchronize)))
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of all device buffers: what it holds on the card (copies that name no buffer are not counted)."""
+        return sum(buffer.bytes for buffer in self.buffers if buffer.memory == "device")
+
+    @property
+    def pageable_names(self) -> frozenset[str]:
+        """Names of the pageable host buffers."""
+        return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")
+
+
+def _check_names(buffers: tuple[Buffer, ...]) -> None:
+    seen: set[str] = set()
+    for i, buffer in enumerate(buffers):
+        if buffer.name in seen:
+            raise InputError(f"buffers[{i}].name = {buffer.name!r}: another buffer has this name; rename one")
+        seen.add(buffer.name)
+
+
+def _check_ops(schedule: Schedule) -> None:
+    """Every stream, event and buffer that an op names exists, and its ranges lie inside their buffers."""
+    streams, events = len(schedule.streams), schedule.events
+    on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
+    on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Copy):
+            if op.host is not None and _outside(op.host, on_host):
+                raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
+            if op.device is not None and _outside(op.device, on_device):
+                raise _misplaced(f"ops[{i}].device", op.device, on_device, on_host, "device")
+        elif isinstance(op, Kernel):
+            for region in op.reads + op.writes:
+                if _outside(region, on_device):
+                    raise _misplaced(_where(i, op, region), region, on_device, on_host, "device")
+        else:
+            _check_event(i, op, events)
+        if op.stream is not None and op.stream > streams:
+            raise InputError(
+                f"ops[{i}].stream = {op.stream}: unknown stream; 0 is the legacy default stream"
+                f" and {streams} more are declared in streams"
+            )
+
+
+def _where(i: int, kernel: Kernel, region: Region) -> str:
+    """The name of a region among those of a kernel: the first that is equal to it."""
+    field = "reads" if region in kernel.reads else "writes"
+    return f"ops[{i}].{field}[{getattr(kernel, field).index(region)}]"
+
+
+def _check_event(i: int, op: RecordEvent | WaitEvent | Synchronize, events: int) -> None:
+    if type(op) not in OP_TYPES:
+        raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+    if op.event is not None and op.event >= events:
+        raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
+
+
+def _outside(region: Region, sizes: dict[str, int]) -> bool:
+    return region.offset + region.bytes > sizes.get(region.buffer, 0)
+
+
+def _misplaced(where: str, region: Region, sizes: dict[str, int], other: dict[str, int], side: str) -> InputError:
+    """The error for a region that does not lie inside one of the buffers in ``sizes``."""
+    name = region.buffer
+    if name in sizes:
+        reach = f"bytes {region.offset}..{region.offset + region.bytes}"
+        return InputError(f"{where}: {reach} reach outside buffer {name!r} of {sizes[name]} bytes")
+    if name in other:
+        return InputError(f"{where}.buffer = {name!r}: expected a buffer in {side} memory")
+    return InputError(f"{where}.buffer = {name!r}: unknown buffer; declare it in buffers")
+
+
+def _check_capturable(schedule: Schedule) -> None:
+    """CUDA refuses to capture calls that block the host, and anything in the legacy default stream."""
+    remedy = 'use launch = "live", or take it out'
+    pageable = schedule.pageable_names
+    last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, Synchronize)), default=-1)
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Synchronize):
+            if i < last_work:
+                raise InputError(f"ops[{i}]: a graph can be synchronised only after its last op; {remedy}")
+        elif op.stream == LEGACY_STREAM:
+            raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
+        elif isinstance(op, Copy) and (op.blocking or (op.host is not None and op.host.buffer in pageable)):
+            raise InputError(f"ops[{i}]: a blocking or pageable copy cannot be captured in a graph; {remedy}")

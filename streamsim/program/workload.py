@@ -1,0 +1,308 @@
+"""What a program has to do, before anyone has decided how to cut and issue it; and how it is cut into chunks.
+
+A workload says how large its arrays are and how long its kernels take; :meth:`Workload.cut` says what each of N
+chunks has of them. That rule stands here alone: patterns, the compiled search and its bounds all ask it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_SHARE, LONGEST_S, check_number, check_whole
+from streamsim.errors import InputError
+from streamsim.program.schedule import Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
+
+BYTES_PER_ELEMENT = 4  # of what nobody has said more about: floats, one thread each
+ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
+SHORTEST_KERNEL_S = 1e-9
+MOST_LAUNCHES = 1_000_000
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A measured time of a kernel: ``duration_s`` for ``at``, a share of the workload (up to 1) or so many elements."""
+
+    at: float
+    duration_s: float
+
+    def __post_init__(self) -> None:
+        check_number("at", self.at, 1e-12, LARGEST_BYTES)
+        check_number("duration_s", self.duration_s, SHORTEST_KERNEL_S, LONGEST_S)
+
+
+class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A kernel over the whole workload. Raises InputError naming the field.
+
+    ``duration_s``: its time alone on the card, in seconds; without it, and without ``points``, the device profile's
+    cost of ``name`` and ``parameter`` says. A chunk's share of the time is its share of the work, down to what a launch
+    takes at least: ``latency_s`` where that is known, otherwise by the rule of
+    :func:`streamsim.device.profile.part_s`, which takes the launch to have ``threads`` threads (0: one for every 4
+    bytes of the largest array) and minds ``points``, measured times of parts of it; of the whole they say what a line
+    through the last two does. ``launches``: so many equal launches, one after another, that take all of these times
+    together, but for ``latency_s``, which is that of one. ``fill``: the share of the card (0..1] that it keeps busy
+    (None: as its threads fill it).
+    """
+
+    name: str = "kernel"
+    duration_s: float | None = None
+    parameter: int = 0
+    fill: float | None = None
+    points: tuple[Point, ...] = ()
+    threads: int = 0
+    latency_s: float = 0.0
+    launches: int = 1
+
+    def __post_init__(self) -> None:
+        if self.fill is not None:
+            check_number("fill", self.fill, 1e-6, 1.0)
+        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
+        check_whole("threads", self.threads, 0, LARGEST_BYTES)
+        check_whole("launches", self.launches, 1, MOST_LAUNCHES)
+        check_number("latency_s", self.latency_s, 0.0, LONGEST_S)
+        if self.duration_s is not None:
+            check_number("duration_s", self.duration_s, SHORTEST_KERNEL_S, LONGEST_S)
+        for field in ("threads", "latency_s"):
+            if getattr(self, field) and not self.is_timed:
+                raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it says itself how long it takes."""
+        return self.duration_s is not None or bool(self.points)
+
+    def launch_s(self, elements: int) -> float:
+        """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed."""
+        shares, seconds = zip(*self._curve(elements), strict=True)
+        return max(_on_line(shares, seconds, 1.0), self.latency_s)
+
+    def scaled(self, factor: float) -> WorkloadKernel:
+        """The same with all its times so many times as long; of a kernel that is timed."""
+
+        def times(seconds: float) -> float:
+            return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
+
+        points = tuple(Point(point.at, times(point.duration_s)) for point in self.points)
+        duration_s = None if self.duration_s is None else times(self.duration_s)
+        latency_s = min(LONGEST_S, self.latency_s * factor)
+        return msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=latency_s)
+
+    def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
+        """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
+
+        Raises InputError for points whose time falls as the work grows.
+        """
+        known = [(share, seconds) for share, seconds in self._curve(elements) if 0 < share < 1]
+        if self.latency_s:
+            known = [(share, seconds) for share, seconds in known if seconds > self.latency_s]
+            known.insert(0, (LEAST_SHARE, min(self.latency_s, self.launch_s(elements))))
+        return tuple(known)
+
+    def _curve(self, elements: int) -> list[tuple[float, float]]:
+        """(share, seconds of one launch), ascending; at least two."""
+        times = [(self._share(point.at, elements), point.duration_s) for point in self.points]
+        whole = [] if self.duration_s is None else [(1.0, self.duration_s)]
+        curve = [(share, seconds / self.launches) for share, seconds in sorted([*times, *whole])]
+        for (a, shorter), (b, longer) in pairwise(curve):
+            if longer < shorter or a == b:
+                raise InputError(
+                    f"points: {shorter:g} s for {a:.6g} of the whole and {longer:g} s for {b:.6g}: give each part once,"
+                    " and a larger one no less time"
+                )
+        return curve if len(curve) > 1 else [(0.0, 0.0), *curve]
+
+    @staticmethod
+    def _share(at: float, elements: int) -> float:
+        if at > 1 and not elements:
+            raise InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
+        return at / elements if at > 1 else at
+
+
+def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """Linear between the points and beyond the last, constant below the first."""
+    if x <= xs[0] and xs[0] > 0:
+        return ys[0]
+    i = min(max(1, bisect_left(xs, x)), len(xs) - 1)
+    return ys[i - 1] + (ys[i] - ys[i - 1]) * (x - xs[i - 1]) / (xs[i] - xs[i - 1])
+
+
+class Part(NamedTuple):
+    """``many`` chunks alike, one after another, and what each of them has of the workload.
+
+    ``share``: of the work (0..1). ``elements``: those it has or, where none are given, what stands for them: see
+    :attr:`Workload.work`. ``inputs``, ``outputs``, ``d2h_once``: bytes of each array; 0: nothing of it.
+    """
+
+    many: int
+    share: float
+    elements: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    d2h_once: tuple[int, ...]
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Arrays in, kernels that run one after another on each chunk, arrays out. Raises InputError naming the field.
+
+    ``inputs`` and ``outputs``: the bytes of each array; where ``elements`` is given, the bytes of an element in each
+    array, and chunks are whole elements. ``h2d_once``: bytes of arrays that are copied once, before the first chunk,
+    and read by every kernel (weights, tables); ``d2h_once``: of arrays that are copied back once, after the last chunk
+    (what a reduction leaves).
+    """
+
+    elements: int | None = None
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    kernels: tuple[WorkloadKernel, ...] = ()
+    name: str = ""
+    h2d_once: tuple[int, ...] = ()
+    d2h_once: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.elements is not None:
+            check_whole("elements", self.elements, 1, LARGEST_BYTES)
+        for field in ("inputs", "outputs", "h2d_once", "d2h_once"):
+            for k, n_bytes in enumerate(getattr(self, field)):
+                check_whole(f"{field}[{k}]", n_bytes, 1, LARGEST_BYTES)
+                if self.elements and not field.endswith("once"):
+                    check_whole(f"{field}[{k}] * elements", n_bytes * self.elements, 1, LARGEST_BYTES)
+        if not (self.inputs or self.outputs or self.kernels or self.h2d_once or self.d2h_once):
+            raise InputError("inputs, outputs, kernels: a workload needs at least one of them")
+        for kernel in self.kernels:
+            if kernel.is_timed:
+                kernel.launch_s(self.work)
+
+    @property
+    def input_bytes(self) -> tuple[int, ...]:
+        """Bytes of each array that is cut and copied to the card."""
+        return tuple(n * (self.elements or 1) for n in self.inputs)
+
+    @property
+    def output_bytes(self) -> tuple[int, ...]:
+        """Bytes of each array that is cut and copied back."""
+        return tuple(n * (self.elements or 1) for n in self.outputs)
+
+    @property
+    def h2d_bytes(self) -> int:
+        """Bytes copied to the card in all."""
+        return sum(self.input_bytes) + sum(self.h2d_once)
+
+    @property
+    def d2h_bytes(self) -> int:
+        """Bytes copied back in all."""
+        return sum(self.output_bytes) + sum(self.d2h_once)
+
+    @property
+    def floats(self) -> int:
+        """How often 4 bytes go into the largest array that is cut (0 without one): a thread for each, unless told."""
+        return max((*self.input_bytes, *self.output_bytes), default=0) // BYTES_PER_ELEMENT
+
+    @property
+    def work(self) -> int:
+        """Elements; where none are given :attr:`floats` stand for them."""
+        return self.elements or self.floats
+
+    @property
+    def most_chunks(self) -> int:
+        """How many chunks there can be: each has an element; without elements a kernel to run, or a piece to copy."""
+        if not (self.inputs or self.outputs or self.kernels):
+            return 1
+        return self.elements or (LARGEST_COUNT if self.kernels else _units(max((*self.inputs, *self.outputs))))
+
+    def cut(self, chunks: int) -> tuple[Part, ...]:
+        """What the chunks have, in their order: runs of equal ones.
+
+        Arrays are cut at whole elements or, where none are given, each by itself at multiples of 16 bytes; an array
+        with fewer of those than there are chunks leaves the last ones without. The work is shared out as the elements
+        or the largest array are. Raises InputError when there are more chunks than ``most_chunks``.
+        """
+        check_whole("chunks", chunks, 1, LARGEST_COUNT)
+        if chunks > self.most_chunks:
+            what = "elements" if self.elements else f"pieces of {ALIGN_BYTES} bytes"
+            raise InputError(
+                f"chunks = {chunks}: more chunks than {what} ({self.most_chunks}); use at most {self.most_chunks}"
+            )
+        cut_arrays = (*self.inputs, *self.outputs)
+        counts = _equal(self.elements, chunks) if self.elements else [(chunks, 0)]
+        if self.elements:
+            columns = [[(many, n * count) for many, count in counts] for n in cut_arrays]
+        else:
+            columns = [_pieces(n, chunks) for n in cut_arrays]
+        runs = _together([counts, *columns, *(_pieces(n, chunks) for n in self.d2h_once)])
+        return tuple(self._part(chunks, many, count, sizes) for many, (count, *sizes) in runs)
+
+    def _part(self, chunks: int, many: int, count: int, sizes: list[int]) -> Part:
+        inputs, arrays = len(self.inputs), len(self.inputs) + len(self.outputs)
+        largest = max((*self.inputs, *self.outputs), default=0)
+        if self.elements:
+            share = count / self.elements
+        elif _units(largest) >= chunks:
+            share = sizes[(*self.inputs, *self.outputs).index(largest)] / largest
+        else:
+            share = 1 / chunks
+        count = count or (max(1, round(share * self.work)) if self.work else 0)
+        return Part(many, share, count, tuple(sizes[:inputs]), tuple(sizes[inputs:arrays]), tuple(sizes[arrays:]))
+
+    def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
+        """The kernels of a chunk, launch by launch, less the bytes that they touch."""
+        return [op for kernel in self.kernels for op in [self._launch(kernel, part, stream)] * kernel.launches]
+
+    def _launch(self, kernel: WorkloadKernel, part: Part, stream: int) -> Kernel:
+        if not kernel.is_timed:
+            return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
+        what = (stream, kernel.name, part.elements, kernel.parameter)
+        threads = kernel.threads or self.floats
+        threads = max(1, round(part.share * threads)) if threads else 0
+        duration_s = kernel.launch_s(self.work) * part.share
+        own = 0 if threads == part.elements else threads
+        return Kernel(*what, duration_s, kernel.fill, share=part.share, threads=own, parts=kernel.parts(self.work))
+
+
+def chunk_counts(elements: int, chunks: int) -> tuple[int, int, int]:
+    """(m, a, b): the first m of so many chunks have a elements each, the others b; equal, or the last one smaller.
+
+    Where that would leave the last chunk nothing, they differ by one. There are no more chunks than elements.
+    """
+    size, over = divmod(elements, chunks)
+    if over and (size + 1) * (chunks - 1) < elements:
+        return chunks - 1, size + 1, elements - (chunks - 1) * (size + 1)
+    return over, size + 1, size
+
+
+def _equal(elements: int, chunks: int) -> list[tuple[int, int]]:
+    larger, a, b = chunk_counts(elements, chunks)
+    return [(many, count) for many, count in ((larger, a), (chunks - larger, b)) if many]
+
+
+def _units(n_bytes: int) -> int:
+    """Pieces that an array can be cut into, the last one perhaps smaller."""
+    return -(-n_bytes // ALIGN_BYTES)
+
+
+def _pieces(n_bytes: int, chunks: int) -> list[tuple[int, int]]:
+    """Runs of the bytes that each chunk has of an array."""
+    units = _units(n_bytes)
+    runs = [(many, ALIGN_BYTES * count) for many, count in _equal(units, min(units, chunks))]
+    many, size = runs.pop()
+    missing = units * ALIGN_BYTES - n_bytes
+    last = [(many - 1, size), (1, size - missing)] if missing else [(many, size)]
+    return [run for run in (*runs, *last, (chunks - units, 0)) if run[0] > 0]
+
+
+def _together(columns: Sequence[Runs]) -> Iterator[tuple[int, list[int]]]:
+    """The columns' runs cut where any of them changes: how many rows are alike, and the value of each column."""
+    rest = [list(reversed(column)) for column in columns]
+    while rest[0]:
+        many = min(column[-1][0] for column in rest)
+        yield many, [column[-1][1] for column in rest]
+        for column in rest:
+            left, value = column.pop()
+            if left > many:
+                column.append((left - many, value))

@@ -1,0 +1,121 @@
+"""A workload as people give it: sizes and times as numbers, or as text such as "64MiB" and "0.57ms@16Mi,9us@64Ki"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamsim.errors import InputError
+from streamsim.program.workload import SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
+from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, parse_share
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Size = int | str
+    Kernel = float | str | WorkloadKernel
+
+OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "threads": ("threads", parse_count),
+    "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
+    "fill": ("fill", parse_share),
+    "name": ("name", lambda text, _: text),
+    "launches": ("launches", parse_count),
+}
+FORM = "TIME[@PART][,TIME@PART...][/LAUNCHES][,threads=N][,latency=TIME][,fill=SHARE][,name=NAME]"
+
+
+def workload_of_sizes(
+    h2d: Sequence[Size] = (),
+    kernels: Sequence[Kernel] = (),
+    d2h: Sequence[Size] = (),
+    elements: int | None = None,
+    h2d_once: Sequence[Size] = (),
+    d2h_once: Sequence[Size] = (),
+) -> Workload:
+    """The workload with input arrays ``h2d`` and output arrays ``d2h`` (bytes in all) and ``kernels``.
+
+    A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`. With ``elements``
+    chunks are whole elements; it must divide every size. ``h2d_once`` and ``d2h_once``: arrays that are copied once.
+    Raises InputError naming what cannot be read or does not go together.
+    """
+    inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
+    if elements is not None:
+        inputs = [per_element("h2d", size, elements) for size in inputs]
+        outputs = [per_element("d2h", size, elements) for size in outputs]
+    return Workload(
+        elements=elements,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        kernels=_named([_kernel(kernel) for kernel in kernels]),
+        h2d_once=tuple(_sizes("h2d_once", h2d_once)),
+        d2h_once=tuple(_sizes("d2h_once", d2h_once)),
+    )
+
+
+def _sizes(field: str, sizes: Sequence[Size]) -> list[int]:
+    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+
+
+def _kernel(kernel: Kernel) -> WorkloadKernel:
+    if isinstance(kernel, WorkloadKernel):
+        return kernel
+    return parse_kernel(kernel) if isinstance(kernel, str) else WorkloadKernel(duration_s=kernel)
+
+
+def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
+    """``kernels``, told apart by their numbers where several have the name of all."""
+    import msgspec
+
+    usual = WorkloadKernel().name
+    if sum(kernel.name == usual for kernel in kernels) < 2:
+        return tuple(kernels)
+    return tuple(
+        msgspec.structs.replace(kernel, name=f"{usual} {i}") if kernel.name == usual else kernel
+        for i, kernel in enumerate(kernels, 1)
+    )
+
+
+def per_element(name: str, size: int, elements: int) -> int:
+    """Bytes per element of an array. Raises InputError naming it when ``elements`` does not divide its ``size``."""
+    if size % elements:
+        raise InputError(
+            f"elements = {elements}: does not divide {name} = {size} bytes; give one that does, or none: then arrays"
+            " are cut by share"
+        )
+    return size // elements
+
+
+def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
+    """A kernel as text: ``0.57ms``, ``0.57ms@16Mi,9us@64Ki``, ``25ms/600``, ``4ms,threads=64Ki,latency=3us``.
+
+    The first time is that of the whole, unless it says ``@`` how much it is of; the others are of a part: so many
+    elements (more than 1), or a share of the whole (up to 1, as ``0.004`` or ``1/256``). ``/600``: so many equal
+    launches that take these times together. Raises InputError naming ``field``.
+    """
+    times: list[tuple[float, float | None]] = []
+    fields: dict[str, Any] = {}
+    for item in map(str.strip, text.split(",")):
+        name, equals, value = map(str.strip, item.partition("="))
+        if equals and name not in OPTIONS:
+            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
+        if equals:
+            key, parse = OPTIONS[name]
+            fields[key] = parse(value, f"{field} {name}")
+            continue
+        time, at_sign, part = map(str.strip, item.partition("@"))
+        if not at_sign:
+            time, slash, count = map(str.strip, time.partition("/"))
+            fields |= {"launches": parse_count(count, f"{field} launches")} if slash else {}
+        seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
+        times.append((seconds, parse_part(part, f"{field} part") if at_sign else None))
+    whole = [seconds for seconds, part in times if part is None]
+    if len(whole) > 1:
+        raise InputError(f"{field} = {shown(text)}: two times of the whole; say of which part one is, as in 9us@64Ki")
+    points = tuple(Point(part, seconds) for seconds, part in times if part is not None)
+    return WorkloadKernel(duration_s=whole[0] if whole else None, points=points, **fields)
+
+
+def parse_part(text: str, field: str) -> float:
+    """A share of the whole, up to 1, or a number of elements: ``"1/256"``, ``"64Ki"``. Raises InputError."""
+    return parse_share(text, field) if any(c in text for c in "./%") or text == "1" else parse_count(text, field)

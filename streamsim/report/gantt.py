@@ -1,0 +1,490 @@
+"""A time line as a picture (Gantt chart): the host and the engines above, the streams below.
+
+The colours are told apart by the colour-blind and in grey print: dark, middle and light. A thin line in a
+stream's row says that its next op was ready but had to wait for its engine. A row of very many ops shows
+for each moment the share of the time that each kind takes, as single bars could not be seen.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import write_bytes
+from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
+from streamsim.report.side_by_side import lanes
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import one_line
+from streamsim.timeline.critical_path import critical_path
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from numpy.typing import NDArray
+
+    from streamsim.analysis.explain import Explanation, Loss
+    from streamsim.timeline.timeline import Timeline
+
+    Ticks = NDArray[np.int64]
+    Times = NDArray[np.floating[Any]]
+    Chosen = NDArray[np.bool_]
+
+FORMATS = ("png", "svg", "pdf")
+UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+COLOURS = {
+    "H2D": "#0072B2",
+    "kernel": "#E08A00",
+    "D2H": "#99DDFF",
+    "ready, engine busy": "#AA3377",
+    "host call": "#555555",
+    "host waits": "#BBBBBB",
+}
+H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS = KINDS = tuple(COLOURS)
+INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
+# Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.
+CAUSE_COLOURS = {
+    "pageable-memory": "#CC3311",
+    "legacy-stream": "#997700",
+    "host-waits": "#EE6677",
+    "issue-order": "#AA88CC",
+    "needless-order": "#66CCEE",
+    "connections": "#BBBB33",
+    "many-streams": "#7799CC",
+    "host-issue": "#999999",
+    "small-chunks": "#EECC66",
+    "duplex": "#44AA99",
+    "few-chunks": "#EE99AA",
+}
+BOUND_COLOUR, PATH_COLOUR, PATH = "#DDDDDD", "#222222", "critical path"
+IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
+UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
+PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
+
+BAR, WAITS_BAR, GAP = 0.8, 0.09, 0.4  # in rows: a bar, the line of a wait, the space between groups of rows
+MOST_BARS = 500  # of a kind in a row; beyond, shares
+MOMENTS = 500  # at which shares are drawn
+MOST_STREAMS = 64
+MOST_LANES = 8  # that a row grows with
+WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
+DPI, PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 200, 72, 8.0, 6.5, 0.4
+PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
+LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
+DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
+
+
+def save_gantt(
+    timeline: Timeline, path: str | os.PathLike[str], serial_s: float | None = None, serial_program: str = "serial"
+) -> None:
+    """Draw ``timeline`` into a .png, .svg or .pdf file; the rest as for :func:`plot_gantt`.
+
+    The same time line gives the same bytes. Raises InputError for another suffix, and when the file cannot
+    be written.
+    """
+    form = picture_format(path)
+    _save(plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), form, path)
+
+
+def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+    """Draw ``explanation`` (see :func:`plot_explanation`) into a file, as :func:`save_gantt` does."""
+    form = picture_format(path)
+    _save(plot_explanation(explanation), form, path)
+
+
+def _save(ax: Axes, form: str, path: str | os.PathLike[str]) -> None:
+    from matplotlib import rc_context
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    picture = io.BytesIO()
+    with rc_context({"svg.hashsalt": "streamsim"}):
+        figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
+    write_bytes(picture.getvalue(), path)
+
+
+def picture_format(path: str | os.PathLike[str]) -> str:
+    """Tell the format by the suffix of ``path``. Raises InputError for one that is not in FORMATS."""
+    form = Path(path).suffix.lower().removeprefix(".")
+    if form not in FORMATS:
+        known = ", ".join(f".{form}" for form in FORMATS)
+        raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}"))
+    return form
+
+
+def plot_gantt(
+    timeline: Timeline,
+    ax: Axes | None = None,
+    serial_s: float | None = None,
+    until_s: float | None = None,
+    serial_program: str = "serial",
+) -> Axes:
+    """Draw ``timeline`` into ``ax`` (without one: that of a new figure) and return it.
+
+    ``serial_s``: what the same work takes without overlap, for the speed-up in the title, and ``serial_program``
+    what that is called there. The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise
+    the ops of a kind in issue order.
+    ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
+    """
+    rows = _rows(timeline)
+    ax = _new_axes(rows) if ax is None else ax
+    _Chart(rows, ax, until_s).draw()
+    ax.set_title(_title(timeline, serial_s, serial_program), loc="left", fontsize=10, parse_math=False)
+    return ax
+
+
+def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
+    """Draw the time line of ``explanation`` with its critical path, and above it where the time goes.
+
+    The row on top runs from 0 to the makespan: first the lower bound of the work, then what each cause has lost
+    (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
+    places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
+    """
+    timeline = explanation.timeline
+    lost = _lost_row(explanation)
+    rows = _rows(timeline)
+    rows[0] = rows[0]._replace(above=GAP)
+    ax = _new_axes([lost, *rows], 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS) if ax is None else ax
+    chart = _Chart([lost, *rows], ax, None, COLOURS | _lost_colours(explanation))
+    chart.draw(path_of=timeline)
+    title = one_line(f"{timeline.schedule.name}: ".removeprefix(": "))
+    lost_s = format_seconds(explanation.gap_s)
+    title += f"makespan {format_seconds(timeline.makespan_s)}, of which {lost_s} above the lower bound"
+    ax.set_title(title, loc="left", fontsize=10, parse_math=False)
+    return ax
+
+
+def _new_axes(rows: Sequence[_Row], legend_lines: int = 1) -> Axes:
+    from matplotlib.figure import Figure
+
+    rows_in = min(ROWS_IN, ROW_IN * sum(row.height + row.above for row in rows)) + LEGEND_LINE_IN * (legend_lines - 1)
+    return Figure(figsize=(WIDTH_IN, MARGINS_IN + rows_in), layout="constrained").add_subplot()
+
+
+def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
+    makespan_s = timeline.makespan_s
+    title = one_line(f"{timeline.schedule.name}: ".removeprefix(": ")) + f"makespan {format_seconds(makespan_s)}"
+    if serial_s is None:
+        return title
+    speed_up = f", speed-up {serial_s / makespan_s:.2f}x" if makespan_s else ""
+    return f"{title}, {serial_program} {format_seconds(serial_s)}{speed_up}"
+
+
+# What to draw
+
+
+class _Bars(NamedTuple):
+    """Bars of one kind in a row: from and to (ticks), the lane and the number of each (0: none)."""
+
+    kind: str
+    start: Ticks
+    end: Ticks
+    lane: Ticks
+    number: Ticks
+
+
+class _Row(NamedTuple):
+    """A row: its bars, how many lanes it has, a note at its right, and the space above it."""
+
+    name: str
+    bars: list[_Bars]
+    lanes: int = 1
+    note: str = ""
+    above: float = 0.0
+
+    @property
+    def height(self) -> float:
+        """In rows of one lane."""
+        return max(1.0, 0.5 * min(self.lanes, MOST_LANES))
+
+
+def _rows(timeline: Timeline) -> list[_Row]:
+    """List the host where its calls took time, the engines, and the streams that have copies or kernels."""
+    import numpy as np
+
+    columns = _Columns(timeline)
+    host = _host_bars(timeline)
+    busy = timeline.utilisation if timeline.makespan_s else {}
+    lane = np.array(lanes(timeline, timeline.engine))
+    engines = [
+        columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
+        for name in sorted(timeline.engine_names, key=_place)
+    ]
+    groups = [group for group in ([_Row("host", host)] * bool(host), engines, _stream_rows(timeline, columns)) if group]
+    for group in groups[1:]:
+        group[0] = group[0]._replace(above=GAP)
+    return [row for group in groups for row in group]
+
+
+def _place(engine: str) -> int:
+    return PIPELINE.index(engine) if engine in PIPELINE else len(PIPELINE)
+
+
+def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
+    import numpy as np
+
+    lane = np.array(lanes(timeline, columns.stream.tolist()))
+    used = np.unique(columns.stream[columns.engine >= 0]).tolist()
+    rows = [
+        columns.row(f"stream {stream}", (columns.stream == stream) & (columns.engine >= 0), lane, waits=True)
+        for stream in used[:MOST_STREAMS]
+    ]
+    if len(used) > MOST_STREAMS:
+        rows.append(_Row(f"{len(used) - MOST_STREAMS} more streams", []))
+    return rows
+
+
+class _Columns:
+    """The time line as numpy arrays indexed by op."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        import numpy as np
+
+        ops = timeline.schedule.ops
+        self.start, self.end, self.ready = (
+            np.array(column) for column in (timeline.start, timeline.end, timeline.ready)
+        )
+        self.engine = np.array(timeline.engine)
+        self.stream = np.array([-1 if op.stream is None else op.stream for op in ops])
+        self.kind = np.array([_kind(op) for op in ops])
+        self.number = np.array(numbers(timeline.schedule))
+
+    def row(self, name: str, chosen: Chosen, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
+        """Make a row of the ``chosen`` ops, with what they waited for their engines if ``waits``."""
+        found = [self._bars(kind, chosen & (self.kind == k), lane) for k, kind in enumerate((H2D, KERNEL, D2H))]
+        if waits:
+            late = chosen & (self.ready >= 0) & (self.ready < self.start)
+            found.append(_Bars(WAITS, self.ready[late], self.start[late], lane[late], 0 * lane[late]))
+        count = int(lane[chosen].max(initial=0)) + 1
+        return _Row(name, [bars for bars in found if len(bars.start)], count, note)
+
+    def _bars(self, kind: str, chosen: Chosen, lane: Ticks) -> _Bars:
+        return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
+
+
+def _kind(op: Op) -> int:
+    if isinstance(op, Copy):
+        return KINDS.index(H2D if op.direction == "h2d" else D2H)
+    return KINDS.index(KERNEL if isinstance(op, Kernel) else HOST_CALL)
+
+
+def numbers(schedule: Schedule) -> list[int]:
+    """For each copy or kernel its chunk, from 1, where all chunks have the same ops; else its number among its kind.
+
+    0 for events and host calls.
+    """
+    kinds = [_kind(op) for op in schedule.ops]
+    counts = Counter(kind for kind in kinds if kind != KINDS.index(HOST_CALL))
+    chunks = min(counts.values(), default=1)
+    regular = all(count % chunks == 0 for count in counts.values())
+    seen: Counter[int] = Counter()
+    found = []
+    for kind in kinds:
+        a_chunk_has = counts[kind] // chunks if regular else 1
+        found.append(seen[kind] // a_chunk_has + 1 if kind in counts else 0)
+        seen[kind] += 1
+    return found
+
+
+def _host_bars(timeline: Timeline) -> list[_Bars]:
+    """List the calls that took the host time; of a captured graph only its launch and the waits after it."""
+    import numpy as np
+
+    ops = timeline.schedule.ops
+    pageable = timeline.schedule.pageable_names
+    issued, returned = np.array(timeline.issued), np.array(timeline.returned)
+    waits = np.array([_may_wait(op, pageable) for op in ops])
+    shown = (issued >= 0) & (returned > issued)
+    calls, held = shown & ~waits, shown & waits
+    starts, ends = issued[calls], returned[calls]
+    if timeline.schedule.launch == "graph":
+        ends = np.array([timeline.launched] if timeline.launched > 0 else [], dtype=np.int64)
+        starts = 0 * ends
+    found = [(HOST_CALL, starts, ends), (HOST_WAITS, issued[held], returned[held])]
+    return [_Bars(kind, start, end, 0 * start, 0 * start) for kind, start, end in found if len(start)]
+
+
+def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
+    if isinstance(op, Copy):
+        return op.blocking or (op.host is not None and op.host.buffer in pageable)
+    return isinstance(op, Synchronize)
+
+
+LOST_ROW, BOUND = "where it goes", "lower bound of the work"
+
+
+def _lost_row(explanation: Explanation) -> _Row:
+    """The bound and the losses one after another, in ticks; bars are numbered as the legend is."""
+    import numpy as np
+
+    ends = np.cumsum([round(explanation.bound_s / S_PER_TICK), *(loss.ticks for loss in _largest_first(explanation))])
+    kinds = list(_lost_colours(explanation))
+    bars = [
+        _Bars(kind, np.array([start]), np.array([end]), np.array([0]), np.array([number]))
+        for number, (kind, start, end) in enumerate(zip(kinds, [0, *ends], ends, strict=False))
+    ]
+    share = explanation.gap_s / explanation.makespan_s if explanation.makespan_s else 0.0
+    return _Row(LOST_ROW, bars, note=f"lost {share:.0%}")
+
+
+def _largest_first(explanation: Explanation) -> list[Loss]:
+    """What has lost something; of equals in the order of the explanation."""
+    return sorted((loss for loss in explanation.losses if loss.ticks), key=lambda loss: -loss.ticks)
+
+
+def _lost_colours(explanation: Explanation) -> dict[str, str]:
+    """By what the legend says of it, the colour of the bound and of each cause that lost something."""
+    colours = {BOUND: BOUND_COLOUR}
+    for number, loss in enumerate(_largest_first(explanation), 1):
+        colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]
+    return colours
+
+
+# Drawing it
+
+
+class _Chart:
+    """The rows on an Axes: time in ``unit`` from left to right, rows from top to bottom in plain rows."""
+
+    def __init__(
+        self, rows: Sequence[_Row], ax: Axes, until_s: float | None, colours: dict[str, str] = COLOURS
+    ) -> None:
+        self._rows, self._ax, self._colours = rows, ax, colours
+        self._tops: dict[str, float] = {}
+        last_s = max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) * S_PER_TICK
+        until_s = until_s or last_s or S_PER_TICK
+        scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
+        self._per_tick = scale * S_PER_TICK
+        self._last, self._until = last_s * scale, until_s * scale
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        width_in, height_in = ax.get_position().size * figure.get_size_inches()
+        self._in_per_unit = float(width_in) / self._until
+        self._height = sum(row.height + row.above for row in rows)
+        self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)
+
+    def draw(self, path_of: Timeline | None = None) -> None:
+        top, ticks = 0.0, []
+        for row in self._rows:
+            top += row.above
+            ticks.append(top + row.height / 2)
+            self._draw_row(row, top)
+            top += row.height
+        ax = self._ax
+        ax.set_xlim(0.0, self._until)
+        ax.set_ylim(self._height, 0.0)
+        ax.set_yticks(ticks, [row.name for row in self._rows], fontsize=self._font, parse_math=False)
+        ax.set_xlabel(f"time [{self.unit}]", loc="right", fontsize=FONT_PT)
+        ax.tick_params(axis="x", labelsize=FONT_PT)
+        ax.tick_params(axis="y", length=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        self._draw_legend([] if path_of is None else self._draw_path(path_of))
+
+    def _draw_legend(self, lines: list[Line2D]) -> None:
+        from matplotlib.patches import Patch
+
+        used = {bars.kind for row in self._rows for bars in row.bars}
+        handles: list[Any] = [
+            Patch(facecolor=colour, edgecolor=EDGE_COLOUR, lw=EDGE_PT, label=kind)
+            for kind, colour in self._colours.items()
+            if kind in used
+        ]
+        handles += lines
+        self._ax.legend(
+            handles=handles,
+            ncols=(len(handles) or 1) if len(handles) <= len(COLOURS) else LEGEND_COLUMNS,
+            frameon=False,
+            fontsize=FONT_PT,
+            handlelength=1.2,
+            loc="upper left",
+            bbox_to_anchor=(0.0, 0.0),
+            borderaxespad=2.2,  # in font sizes: below the tick labels
+        )
+
+    def _draw_row(self, row: _Row, top: float) -> None:
+        margin = (1 - BAR) / 2
+        top, height = top + margin, row.height - 2 * margin
+        self._tops[row.name] = top
+        self._ax.broken_barh([(0.0, self._last)], (top, height), color=IDLE_COLOUR, lw=0, zorder=0.5)
+        beside = self._ax.get_yaxis_transform()
+        self._ax.text(1.005, top + height / 2, row.note, transform=beside, va="center", fontsize=self._font)
+        if any(len(bars.start) > MOST_BARS for bars in row.bars):
+            self._draw_shares(row, top, height)
+        else:
+            for bars in row.bars:
+                self._draw_bars(bars, f"{row.name}: {bars.kind}", top, height / row.lanes)
+
+    def _draw_bars(self, bars: _Bars, gid: str, top: float, lane_height: float) -> None:
+        import numpy as np
+        from matplotlib.collections import PolyCollection
+
+        left, right = bars.start * self._per_tick, bars.end * self._per_tick
+        middle = top + (bars.lane + 0.5) * lane_height
+        half = (WAITS_BAR if bars.kind == WAITS else lane_height) / 2
+        x = np.stack([left, left, right, right], axis=1)
+        y = middle[:, None] + half * np.array([-1, 1, 1, -1])
+        wide = float(np.median(right - left)) * self._in_per_unit > EDGED_IN and bars.kind != WAITS
+        corners: Any = np.stack([x, y], axis=2)
+        polygons = PolyCollection(corners, facecolor=self._colours[bars.kind], gid=gid)
+        polygons.set(edgecolor=EDGE_COLOUR, linewidth=EDGE_PT if wide else 0.0)
+        self._ax.add_collection(polygons, autolim=False)
+        self._draw_numbers(bars, left, right, middle)
+
+    def _draw_numbers(self, bars: _Bars, left: Times, right: Times, y: Times) -> None:
+        """Write the numbers where there is room for the longest of them."""
+        digits = len(str(bars.number.max()))
+        room = (bars.number > 0) & ((right - left) * self._in_per_unit > DIGIT_IN * digits + NUMBERED_IN)
+        ink = {"color": INK.get(bars.kind), "fontsize": NUMBER_PT, "ha": "center", "va": "center_baseline"}
+        for k in room.nonzero()[0].tolist():
+            self._ax.text((left[k] + right[k]) / 2, y[k], str(bars.number[k]), ink)
+
+    def _draw_path(self, timeline: Timeline) -> list[Line2D]:
+        """Draw the critical path along the lower edge of its bars in the rows of the engines."""
+        heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
+        lane = lanes(timeline, timeline.engine)
+        x, y = list[float](), list[float]()
+        for step in critical_path(timeline):
+            if timeline.engine[step.op] >= 0:
+                name = timeline.engine_names[timeline.engine[step.op]]
+                x += [timeline.start[step.op] * self._per_tick, timeline.end[step.op] * self._per_tick]
+                y += [self._tops[name] + (lane[step.op] + PATH_AT) * heights[name]] * 2
+        self._ax.plot(x, y, color="white", lw=2 * PATH_PT, zorder=3, solid_capstyle="butt")
+        return self._ax.plot(x, y, color=PATH_COLOUR, lw=PATH_PT, gid=PATH, label=PATH, zorder=3, solid_capstyle="butt")
+
+    def _draw_shares(self, row: _Row, top: float, height: float) -> None:
+        """Stack, from below, the share of each moment that each kind takes."""
+        import numpy as np
+
+        edges = np.linspace(0.0, self._until, MOMENTS + 1)
+        base = np.zeros(MOMENTS)
+        for bars in row.bars:
+            share = busy_share(bars.start * self._per_tick, bars.end * self._per_tick, edges)
+            above = np.minimum(base + share, 1.0)
+            lower, upper = (top + height * (1 - np.append(level, level[-1])) for level in (base, above))
+            area = self._ax.fill_between(edges, lower, upper, step="post", color=self._colours[bars.kind], lw=0)
+            area.set_gid(f"{row.name}: {bars.kind} shares")
+            base = above
+
+
+def busy_share(start: Times, end: Times, edges: Times) -> Times:
+    """Share (0..1) of the time between neighbouring ``edges`` in which at least one of the spans runs."""
+    import numpy as np
+
+    order = np.argsort(start)
+    start, end = start[order], np.maximum.accumulate(end[order])
+    start[1:] = np.maximum(start[1:], end[:-1])  # only what no earlier span covers
+
+    def passed(since: Times) -> Any:
+        """Sum over ``since`` (ascending) of the time that has passed since then, at each edge."""
+        count = np.searchsorted(since, edges)
+        return count * edges - np.concatenate([[0.0], np.cumsum(since)])[count]
+
+    share: Times = np.diff(passed(start) - passed(end)) / np.diff(edges)
+    return np.clip(share, 0.0, 1.0)

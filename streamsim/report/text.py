@@ -1,0 +1,159 @@
+"""A prediction, put together for people (a table, a Gantt chart in the terminal) and for programs (JSON, CSV)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
+from streamsim.text.quantities import format_bytes, format_change, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+    from streamsim.timeline.timeline import Timeline
+
+IDLE, PARTLY = ".", ":"
+SLIVER = 0.02  # of a column: less than this is not shown
+STREAM_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+SERIAL_WORDS: dict[SerialProgram, str] = {
+    "unchunked": "unchunked, blocking copies",
+    "one by one": "the same ops one by one, blocking",
+    "given": "the program given to compare with",
+}
+
+
+# For people
+
+
+def summary(prediction: Prediction) -> Table:
+    """The figures as a rich table: name, value, remark."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"{prediction.schedule.name or 'schedule'} on {prediction.device}")  # Text: "[...]" is no markup here
+    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    for section in _sections(prediction):
+        for row in section:
+            table.add_row(*row)
+        table.add_section()
+    return table
+
+
+def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
+    waits = max(p.critical_s, key=lambda name: p.critical_s[name])
+    times = [
+        *_serials(p),
+        (
+            "lower bound",
+            format_seconds(p.lower_bound_s),
+            f"by {p.bound_by}; predicted is {p.over_bound - 1:.1%} above",
+        ),
+        (
+            "critical path",
+            format_seconds(sum(p.critical_s.values())),
+            f"{format_seconds(p.critical_s[waits])} of it {_place(waits)}",
+        ),
+    ]
+    engines = [
+        (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
+    ]
+    engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
+    has = "" if p.memory_bytes is None else f"of the card's {format_bytes(p.memory_bytes)}"
+    memory = [("on the card", format_bytes(p.device_bytes), has)]
+    if p.without_ring is not None:
+        memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
+    formulas = [(name, format_seconds(s), _against(s, p.makespan_s)) for name, s in p.formulas.items()]
+    return [times, engines, memory, formulas]
+
+
+def _ring_words(p: Prediction, other: WithoutRing) -> str:
+    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than it has'}"
+    cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
+    saved = other.device_bytes - p.device_bytes
+    change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
+    return f"{holds}; the ring costs {format_change(cost)} of time and {change}"
+
+
+def _serials(p: Prediction) -> list[tuple[str, str, str]]:
+    """What it is compared with, each under its name, and the prediction."""
+    rows = [("serial", format_seconds(p.serial_s), SERIAL_WORDS[p.serial_program])]
+    gain = f"{p.speedup:.2f}x as fast as serial"
+    if p.serial_program != "one by one":
+        times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"
+        rows.append(("one by one", format_seconds(p.one_by_one_s), times))
+    return [*rows, ("predicted", format_seconds(p.makespan_s), gain)]
+
+
+def _place(name: str) -> str:
+    return "waiting for host calls and hand-overs" if name == ELSEWHERE else f"on {name}"
+
+
+def _against(seconds: float, makespan_s: float) -> str:
+    return f"{format_change(seconds / makespan_s - 1)} against the model" if makespan_s else ""
+
+
+def gantt(timeline: Timeline, width: int = 100) -> str:
+    """One row per engine, ``width`` columns in all: each character is the stream that the engine serves most then.
+
+    Streams are 0 to 9, then a to z, then again from 0; ``:`` is an engine busy for less than half of the
+    column, ``.`` an idle one. The last line is the time axis.
+    """
+    margin = max(map(len, timeline.engine_names)) + 2
+    columns = max(20, width - margin)
+    rows = _columns(timeline, columns)
+    lines = [f"{name:<{margin}}{''.join(row)}" for name, row in rows.items()]
+    end = format_seconds(timeline.makespan_s)
+    return "\n".join([*lines, f"{'':<{margin}}0{end:>{columns - 1}}"])
+
+
+def _columns(timeline: Timeline, columns: int) -> dict[str, list[str]]:
+    """For each engine its characters."""
+    busy: dict[str, list[dict[int, float]]] = {name: [{} for _ in range(columns)] for name in timeline.engine_names}
+    scale = columns / timeline.makespan_s if timeline.makespan_s else 0.0
+    for span in timeline:
+        if span.engine is not None and span.stream is not None:
+            for column, share in _shares(span.start_s * scale, span.end_s * scale, columns):
+                cell = busy[span.engine][column]
+                cell[span.stream] = cell.get(span.stream, 0.0) + share
+    return {name: [_character(cell) for cell in cells] for name, cells in busy.items()}
+
+
+def _shares(start: float, end: float, columns: int) -> Iterable[tuple[int, float]]:
+    """(column, share of it) for an interval given in columns."""
+    for column in range(min(int(start), columns - 1), min(int(end) + 1, columns)):
+        yield column, min(end, column + 1) - max(start, column)
+
+
+def _character(cell: dict[int, float]) -> str:
+    busy = sum(cell.values())
+    if busy < 0.5:
+        return PARTLY if busy > SLIVER else IDLE
+    return STREAM_LETTERS[max(cell, key=lambda stream: cell[stream]) % len(STREAM_LETTERS)]
+
+
+# For programs
+
+
+def to_csv(rows: list[dict[str, Any]]) -> str:
+    """``rows`` as CSV with a header; nested tables become ``outer.inner`` columns."""
+    flat = [_flat(row) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        found.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
+    return found

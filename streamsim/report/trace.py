@@ -1,0 +1,259 @@
+"""A time line as Chrome Trace Event JSON, which Perfetto, chrome://tracing and speedscope open.
+
+Three processes: the host with the calls it makes, the engines, and the streams. Every copy and kernel is a
+span on its engine's track and again on its stream's track; events show on the stream's track as instants.
+Spans on a track never overlap: kernels that run side by side take further tracks of the same engine
+(``compute #2``). Arrows lead to an op, on its engine's track, from the call that issued it and from the ops
+that it waits for, except where the two tracks show the order themselves: one stream, one engine.
+
+Format: Google, "Trace Event Format" (phases M, X, i, s and f).
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.files.atomic_files import replacing
+from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
+from streamsim.report.side_by_side import lanes
+from streamsim.timeline.timeline import Timeline, label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from streamsim.lowering.lowered import Lowered
+
+Event = dict[str, Any]
+
+HOST, ENGINES, STREAMS = 1, 2, 3  # process ids, in the order in which they are shown
+HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK = 1, 10, 100  # thread ids; viewers take 0 for an idle CPU
+MOST_LANES = 1 << 12
+NO_ROW = -1
+EVENTS_AT_ONCE = 256
+TICKS_PER_US = 1000
+
+
+def write_trace(timeline: Timeline, path: str | Path) -> None:
+    """Write ``timeline`` to ``path`` event by event; the file appears only when it is complete.
+
+    Raises InputError when it cannot be written.
+    """
+    with replacing(path) as file:
+        file.writelines(_encoded(timeline))
+
+
+def trace_events(timeline: Timeline) -> Iterator[Event]:
+    """Yield the events one by one: the names of the tracks, the spans and instants, then the arrows.
+
+    ``ts`` and ``dur`` are in microseconds; a tick of the clock is a thousandth, so three decimals are exact.
+    """
+    engines, streams = _engine_tracks(timeline), _stream_tracks(timeline)
+    yield from _host_names()
+    yield from engines.names("engines")
+    yield from streams.names("streams")
+    yield from _host_spans(timeline)
+    for op in _on_card(timeline):
+        yield _engine_span(timeline, op, engines.of[op])
+        yield _stream_span(timeline, op, streams.of[op])
+    yield from _instants(timeline, streams)
+    yield from _arrows(timeline, engines)
+
+
+def _encoded(timeline: Timeline) -> Iterator[bytes]:
+    """Yield the file in pieces, each a line of some hundred events."""
+    encode = msgspec.json.Encoder().encode
+    about = {"schedule": timeline.schedule.name, "makespan_s": timeline.makespan_s}
+    yield b'{"displayTimeUnit":"ns","otherData":%b,"traceEvents":[' % encode(about)
+    events, comma = trace_events(timeline), b"\n"
+    while some := list(islice(events, EVENTS_AT_ONCE)):
+        yield comma + encode(some)[1:-1]  # without the brackets of a list
+        comma = b",\n"
+    yield b"\n]}\n"
+
+
+def _us(ticks: int) -> float:
+    """Microseconds; their shortest digits, which are written, give the ticks back exactly (below 100 days)."""
+    return ticks / TICKS_PER_US
+
+
+def _on_card(timeline: Timeline) -> Iterator[int]:
+    """Yield the ops that occupied an engine, in issue order."""
+    return (op for op, engine in enumerate(timeline.engine) if engine >= 0)
+
+
+# Tracks
+
+
+class _Tracks:
+    """The tracks of one process: for each row (an engine, a stream) as many as have spans at the same time.
+
+    ``of[op]`` is the op's thread id: that of its row, or beyond the rows that of a further lane.
+    """
+
+    def __init__(self, timeline: Timeline, process: int, first: int, row_names: list[str], row: Sequence[int]) -> None:
+        self._process, self._row_names = process, row_names
+        lane, width = [max(0, lane) for lane in lanes(timeline, row)], len(row_names)
+        self.of = array("q", (first + row[op] + lane[op] * width for op in range(len(timeline))))
+        self._used = {(row[op], lane[op]): self.of[op] for op in range(len(timeline)) if row[op] != NO_ROW}
+
+    def names(self, process_name: str) -> Iterator[Event]:
+        yield from _process_names(self._process, process_name)
+        for (row, lane), thread in sorted(self._used.items()):
+            name = self._row_names[row] + (f" #{lane + 1}" if lane else "")
+            yield from _thread_names(self._process, thread, name, row * MOST_LANES + lane)
+
+
+def _engine_tracks(timeline: Timeline) -> _Tracks:
+    return _Tracks(timeline, ENGINES, FIRST_ENGINE_TRACK, list(timeline.engine_names), timeline.engine)
+
+
+def _stream_tracks(timeline: Timeline) -> _Tracks:
+    names = ["stream 0 (default)"] + [f"stream {number}" for number in range(1, len(timeline.schedule.streams) + 1)]
+    ops = timeline.schedule.ops
+    row = array("q", (NO_ROW if op.stream is None or isinstance(op, Synchronize) else op.stream for op in ops))
+    return _Tracks(timeline, STREAMS, FIRST_STREAM_TRACK, names, row)
+
+
+def _host_names() -> Iterator[Event]:
+    yield from _process_names(HOST, "host")
+    yield from _thread_names(HOST, HOST_TRACK, "calls", 0)
+
+
+def _process_names(process: int, name: str) -> Iterator[Event]:
+    for what, args in (("process_name", {"name": name}), ("process_sort_index", {"sort_index": process})):
+        yield {"ph": "M", "pid": process, "tid": 0, "name": what, "args": args}
+
+
+def _thread_names(process: int, thread: int, name: str, sort_index: int) -> Iterator[Event]:
+    for what, args in (("thread_name", {"name": name}), ("thread_sort_index", {"sort_index": sort_index})):
+        yield {"ph": "M", "pid": process, "tid": thread, "name": what, "args": args}
+
+
+# Spans and instants
+
+
+def _span(process: int, thread: int, name: str, category: str, start: int, end: int, args: Event) -> Event:
+    return {
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "name": name,
+        "cat": category,
+        "ts": _us(start),
+        "dur": _us(end - start),
+        "args": args,
+    }
+
+
+def _engine_span(timeline: Timeline, op: int, track: int) -> Event:
+    what, start, end = timeline.schedule.ops[op], timeline.start[op], timeline.end[op]
+    args: Event = {"op": op, "stream": what.stream}
+    for name, column in (("issued_us", timeline.issued), ("ready_us", timeline.ready)):
+        if column[op] >= 0:
+            args[name] = _us(column[op])
+    args |= _details(what, end - start)
+    return _span(ENGINES, track, label(what), _category(what), start, end, args)
+
+
+def _stream_span(timeline: Timeline, op: int, track: int) -> Event:
+    what = timeline.schedule.ops[op]
+    args = {"op": op, "engine": timeline.engine_names[timeline.engine[op]]}
+    return _span(STREAMS, track, label(what), _category(what), timeline.start[op], timeline.end[op], args)
+
+
+def _category(op: Op) -> str:
+    return "copy" if isinstance(op, Copy) else "kernel"
+
+
+def _details(op: Op, ticks: int) -> Event:
+    """Say what an op moves or works on, as far as the schedule does."""
+    if isinstance(op, Copy):
+        details: Event = {"direction": op.direction, "bytes": op.bytes, "bytes_per_ns": round(op.bytes / ticks, 3)}
+        return details | {name: _range(at) for name, at in (("host", op.host), ("device", op.device)) if at is not None}
+    assert isinstance(op, Kernel)
+    details = {"elements": op.elements} if op.elements else {}
+    return details | {name: [*map(_range, at)] for name, at in (("reads", op.reads), ("writes", op.writes)) if at}
+
+
+def _range(region: Region) -> str:
+    return f"{region.buffer}[{region.offset}:{region.offset + region.bytes}]"
+
+
+def _host_spans(timeline: Timeline) -> Iterator[Event]:
+    """Yield the host's calls; of a captured graph only its launch and what the host waits for after it."""
+    is_graph = timeline.schedule.launch == "graph"
+    if is_graph and timeline.launched > 0:
+        yield _span(HOST, HOST_TRACK, "launch graph", "host", 0, timeline.launched, {})
+    for op, what in enumerate(timeline.schedule.ops):
+        if timeline.issued[op] >= 0 and not (is_graph and not isinstance(what, Synchronize)):
+            name = f"issue {label(what)}" if isinstance(what, Copy | Kernel) else label(what)
+            yield _span(HOST, HOST_TRACK, name, "host", timeline.issued[op], timeline.returned[op], {"op": op})
+
+
+def _instants(timeline: Timeline, streams: _Tracks) -> Iterator[Event]:
+    """When each record of an event completed, and when each wait for one was over."""
+    for op, what in enumerate(timeline.schedule.ops):
+        if isinstance(what, RecordEvent | WaitEvent) and timeline.end[op] >= 0:
+            yield {
+                "ph": "i",
+                "s": "t",
+                "pid": STREAMS,
+                "tid": streams.of[op],
+                "name": label(what),
+                "cat": "event",
+                "ts": _us(timeline.end[op]),
+                "args": {"op": op},
+            }
+
+
+# Arrows
+
+
+def _arrows(timeline: Timeline, engines: _Tracks) -> Iterator[Event]:
+    """Yield pairs: from inside the last tick of the span that comes first to the start of the span of the op."""
+    number = 0
+    for category, thread, leaves, op in chain(_issues(timeline), _dependences(timeline, engines)):
+        ends: Event = {"cat": category, "name": category, "id": (number := number + 1)}
+        process = HOST if thread == HOST_TRACK else ENGINES
+        yield {"ph": "s", "pid": process, "tid": thread, "ts": _us(leaves), **ends}
+        yield {"ph": "f", "bp": "e", "pid": ENGINES, "tid": engines.of[op], "ts": _us(timeline.start[op]), **ends}
+
+
+def _issues(timeline: Timeline) -> Iterator[tuple[str, int, int, int]]:
+    """Yield (category, thread and tick it leaves, op) for each op whose call took the host time."""
+    if timeline.schedule.launch == "live":
+        for op in _on_card(timeline):
+            issued, start = timeline.issued[op], timeline.start[op]
+            if 0 <= issued < timeline.returned[op] and issued <= start:
+                yield "issue", HOST_TRACK, min(timeline.returned[op] - 1, start), op
+
+
+def _dependences(timeline: Timeline, engines: _Tracks) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the same for each op that waits for another, unless both are in one stream and on one engine.
+
+    A measured time line does not know them.
+    """
+    if timeline.program is None:
+        return
+    ops = timeline.schedule.ops
+    for earlier in _on_card(timeline):
+        for op in _followers(timeline.program, earlier):
+            same_stream = ops[earlier].stream == ops[op].stream
+            if not same_stream or timeline.engine[earlier] != timeline.engine[op]:
+                category = "stream order" if same_stream else _across(ops[earlier], ops[op])
+                yield category, engines.of[earlier], timeline.end[earlier] - 1, op
+
+
+def _followers(program: Lowered, op: int) -> Iterator[int]:
+    if program.after[op] >= 0:
+        yield program.after[op]
+    yield from program.also.get(op, ())
+
+
+def _across(earlier: Op, later: Op) -> str:
+    return "default stream" if LEGACY_STREAM in (earlier.stream, later.stream) else "event"

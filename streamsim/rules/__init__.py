@@ -1,0 +1,1 @@
+"""Each rule of the card once, as functions of whole numbers."""

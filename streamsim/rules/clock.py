@@ -1,0 +1,11 @@
+"""The model's clock: whole nanoseconds, on which ties are exact."""
+
+import math
+
+TICKS_PER_S = 10**9
+S_PER_TICK = 1e-9
+
+
+def ticks(seconds: float) -> int:
+    """Whole nanoseconds, half up."""
+    return math.floor(seconds * TICKS_PER_S + 0.5)

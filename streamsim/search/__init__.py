@@ -1,0 +1,1 @@
+"""The best of many configurations, and sweeps over them."""

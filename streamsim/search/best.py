@@ -1,0 +1,298 @@
+"""The best way to cut and issue a workload on a device: the optimum of a grid.
+
+With the compiled model all that is reported is what simulating every configuration of the grid would give. On SimPy
+that holds as far as a budget of simulated ops goes, and what is not known is said (``search``).
+
+Ties go to the simplest: fewest chunks, then fewest streams, then no ring of buffers or the smallest ring,
+depth-first before breadth-first, issued live before a graph.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.analysis.predict import SCHEMA_VERSION, predict
+from streamsim.device.assumptions import link_words
+from streamsim.device.variations import with_faster_calls, with_faster_link
+from streamsim.program.config import Config
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.search.evaluate import evaluate, is_fast
+from streamsim.search.grid import Grid
+from streamsim.search.pruning_bounds import LowerBounds
+from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
+from streamsim.text.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.device.profile import Device, KernelCost
+    from streamsim.program.workload import Workload, WorkloadKernel
+    from streamsim.search.shortest import Bounded, Progress, Searched
+
+SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
+DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
+FASTER = 1.1
+SHORTEST_S = 1e-9  # of a kernel
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A configuration and the time that it takes."""
+
+    config: Config
+    makespan_s: float
+
+
+class Flatness(msgspec.Struct, frozen=True):
+    """How much it matters to hit the optimum. What a search within a budget does not know is None.
+
+    ``share_within``: by margin in per cent, the share (0..1) of the grid's programs no slower than that above the
+    optimum. ``chunks_within``: from and to which number of chunks, with the rest of the best configuration
+    as it is (no more streams than chunks), every number of chunks of the grid stays within ``range_percent``.
+    """
+
+    share_within: dict[int, float | None]
+    chunks_within: tuple[int, int] | None
+    range_percent: int = RANGE_PERCENT
+
+
+class Best(msgspec.Struct, frozen=True):
+    """The optimum of a grid and what to make of it. Times in seconds.
+
+    ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams:
+    what to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit
+    allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the
+    best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
+    the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
+    grid, ``simulated`` of them; the others are proved to be more than 10 % slower, but for ``left_open`` of them.
+    ``compiled``: whether the compiled twin did it. ``device_bytes``: what the optimum holds on the card, of
+    ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out``: distinct
+    programs of the grid with no room.
+
+    A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
+    ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
+    program of the grid is faster. ``left_open_because``: why, None where none is left open.
+    """
+
+    best: Found
+    simplest: Found
+    usual: Found
+    usual_fits: bool
+    serial_s: float
+    lower_bound_s: float
+    bound_by: str
+    critical_s: dict[str, float]
+    flatness: Flatness
+    faster_s: dict[str, float]
+    programs: int
+    simulated: int
+    left_open: int
+    left_open_because: str | None
+    exact: bool
+    simplest_exact: bool
+    floor_s: float
+    compiled: bool
+    device: str
+    device_bytes: int
+    memory_bytes: int | None
+    link: str
+    left_out: int
+
+    @property
+    def left_out_why(self) -> str:
+        """Why ``left_out`` programs of the grid were not looked at; empty when there are none."""
+        limit = self.memory_bytes
+        return "" if not self.left_out or limit is None else f"they need more than {format_bytes(limit)} on the card"
+
+    @property
+    def speedup(self) -> float:
+        """Serial time over the optimum's (1 when there is nothing to do)."""
+        return self.gain(self.serial_s)
+
+    @property
+    def nearness(self) -> float:
+        """How much faster than ``best`` a program of the grid may be, as a share of its time; 0 where it is exact."""
+        return 1 - self.floor_s / self.best.makespan_s if self.best.makespan_s else 0.0
+
+    def gain(self, seconds: float) -> float:
+        """How many times as fast as something that takes ``seconds`` (1 when there is nothing to do)."""
+        return seconds / self.best.makespan_s if self.best.makespan_s else 1.0
+
+    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **{name: _found_json(getattr(self, name), self.serial_s) for name in ("best", "simplest", "usual")},
+            "serial_s": self.serial_s,
+            "serial_program": "unchunked",
+            "usual_fits": self.usual_fits,
+            "gain_over_usual": self.gain(self.usual.makespan_s),
+            "lower_bound_s": self.lower_bound_s,
+            "bound_by": self.bound_by,
+            "critical_path_s": self.critical_s,
+            "share_within": {f"{margin}%": share for margin, share in self.flatness.share_within.items()},
+            "chunks_within": _range_json(self.flatness),
+            "faster_by": FASTER,
+            "faster_s": self.faster_s,
+            "device_bytes": self.device_bytes,
+            "memory_bytes": self.memory_bytes,
+            "link": self.link,
+            "left_out": self.left_out,
+            "left_out_why": self.left_out_why,
+            "programs": self.programs,
+            "simulated": self.simulated,
+            "left_open": self.left_open,
+            "left_open_because": self.left_open_because,
+            "exact": self.exact,
+            "simplest_exact": self.simplest_exact,
+            "floor_s": self.floor_s,
+            "compiled": self.compiled,
+            "inputs": inputs or {"device": self.device},
+        }
+
+
+def _range_json(flatness: Flatness) -> dict[str, int] | None:
+    if flatness.chunks_within is None:
+        return None
+    low, high = flatness.chunks_within
+    return {"percent": flatness.range_percent, "from": low, "to": high}
+
+
+def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
+    speedup = serial_s / found.makespan_s if found.makespan_s else 1.0
+    return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
+
+
+def find_best(
+    workload: Workload,
+    device: Device,
+    grid: Grid | None = None,
+    progress: Progress | None = None,
+    fast: bool | None = None,
+    budget_ops: int | None = BUDGET_OPS,
+) -> Best:
+    """Find the optimum of ``grid`` (1..256 chunks, 1..32 streams, both orders) for ``workload`` on ``device``.
+
+    ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
+    simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). Raises
+    InputError when the grid is empty or the device has no cost for a kernel.
+    """
+    grid = (grid or Grid()).within(device.memory_bytes)
+    fast = is_fast() if fast is None else fast
+    configs = grid.configs(workload)
+    usual = _usual(workload, grid)
+    with ThreadPoolExecutor(1) as beside:  # compiled code is loaded while the bounds are worked out
+        usual_ticks = beside.submit(evaluate, workload, [usual], device, fast)
+        queue = _in_order_of_bounds(workload, device, configs)
+    found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
+    took, shortest = found.ticks, found.shortest
+    winner = next(config for config in configs if took.get(config) == shortest)  # configs: the simplest first
+    simplest = next(config for config in configs if config in took and within(took[config], shortest, SIMPLEST_PERCENT))
+    prediction = predict(winner.schedule(workload), device)
+    left_open = found.open_within(max(MARGINS_PERCENT))
+    return Best(
+        best=Found(winner, shortest * S_PER_TICK),
+        simplest=Found(simplest, took[simplest] * S_PER_TICK),
+        usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK),
+        usual_fits=grid.memory_limit_bytes is None or usual.device_bytes(workload) <= grid.memory_limit_bytes,
+        serial_s=prediction.serial_s,
+        lower_bound_s=prediction.lower_bound_s,
+        bound_by=prediction.bound_by,
+        critical_s=prediction.critical_s,
+        flatness=_flatness(configs, found, winner),
+        faster_s={
+            name: evaluate(work, [winner], card, fast)[0] * S_PER_TICK
+            for name, (work, card) in _faster(workload, device).items()
+        },
+        programs=len(configs),
+        simulated=len(took),
+        left_open=left_open,
+        left_open_because=f"SimPy's budget of {budget_ops} simulated ops is spent" if left_open else None,
+        exact=found.is_exact,
+        simplest_exact=not found.open_within(SIMPLEST_PERCENT),
+        floor_s=found.floor * S_PER_TICK,
+        compiled=fast,
+        device=device.name,
+        device_bytes=winner.device_bytes(workload),
+        memory_bytes=grid.memory_limit_bytes,
+        link=link_words(device, grid.memory == "pageable"),
+        left_out=grid.too_large(workload),
+    )
+
+
+def _in_order_of_bounds(workload: Workload, device: Device, configs: Sequence[Config]) -> list[Bounded]:
+    """(bound, config), the lowest bound first; of equals the simplest."""
+    bound = LowerBounds(workload, device)
+    return sorted(((bound(config), config) for config in configs), key=itemgetter(0))
+
+
+def _flatness(configs: Sequence[Config], found: Searched, winner: Config) -> Flatness:
+    return Flatness(
+        share_within={percent: _share_within(found, percent) for percent in MARGINS_PERCENT},
+        chunks_within=_chunks_within(configs, found, winner),
+    )
+
+
+def _share_within(found: Searched, percent: int) -> float | None:
+    if found.open_within(percent):
+        return None
+    near = sum(within(ticks, found.shortest, percent) for ticks in found.ticks.values())
+    return near / (len(found.ticks) + len(found.left))
+
+
+def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -> tuple[int, int] | None:
+    """The ends of the unbroken range around the winner, over the grid's numbers of chunks; None: not known."""
+    numbers = sorted({config.chunks for config in configs})
+    at = numbers.index(winner.chunks)
+    ends = []
+    for walk in (numbers[at::-1], numbers[at:]):
+        end = winner.chunks
+        for chunks in walk:
+            config = _with_chunks(winner, chunks)
+            ticks = found.ticks.get(config, found.left.get(config))  # the bound of what was left out
+            if ticks is None or not within(ticks, found.shortest, RANGE_PERCENT):
+                break
+            if config in found.left:
+                return None
+            end = chunks
+        ends.append(end)
+    return ends[0], ends[1]
+
+
+def _with_chunks(config: Config, chunks: int) -> Config:
+    """The same with another number of chunks, and no more streams or buffers than that, as the grid has it."""
+    buffers = None if config.buffers is None else min(config.buffers, chunks)
+    return msgspec.structs.replace(config, chunks=chunks, streams=min(config.streams, chunks), buffers=buffers)
+
+
+def _usual(workload: Workload, grid: Grid) -> Config:
+    chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
+    return Config(chunks=chunks, streams=min(DEFAULT_STREAMS, chunks), memory=grid.memory)
+
+
+def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:
+    """The workload and the device with one thing 1.1 times as fast: bandwidths times 1.1, times over 1.1."""
+    costs = tuple(map(_faster_cost, device.compute.kernels))
+    compute = msgspec.structs.replace(device.compute, kernels=costs)
+    kernels = tuple(map(_faster_kernel, workload.kernels))
+    return {
+        "link": (workload, with_faster_link(device, FASTER)),
+        "kernel": (
+            msgspec.structs.replace(workload, kernels=kernels),
+            msgspec.structs.replace(device, compute=compute),
+        ),
+        "launch": (workload, with_faster_calls(device, FASTER)),
+    }
+
+
+def _faster_kernel(kernel: WorkloadKernel) -> WorkloadKernel:
+    return kernel.scaled(1 / FASTER) if kernel.is_timed else kernel
+
+
+def _faster_cost(cost: KernelCost) -> KernelCost:
+    if min(cost.duration_s) < SHORTEST_S * FASTER:
+        return cost
+    return msgspec.structs.replace(cost, duration_s=tuple(seconds / FASTER for seconds in cost.duration_s))

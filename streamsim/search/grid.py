@@ -1,0 +1,110 @@
+"""A grid: all ways to combine some choices of how to cut and issue a workload."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.checks import LARGEST_BYTES, check_whole
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.patterns import HostMemory, Order  # noqa: TC001 (msgspec looks at the annotations)
+from streamsim.program.schedule import Launch  # noqa: TC001
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamsim.program.workload import Workload
+
+MOST_PROGRAMS = 1_000_000  # of a grid: to list and bound them takes half a minute and a gigabyte
+
+
+class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All ways to combine these. Raises InputError naming the field when one is empty or there are over a million.
+
+    ``memory_limit_bytes``: the most that the device buffers of a program may hold (None: no limit).
+    """
+
+    chunks: tuple[int, ...] = tuple(range(1, 257))
+    streams: tuple[int, ...] = tuple(range(1, 33))
+    orders: tuple[Order, ...] = ("depth-first", "breadth-first")
+    buffers: tuple[int | None, ...] = (None,)
+    launches: tuple[Launch, ...] = ("live",)
+    memory: HostMemory = "pinned"
+    memory_limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("chunks", "streams", "orders", "buffers", "launches"):
+            if not getattr(self, field):
+                raise InputError(f"{field} = []: an empty grid; give at least one")
+        axes = (self.chunks, self.streams, self.orders, self.buffers, self.launches)
+        if (count := prod(map(len, axes))) > MOST_PROGRAMS:
+            chunks, streams = len(self.chunks), len(self.streams)
+            raise InputError(
+                f"chunks, streams = {chunks}, {streams} numbers: a grid of {count} programs, more than {MOST_PROGRAMS};"
+                " give fewer"
+            )
+        if self.memory_limit_bytes is not None:
+            check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
+
+    def configs(self, workload: Workload) -> list[Config]:
+        """The distinct programs of the grid within its limits, each once, the simplest first.
+
+        More streams, or more buffers, than chunks make the same program as as many as chunks. Raises
+        InputError when nothing is left.
+        """
+        distinct = list(dict.fromkeys(self._distinct(workload)))
+        if not distinct:
+            least = min(self.chunks)
+            raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
+        limit = self.memory_limit_bytes
+        if limit is None:
+            return distinct
+        fits = [config for config in distinct if config.device_bytes(workload) <= limit]
+        if not fits:
+            needed = min(config.device_bytes(workload) for config in distinct)
+            raise InputError(
+                f"memory_limit_bytes = {limit}: no program of the grid fits into that much of the card's memory; the"
+                f" smallest needs {needed} bytes; allow smaller rings of buffers or more chunks"
+            )
+        return fits
+
+    def too_large(self, workload: Workload) -> int:
+        """How many distinct programs :meth:`configs` leaves out because of the memory limit."""
+        limit = self.memory_limit_bytes
+        if limit is None:
+            return 0
+        return sum(config.device_bytes(workload) > limit for config in dict.fromkeys(self._distinct(workload)))
+
+    def within(self, memory_bytes: int | None) -> Grid:
+        """The same grid on a card of so much memory (None: unknown)."""
+        limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
+        return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
+
+    def _distinct(self, workload: Workload) -> Iterator[Config]:
+        """In the order of simplicity; rings as large as the number of chunks come more than once."""
+        programs = self._programs()
+        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
+            allowed = {min(streams, chunks) for streams in self.streams}
+            for streams in sorted(allowed | {1}):
+                for order, buffers, launch in programs:
+                    if streams in allowed if order != "serial" else streams == 1:
+                        ring = None if buffers is None else min(buffers, chunks)
+                        yield Config(order, chunks, streams, ring, self.memory, launch)
+
+    def _programs(self) -> list[tuple[Order, int | None, Launch]]:
+        """Combine what is not a number: rings are issued depth-first, serial programs live and without one."""
+        found: list[Config] = []
+        refused: InputError | None = None
+        for order, buffers, launch in product(self.orders, self.buffers, self.launches):
+            try:
+                found.append(Config(order, 1, 1, buffers, self.memory, launch))
+            except InputError as error:
+                refused = error
+        if not found:
+            raise InputError(f"an empty grid: {refused}")
+        found.sort(key=lambda config: config.simplicity)
+        return [(config.order, config.buffers, config.launch) for config in found]

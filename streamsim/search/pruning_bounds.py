@@ -1,0 +1,291 @@
+"""A lower bound on the makespan of a :class:`Config` from a few sums, without building its schedule.
+
+What makes a search exact is that the bound is never above what the model says. Every chunk is a chain: its
+copies in, its kernels, its copies out, in one stream, so in this order, each at least its time alone after
+the one before it and at least a hand-over after it. No op starts before its host call has returned and
+``submit`` has passed, and the calls are made one after another. Let ``chain`` of some ops of one chunk be
+their times alone and the hand-overs between them. Then, with minima over the chunks (which come in few sizes), for
+every order in which the engines may choose:
+
+engine   Its first op to start is the first op on it of some chunk, so no earlier than ``head``: the first
+         such call in issue order, and the chain of that chunk before it. Its last op to work is the last op
+         on it of some chunk, which still has ``tail``, its drain and the chain behind it, to go. In between lies
+         all of the engine's work: makespan >= head + work + tail. A kernel's work is its time less its drain;
+         side by side kernels take at least the area (work x share of the card) that they fill, and at least an
+         n-th of their work's times if n fit at once.
+link     Two directions that slow each other down: ``bounds.duplex_bound``, in the window from the head of
+         the copies in, with the tail of the copies in and the later head of the copies out as time in
+         which that direction moves nothing.
+host     An op of the last chunk starts no earlier than all the calls up to its own, and the chain from it
+         on follows.
+stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their chains, and the hand-overs
+         between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
+         the same with K for S.
+
+What is copied once is more work for its engine: with it the engine may start at the first call, and end with it.
+Where some chunks have nothing of an array, all that is said is what their engines have to do.
+
+Duplex latencies, crowds, dearer calls over many streams, arbitration, waits of the host
+and the delayed signals of old cards only make ops start or end later. Everything is whole ticks, rounded as the model
+rounds it. All but the last line does not depend on the number of streams and is worked out once for each cut.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate, groupby, islice, pairwise, zip_longest
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.analysis.bounds import Flow, duplex_bound
+from streamsim.lowering.costs import (
+    BYTE_BITS,
+    D2H,
+    FULL_CARD,
+    H2D,
+    KERNEL,
+    NO_COPY,
+    Rate,
+    hand_over_table,
+    kernel_shape,
+    rate_of,
+)
+from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
+from streamsim.rules.clock import ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.config import Config
+    from streamsim.program.workload import Part, Workload
+
+
+class _Op(NamedTuple):
+    """One op of a chunk: its kind, ticks alone, units to move over the link, share of the card, ticks it drains."""
+
+    kind: int
+    duration: int
+    units: int = 0
+    rate: Rate = NO_COPY
+    width: int = FULL_CARD
+    drain: int = 0
+
+    @property
+    def works(self) -> int:
+        """Ticks alone on its engine."""
+        return self.duration - self.drain
+
+
+class _Size(NamedTuple):
+    """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on."""
+
+    many: int
+    ops: tuple[_Op, ...]
+    before: tuple[int, ...]
+    onwards: tuple[int, ...]
+
+
+class _Cut(NamedTuple):
+    """A workload in ``chunks`` chunks of few ``sizes``, in the order of the chunks; the kinds of their ops.
+
+    ``once``: what is copied once, by kind. ``has_gaps``: some chunks lack some of the ops.
+    """
+
+    chunks: int
+    sizes: tuple[_Size, ...]
+    kinds: tuple[int, ...]
+    once: dict[int, list[_Op]]
+    has_gaps: bool
+
+
+class LowerBounds:
+    """Lower bounds for the ways to cut and issue ``workload`` on ``device``; see the top of this file.
+
+    Raises InputError when the device has no cost for a kernel of the workload.
+    """
+
+    def __init__(self, workload: Workload, device: Device) -> None:
+        self._workload, self._device = workload, device
+        self._hand_over = hand_over_table(device.hand_over)
+        self._event = ticks(device.hand_over.event_s)
+        self._engine_of = ENGINES[device.copy_engines.count][1]
+        self._most = device.compute.concurrent_kernels
+        launches = sum(kernel.launches for kernel in workload.kernels)
+        kinds = (H2D,) * len(workload.inputs) + (KERNEL,) * launches + (D2H,) * len(workload.outputs)
+        self._kinds = kinds
+        self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
+        host = device.host
+        self.call_ticks = {
+            "live": [ticks(host.kernel_s if kind == KERNEL else host.copy_s) for kind in kinds],
+            "graph": [0 if kind == KERNEL else ticks(host.graph_node_s) for kind in kinds],
+        }
+        self.ring_ticks = ticks(host.record_s) + ticks(host.wait_s)
+        self.submit_ticks = ticks(host.submit_s)
+        self.launch_ticks = {"live": 0, "graph": ticks(host.graph_launch_s)}
+        self._cuts: dict[tuple[int, str], _Cut] = {}
+        self._common: dict[tuple[object, ...], tuple[int, int]] = {}
+
+    def __call__(self, config: Config) -> int:
+        """No tick before which the program of ``config`` can end: its makespan is never smaller."""
+        cut = self._cut(config.chunks, config.memory)
+        if cut.has_gaps or not cut.kinds:
+            return max(self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE})
+        across = config.buffers is not None and config.buffers % config.streams != 0
+        key = (config.order, config.chunks, config.buffers if across else None, config.memory, config.launch)
+        common = self._common.get(key)
+        if common is None:
+            common = self._common[key] = self._of_cut(cut, config, across)
+        bound, start = common
+        chain = self._stream(cut, config.streams, self._next[config.order == "breadth-first"])
+        if config.buffers is not None:
+            event = self._event if across else 0
+            chain = max(chain, self._stream(cut, config.buffers, self._next[False] + event))
+        return max(bound, start + chain)
+
+    def _of_cut(self, cut: _Cut, config: Config, across: bool) -> tuple[int, int]:
+        """The engines', the link's and the host's bound; and when the first op is on the card."""
+        handed = max(0, config.chunks - (config.buffers or config.chunks)) if across else 0
+        calls = _Calls(self, cut, config, handed)
+        bounds = [at + onwards for at, onwards in zip(calls.last, cut.sizes[-1].onwards, strict=True)]
+        bounds += [self._engine(cut, calls, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
+        if self._device.copy_engines.count == 2 and {H2D, D2H} <= set(cut.kinds):
+            bounds.append(self._link(cut, calls))
+        return max(bounds), calls.first[0]
+
+    def _engine(self, cut: _Cut, calls: _Calls, engine: int) -> int:
+        own = self._own(cut, engine)
+        if not own:
+            return self._work(cut, engine)
+        head, tail = calls.head(own[0]), _tail(cut, own[-1])
+        if self._copied_once(cut, engine):
+            head, tail = min(head, calls.first[0]), 0
+        return head + self._work(cut, engine) + tail
+
+    def _own(self, cut: _Cut, engine: int) -> list[int]:
+        """The ops of a chunk that an engine runs."""
+        return [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
+
+    def _copied_once(self, cut: _Cut, engine: int) -> list[_Op]:
+        return [op for kind, ops in cut.once.items() if self._engine_of[kind] == engine for op in ops]
+
+    def _work(self, cut: _Cut, engine: int) -> int:
+        """Ticks of an engine's work, without what its ops wait for."""
+        own = self._own(cut, engine)
+        once = sum(op.works for op in self._copied_once(cut, engine))
+        one_by_one = sum(size.many * size.ops[k].works for size in cut.sizes for k in own)
+        if self._most > 1 and all(cut.kinds[k] == KERNEL for k in own):
+            area = sum(size.many * size.ops[k].works * size.ops[k].width for size in cut.sizes for k in own)
+            return once + max(-(-area // FULL_CARD), -(-one_by_one // self._most))
+        return once + one_by_one
+
+    def _link(self, cut: _Cut, calls: _Calls) -> int:
+        there, back = ([k for k, kind in enumerate(cut.kinds) if kind == one] for one in (H2D, D2H))
+        head = calls.head(there[0])
+        idle = (_tail(cut, there[-1]), calls.head(back[0]) - head + _tail(cut, back[-1]))
+        flows = (_flow(cut, own, more) for own, more in zip((there, back), idle, strict=True))
+        return head + math.floor(duplex_bound(*flows))
+
+    def _stream(self, cut: _Cut, every: int, again: int) -> int:
+        """The chain of chunks 0, ``every``, 2 ``every``, ... in turn; ``again``: more ticks for each but the first."""
+        total = first = chunks = 0
+        for size in cut.sizes:
+            chunks += size.many
+            upto = -(-chunks // every)
+            total += (upto - first) * size.onwards[0]  # so many of them are of this size
+            first = upto
+        return total + (first - 1) * again
+
+    def _again(self, kinds: tuple[int, ...], breadth_first: bool) -> int:
+        """Ticks of hand-overs that one more chunk in a stream adds to those inside its chain.
+
+        Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
+        same stage of another, and the hand-overs from stage to stage come only once.
+        """
+        hand_over = self._hand_over
+        if not breadth_first:
+            return hand_over[kinds[-1]][kinds[0]] if kinds else 0
+        between_stages = sum(hand_over[a][b] for a, b in pairwise(kinds) if a != b)
+        return sum(hand_over[kind][kind] for kind in set(kinds)) - between_stages
+
+    def _cut(self, chunks: int, memory: str) -> _Cut:
+        cut = self._cuts.get((chunks, memory))
+        if cut is None:
+            parts = self._workload.cut(chunks)
+            is_pageable = memory == "pageable"
+            sizes = tuple(self._size(part, is_pageable) for part in parts)
+            once = {
+                kind: [self._copy(kind, n, is_pageable) for n in arrays]
+                for kind, arrays in ((H2D, self._workload.h2d_once), (D2H, self._workload.d2h_once))
+            }
+            gaps = not all(all(part.inputs + part.outputs) for part in parts)
+            cut = self._cuts[chunks, memory] = _Cut(chunks, sizes, self._kinds, once, gaps)
+        return cut
+
+    def _size(self, part: Part, is_pageable: bool) -> _Size:
+        ops = (
+            *(self._copy(H2D, n_bytes, is_pageable) for n_bytes in part.inputs),
+            *self._kernels(part),
+            *(self._copy(D2H, n_bytes, is_pageable) for n_bytes in part.outputs),
+        )
+        before, now = [], 0
+        for op, follower in zip_longest(ops, ops[1:]):
+            before.append(now)
+            now += op.duration + (self._hand_over[op.kind][follower.kind] if follower else 0)
+        return _Size(part.many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+
+    def _copy(self, kind: int, n_bytes: int, is_pageable: bool) -> _Op:
+        if not n_bytes:
+            return _Op(kind, 0)
+        units = n_bytes << BYTE_BITS
+        rate = rate_of(self._device, "h2d" if kind == H2D else "d2h", n_bytes, is_pageable)
+        return _Op(kind, rate.duration(units), units, rate)
+
+    def _kernels(self, part: Part) -> list[_Op]:
+        shapes = (kernel_shape(self._device, kernel) for kernel in self._workload.launches(part))
+        return [_Op(KERNEL, shape.duration, width=shape.width, drain=shape.drain) for shape in shapes]
+
+
+class _Calls:
+    """When ops can be on the card at the earliest, as the host makes its calls one after another.
+
+    ``first[k]``: op number k of the first chunk, if no call waits; ``last[k]``: that of the last chunk, all of the
+    calls made by then with which a ring hands buffers to other streams (``handed`` times).
+    """
+
+    def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, handed: int) -> None:
+        self._cut = cut
+        before = bounds.submit_ticks + bounds.launch_ticks[config.launch]
+        ring = handed * bounds.ring_ticks * (config.launch == "live")
+        stages = [cut.kinds]
+        if config.order == "breadth-first":
+            stages = [tuple(own) for _, own in groupby(cut.kinds)]
+        calls = iter(bounds.call_ticks[config.launch])
+        self.first: list[int] = []
+        self.last: list[int] = []
+        for stage in stages:
+            upto = list(accumulate(islice(calls, len(stage))))
+            self.first += [before + ticks_upto for ticks_upto in upto]
+            self.last += [before + (cut.chunks - 1) * upto[-1] + ring + ticks_upto for ticks_upto in upto]
+            before += cut.chunks * upto[-1]
+
+    def head(self, op: int) -> int:
+        """No op number ``op`` of any chunk can start before this tick."""
+        return max(self.first[op], self.first[0] + min(size.before[op] for size in self._cut.sizes))
+
+
+def _tail(cut: _Cut, op: int) -> int:
+    """The shortest chain behind op number ``op`` of a chunk, from the end of its work on."""
+    return min(size.onwards[op] - size.ops[op].works for size in cut.sizes)
+
+
+def _flow(cut: _Cut, own: Sequence[int], idle: int) -> Flow:
+    """What one direction has to move, in its window of the link, ``idle`` ticks of which it may not use."""
+    copies = [(size.ops[k], size.many) for size in cut.sizes for k in own]
+    rate = copies[0][0].rate
+    alone = sum(op.units * count for op, count in copies) / rate.alone
+    return Flow(
+        latency=idle + sum(op.rate.latency[0] * count for op, count in copies),
+        alone=alone,
+        loss=1 - rate.shared / rate.alone,
+        immune=alone if rate.shared == rate.alone else 0.0,
+    )

@@ -1,0 +1,411 @@
+"""A sweep: every combination of some axes, predicted in order, on this machine or on any executor's workers.
+
+A :class:`Sweep` is a small value from which every worker makes the combinations ``start .. stop`` by itself, so
+a million of them cost no memory and a block is sent as two numbers. Combination i is i written in mixed
+radix, the last axis counting fastest; it depends on nothing else, so neither the executor nor the order in
+which blocks come back can change a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from streamsim.checks import check_number
+from streamsim.device.variations import changed
+from streamsim.errors import InputError, NoRoomError
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
+from streamsim.program.workload_text import per_element, workload_of_sizes
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.search.evaluate import evaluate, is_fast
+from streamsim.text.shown import one_line, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Executor, Future
+
+    from streamsim.device.profile import Device
+
+T = TypeVar("T")
+CONFIG = ("order", "chunks", "streams", "buffers", "memory", "launch")
+RESULTS = ("makespan_s", "serial_s", "speedup")
+_ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
+BLOCK_OPS = {False: 20_000, True: 10_000_000}  # in a block: a fraction of a second on SimPy, on the compiled twin
+BLOCK_ROWS = 8192
+IN_FLIGHT = 16  # blocks given to an executor at a time
+RETRIES = 2
+CACHED = 4096
+MOST_COMBINATIONS = 100_000_000  # an hour of the compiled twin, and ten gigabytes of rows
+MOST_REFUSED = 100_000  # combinations looked at for one that can be issued
+
+
+class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A name and its values.
+
+    Names: ``device`` (values: names of ``Sweep.devices``), ``connections``, dotted names of numbers and rules in a
+    profile (``h2d.latency_s``), ``h2d_bytes``, ``kernel_s`` and ``d2h_bytes`` (``_1``, ``_2``, ... where there
+    are several), ``scale`` (of the whole workload: elements and kernel times), and the fields of
+    :class:`Config`.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise InputError(f"{self.name} = []: an empty axis; give at least one value")
+
+
+class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
+
+    Raises InputError naming the axis.
+
+    ``workload``: what the axes change (None: arrays and kernels are axes, ``elements``, ``h2d_once`` and ``d2h_once``
+    as in :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
+    """
+
+    axes: tuple[Axis, ...]
+    devices: tuple[Device, ...]
+    workload: Workload | None = None
+    elements: int | None = None
+    h2d_once: tuple[int, ...] = ()
+    d2h_once: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [axis.name for axis in self.axes]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{name}: stands twice among the axes; keep one")
+            if not (_ARRAY.fullmatch(name) or "." in name or name in ("device", "connections", "scale", *CONFIG)):
+                raise InputError(f"{shown(name)}: no axis of that name")
+        if (count := self._count) > MOST_COMBINATIONS:
+            largest = max(self.axes, key=lambda axis: len(axis.values))
+            raise InputError(
+                f"{largest.name} = {len(largest.values)} values: a sweep of {count} combinations, more than"
+                f" {MOST_COMBINATIONS}; give larger steps, or sweep it in parts"
+            )
+        if not self.devices:
+            raise InputError("devices = []: a sweep needs at least one")
+        if self.workload is None and not any(map(_ARRAY.fullmatch, names)):
+            raise InputError("no workload: give one, or axes such as h2d_bytes and kernel_s")
+
+    def __len__(self) -> int:
+        """Combinations, those that cannot be issued among them."""
+        return self._count
+
+    @property
+    def _count(self) -> int:
+        return prod(len(axis.values) for axis in self.axes)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of a row's values."""
+        return (*self._device_columns, "elements", *self.workload_columns, *CONFIG, *RESULTS)
+
+    @property
+    def _device_columns(self) -> tuple[str, ...]:
+        dotted = tuple(axis.name for axis in self.axes if "." in axis.name)
+        return ("device", "connections", *dotted)
+
+    @property
+    def workload_columns(self) -> tuple[str, ...]:
+        """A column for each array copied and each kernel."""
+        workload = self.workload
+        if workload is None:
+            counts = self._arrays({axis.name: 1 for axis in self.axes})
+            sizes = {name: len(found) for name, found in counts.items()}
+        else:
+            arrays = (workload.inputs, workload.kernels, workload.outputs)
+            sizes = dict(zip(("h2d_bytes", "kernel_s", "d2h_bytes"), map(len, arrays), strict=True))
+        return tuple(numbered for name, count in sizes.items() for numbered in _numbered(name, count))
+
+    def point(self, number: int) -> dict[str, Any]:
+        """The value of every axis in combination ``number``."""
+        found: dict[str, Any] = {}
+        for axis in reversed(self.axes):
+            number, k = divmod(number, len(axis.values))
+            found[axis.name] = axis.values[k]
+        return found
+
+    def device(self, point: Mapping[str, Any]) -> Device:
+        """The device of a combination. Raises InputError when its numbers do not go together."""
+        name = point.get("device", self.devices[0].name)
+        base = next((device for device in self.devices if device.name == name), None)
+        if base is None:
+            raise InputError(f"device = {shown(name)}: not among the sweep's devices")
+        numbers = {name: value for name, value in point.items() if "." in name}
+        if "connections" in point:
+            base = base.with_connections(point["connections"])
+        return changed(base, numbers)
+
+    def workload_at(self, point: Mapping[str, Any]) -> Workload:
+        """The workload of a combination. Raises InputError when its sizes do not go together."""
+        arrays = self._arrays(point)
+        if self.workload is None:
+            sizes = (arrays["h2d_bytes"], arrays["kernel_s"], arrays["d2h_bytes"])
+            workload = workload_of_sizes(*sizes, self.elements, self.h2d_once, self.d2h_once)
+        else:
+            workload = _with_arrays(self.workload, arrays)
+        return scaled(workload, point["scale"]) if "scale" in point else workload
+
+    def _arrays(self, point: Mapping[str, Any]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {"h2d_bytes": [], "kernel_s": [], "d2h_bytes": []}
+        named = sorted((match[1], int(match[2] or 1), name) for name in point if (match := _ARRAY.fullmatch(name)))
+        for kind, _, name in named:
+            found[kind].append(point[name])
+        return found
+
+    def rows(self, start: int, stop: int, fast: bool | None = None, threads: int | None = None) -> Rows:
+        """Predict the combinations ``start`` .. ``stop``, those that cannot be issued left out and counted."""
+        return _Block(self, start, stop).predict(is_fast() if fast is None else fast, threads)
+
+    def first_refusal(self) -> InputError | None:
+        """None if any combination can be issued, otherwise why the first one cannot.
+
+        What can be issued in some number of chunks, on some number of streams, can be with the fewest. Of very many
+        combinations only the first are looked at.
+        """
+        refusal: InputError | None = None
+        axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
+        simplest = msgspec.structs.replace(self, axes=axes)
+        for number in range(min(len(simplest), MOST_REFUSED)):
+            point = simplest.point(number)
+            try:
+                workload = self.workload_at(point)
+                device = self.device(point)
+                _check_costs(workload, device)
+                _check_chunks(_config(point), workload)
+                device.check_room(_config(point).device_bytes(workload))
+            except InputError as error:
+                refusal = refusal or error
+            else:
+                return None
+        return refusal if len(simplest) <= MOST_REFUSED else None
+
+
+class Rows(NamedTuple):
+    """Rows of the combinations up to ``stop``, in order, and how many were left out: refused, or without room."""
+
+    stop: int
+    rows: list[tuple[Any, ...]]
+    left_out: int
+    reason: str  # why, of the first one that cannot be issued
+    too_large: int  # of those left out, what needs more memory than its card has
+    too_large_reason: str
+
+
+class _Block:
+    """Some combinations, grouped by workload and device, which the evaluators take many configs of at once."""
+
+    def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
+        self._sweep, self._stop = sweep, stop
+        self._left_out, self._reason = 0, ""
+        self._too_large, self._too_large_reason = 0, ""
+        self._groups: dict[tuple[int, int], tuple[Workload, Device, list[tuple[int, Config]]]] = {}
+        self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
+        names = [axis.name for axis in sweep.axes]
+        self._device = _Cached([n for n in names if n in ("device", "connections") or "." in n], sweep.device)
+        self._workload = _Cached([n for n in names if n == "scale" or _ARRAY.fullmatch(n)], sweep.workload_at)
+        self._config = _Cached([n for n in names if n in CONFIG], _config)
+        for number in range(start, stop):
+            self._add(number)
+
+    def _add(self, number: int) -> None:
+        point = self._sweep.point(number)
+        try:
+            device, workload, config = self._device(point), self._workload(point), self._config(point)
+            _check_chunks(config, workload)
+            device.check_room(config.device_bytes(workload))
+            self._group(workload, device, point).append((number, config))
+        except NoRoomError as error:
+            self._left_out += 1
+            self._too_large += 1
+            self._too_large_reason = self._too_large_reason or str(error)
+        except InputError as error:
+            self._left_out += 1
+            self._reason = self._reason or str(error)
+
+    def _group(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> list[tuple[int, Config]]:
+        key = (id(workload), id(device))  # the groups keep them alive
+        if key not in self._groups:
+            _check_costs(workload, device)
+            self._groups[key] = (workload, device, [])
+            self._heads[key] = self._head(workload, device, point)
+        return self._groups[key][2]
+
+    def _head(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The columns that do not depend on the config."""
+        numbers = (point[name] for name in self._device.names if "." in name)
+        times = [_whole_s(kernel, workload) for kernel in workload.kernels]
+        sizes = (workload.input_bytes, times, workload.output_bytes)
+        return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))
+
+    def predict(self, fast: bool, threads: int | None) -> Rows:
+        found: list[tuple[int, tuple[Any, ...]]] = []
+        for key, (workload, device, numbered) in self._groups.items():
+            head = self._heads[key]
+            configs = [config for _, config in numbered]
+            serial = [Config(order="serial", memory=memory) for memory in dict.fromkeys(c.memory for c in configs)]
+            ticks = evaluate(workload, configs + serial, device, fast, threads)
+            serial_ticks = {c.memory: t for c, t in zip(serial, ticks[len(configs) :], strict=True)}
+            for (number, config), took in zip(numbered, ticks, strict=False):
+                found.append((number, head + _tail(config, took, serial_ticks[config.memory])))
+        found.sort()
+        left_out = self._left_out, self._reason, self._too_large, self._too_large_reason
+        return Rows(self._stop, [row for _, row in found], *left_out)
+
+
+class _Cached(Generic[T]):
+    """What some of the axes make of a combination, made once for the same values of theirs."""
+
+    def __init__(self, names: list[str], make: Callable[[Mapping[str, Any]], T]) -> None:
+        self.names = names
+        self._make = lru_cache(CACHED)(lambda *values: make(dict(zip(names, values, strict=True))))
+
+    def __call__(self, point: Mapping[str, Any]) -> T:
+        return self._make(*[point[name] for name in self.names])
+
+
+def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
+    makespan_s, serial_s = ticks * S_PER_TICK, serial_ticks * S_PER_TICK
+    return (*msgspec.structs.astuple(config), makespan_s, serial_s, serial_s / makespan_s if ticks else 1.0)
+
+
+def _config(point: Mapping[str, Any]) -> Config:
+    return Config(**{name: point[name] for name in CONFIG if name in point})
+
+
+def _check_chunks(config: Config, workload: Workload) -> None:
+    if config.chunks > workload.most_chunks:
+        workload.cut(config.chunks)  # says why
+
+
+def _check_costs(workload: Workload, device: Device) -> None:
+    for kernel in workload.launches(workload.cut(1)[0]):
+        device.kernel_time(kernel)
+
+
+def _whole_s(kernel: WorkloadKernel, workload: Workload) -> float | None:
+    """Seconds of all launches of a kernel, if it says so itself."""
+    return kernel.launches * kernel.launch_s(workload.work) if kernel.is_timed else None
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}_{k}" for k in range(1, count + 1)]
+
+
+def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workload:
+    """``workload`` with other sizes or times, where there are any: as many as it has."""
+    new: dict[str, Any] = {}
+    for name, field in (("h2d_bytes", "inputs"), ("kernel_s", "kernels"), ("d2h_bytes", "outputs")):
+        given, old = arrays[name], getattr(workload, field)
+        if given and len(given) != len(old):
+            raise InputError(f"{name}: {len(given)} given; the workload has {len(old)}")
+        if given and field == "kernels":
+            new[field] = tuple(map(_with_duration, old, given))
+        elif given:
+            new[field] = tuple(per_element(name, size, workload.elements or 1) for size in given)
+    return msgspec.structs.replace(workload, **new)
+
+
+def _with_duration(kernel: WorkloadKernel, duration_s: float) -> WorkloadKernel:
+    return msgspec.structs.replace(kernel, duration_s=duration_s, points=())
+
+
+def scaled(workload: Workload, factor: float) -> Workload:
+    """``workload`` of so many times the elements or bytes that are cut, its kernels taking so many times as long."""
+    check_number("scale", factor, 1e-9, 1e9)
+    new: dict[str, Any] = {
+        "kernels": tuple(kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels)
+    }
+    if workload.elements:
+        new["elements"] = max(1, round(workload.elements * factor))
+    else:
+        for field in ("inputs", "outputs"):
+            new[field] = tuple(max(1, round(n * factor)) for n in getattr(workload, field))
+    return msgspec.structs.replace(workload, **new)
+
+
+def sweep_blocks(
+    sweep: Sweep,
+    start: int = 0,
+    executor: Executor | None = None,
+    retries: int = RETRIES,
+    block: int | None = None,
+    fast: bool | None = None,
+) -> Iterator[Rows]:
+    """Predict the combinations from ``start`` on, block by block and in order.
+
+    ``executor``: any ``concurrent.futures.Executor`` (processes, Dask's ``client.get_executor()``, MPI, ...),
+    whose workers import streamsim; None: this process. A block that fails there is tried again ``retries``
+    times. ``block``: combinations at a time. Raises InputError when a block keeps failing.
+    """
+    fast = is_fast() if fast is None else fast
+    size = block or _block_size(sweep, fast)
+    ranges = ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
+    if executor is None:
+        return (sweep.rows(a, b, fast) for a, b in ranges)
+    return _Submitted(sweep, executor, retries, fast).blocks(ranges)
+
+
+def _block_size(sweep: Sweep, fast: bool) -> int:
+    """Combinations at a time, by what one costs on average: a stopped sweep loses no more than a block."""
+    chunks = next((axis.values for axis in sweep.axes if axis.name == "chunks"), (1,))
+    ops: float = sum(chunks) / len(chunks) * max(1, len(sweep.workload_columns))
+    return max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
+
+
+class _Submitted:
+    """Blocks on an executor, a few at a time, taken back in their order."""
+
+    def __init__(self, sweep: Sweep, executor: Executor, retries: int, fast: bool) -> None:
+        self._sweep, self._executor, self._retries, self._fast = sweep, executor, retries, fast
+
+    def blocks(self, ranges: Iterator[tuple[int, int]]) -> Iterator[Rows]:
+        waiting: deque[tuple[tuple[int, int], Future[Rows]]] = deque()
+        try:
+            for span in ranges:
+                waiting.append((span, self._submit(span)))
+                if len(waiting) == IN_FLIGHT:
+                    yield self._result(*waiting.popleft())
+            while waiting:
+                yield self._result(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    def _submit(self, span: tuple[int, int]) -> Future[Rows]:
+        try:
+            return self._executor.submit(_rows, self._sweep, *span, self._fast)
+        except Exception as error:
+            raise InputError(one_line(f"the executor takes no more work: {_why(error)}")) from error
+
+    def _result(self, span: tuple[int, int], future: Future[Rows]) -> Rows:
+        for left in reversed(range(self._retries + 1)):
+            try:
+                return future.result()
+            except InputError:
+                raise
+            except Exception as error:
+                if not left:
+                    times = f"failed {self._retries + 1} times"
+                    what = f"combinations {span[0]} to {span[1] - 1} {times} on the executor: {_why(error)}"
+                    raise InputError(one_line(what)) from error
+            future = self._submit(span)
+        raise AssertionError
+
+
+def _rows(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
+    """What a worker does: one thread, as there are other workers beside it."""
+    return sweep.rows(start, stop, fast and is_fast(), threads=1)
+
+
+def _why(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

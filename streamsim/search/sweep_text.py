@@ -1,0 +1,168 @@
+"""What to sweep, as text: options of the command or a TOML file with the same names.
+
+device = "a100,h200"
+h2d = ["64MiB"]              # a text for each array; a range in it is an axis
+kernel = ["0.1ms..1ms*1.5"]
+d2h = ["64MiB"]
+chunks = "1..64"             # or [1, 2, 4]
+streams = "1,2,4,8"
+set."h2d.latency_s" = "1us..8us*2"
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamsim.device.library import load_device
+from streamsim.device.variations import current, full_name, parser_of, split_setting, with_memory_limit
+from streamsim.errors import InputError
+from streamsim.files.documents import read_table
+from streamsim.program.config import HOST_MEMORIES, ORDERS
+from streamsim.program.files import read_workload
+from streamsim.program.schedule import LAUNCHES
+from streamsim.program.workload import SHORTEST_KERNEL_S
+from streamsim.program.workload_text import parse_kernel
+from streamsim.search.sweep import Axis, Sweep
+from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
+from streamsim.text.shown import one_line, shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    from streamsim.device.profile import Device
+
+CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
+COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
+ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
+OF_THE_DEVICE = ("device", "connections", "memory_limit", "set")
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS)
+
+Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
+
+
+def read_sweep(path: str | os.PathLike[str]) -> Asked:
+    """The texts in a sweep file. Raises InputError naming the file, the name and the value."""
+    asked: Asked = {}
+    for name, value in read_table(path).items():
+        if name not in NAMES:
+            raise InputError(one_line(f"{path}: {name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
+        if name == "set" and isinstance(value, dict):
+            asked[name] = [f"{key}={','.join(_texts(path, f'set.{key}', item))}" for key, item in value.items()]
+        else:
+            texts = _texts(path, name, value)
+            asked[name] = texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
+    if "workload" in asked:  # beside the file that names it
+        asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
+    return asked
+
+
+def _texts(path: str | os.PathLike[str], name: str, value: Any) -> list[str]:
+    """A text, a number, or a list of them."""
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(type(item) in (str, int, float) for item in values):
+        raise InputError(one_line(f"{path}: {name} = {shown(value)}: expected a text, a number or a list of them"))
+    return [str(item) for item in values]
+
+
+def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
+    """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
+    texts = {name: list(values) for name, values in asked.items() if values}
+    devices = tuple(map(load_device, _split(texts, "device") or ["h200"]))
+    _refuse_twins(devices)
+    if "memory_limit" in texts:
+        limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
+        devices = tuple(with_memory_limit(device, limit) for device in devices)
+    workload = read_workload(texts["workload"][0]) if "workload" in texts else None
+    if workload is not None and "elements" in texts:
+        raise InputError("elements: the workload file says how many; use scale for other sizes")
+    if workload is None and not any(name in texts for name in ARRAYS):
+        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+    elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
+    once = {name: tuple(parse_bytes(text, name) for text in texts.get(name, ())) for name in ONCE}
+    if workload is not None and any(once.values()):
+        raise InputError("h2d_once, d2h_once: the workload file says what is copied once")
+    sweep = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
+    refusal = sweep.first_refusal()
+    if refusal is not None:
+        raise InputError(one_line(f"an empty grid: none of its {len(sweep)} combinations can be issued: {refusal}"))
+    return sweep
+
+
+def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:
+    """From the outermost to the innermost."""
+    axes = [Axis("device", tuple(device.name for device in devices))]
+    if "connections" in texts:
+        axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
+    axes += [_device_axis(text, devices[0]) for text in texts.get("set", ())]
+    axes += [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
+    if "scale" in texts:
+        scale = partial(_number, least=1e-9, most=1e9)
+        axes.append(Axis("scale", expand(_joined(texts, "scale"), "scale", scale, whole=False)))
+    for name, choices in CHOICES.items():
+        if name in texts:
+            axes.append(Axis(name, chosen(name, _joined(texts, name), choices)))
+    if "buffers" in texts:
+        axes.append(Axis("buffers", parse_buffers(_joined(texts, "buffers"))))
+    for name, most in COUNTS.items():
+        if name in texts:
+            axes.append(Axis(name, expand(_joined(texts, name), name, partial(parse_number, most=most))))
+    return axes
+
+
+def _array_axes(name: str, texts: list[str]) -> list[Axis]:
+    column = "kernel_s" if name == "kernel" else f"{name}_bytes"
+    numbers = [""] if len(texts) == 1 else [f"_{k}" for k in range(1, len(texts) + 1)]
+    return [Axis(f"{column}{number}", _values(name, text)) for number, text in zip(numbers, texts, strict=True)]
+
+
+def _values(name: str, text: str) -> tuple[Any, ...]:
+    """Of an array or a kernel: numbers, or a kernel of which more is said than its time."""
+    if name != "kernel":
+        return expand(text, name, parse_bytes, step_by_one=False)
+    if any(sign in text for sign in "@/="):
+        return (parse_kernel(text),)
+    return expand(text, name, partial(parse_seconds, least=SHORTEST_KERNEL_S), whole=False, step_by_one=False)
+
+
+def _device_axis(text: str, device: Device) -> Axis:
+    """``"h2d.latency=1us..8us*2"``: how its values are written follows from the value in the profile."""
+    given, values = split_setting(text, "NAME=VALUES such as h2d.latency_s=1us,2us")
+    name = full_name(device, given)
+    parse = parser_of(device, name)
+    if parse is None:
+        return Axis(name, tuple(part.strip() for part in values.split(",")))
+    whole = isinstance(current(device, name), int)
+    return Axis(name, expand(values, name, parse, whole=whole, step_by_one=whole))
+
+
+def _count(most: int, least: int = 1) -> Parse:
+    return partial(parse_count, least=least, most=most)
+
+
+def _number(text: str, field: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not least <= value <= most:
+        raise InputError(f"{field} = {shown(text)}: expected a number from {least:g} to {most:g}")
+    return value
+
+
+def _joined(texts: dict[str, list[str]], name: str) -> str:
+    return ",".join(texts[name])
+
+
+def _split(texts: dict[str, list[str]], name: str) -> list[str]:
+    return [part.strip() for text in texts.get(name, ()) for part in text.split(",")]
+
+
+def _refuse_twins(devices: tuple[Device, ...]) -> None:
+    names = [device.name for device in devices]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"device = {shown(name)}: two profiles of this name; rename one (name = in its file)")

@@ -1,0 +1,123 @@
+"""Sizes, times and rates as people write them: ``64MiB``, ``0.57ms``, ``25GB/s``.
+
+A bare number is in bytes, seconds or bytes per second. Anything else needs its unit: ``64m`` and ``64M``
+are refused, as nobody can tell what they mean, with what they may mean. Prefixes are those of SI (k = 1000,
+M = 1e6) and of IEC (Ki = 1024, Mi = 1024 ** 2). Those of IEC may be written in any case (``64mib``), as they mean
+nothing else; ``64Mb`` is refused, as b is the bit.
+"""
+
+import math
+import re
+
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S
+from streamsim.errors import InputError
+from streamsim.text.shown import LONGEST_TEXT, shown
+
+_NUMBER = r"\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*"
+_SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"
+_COUNT = re.compile(rf"{_NUMBER}(?:(?i:{_IEC})|{_SI})\s*", re.ASCII)
+_BYTES = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b)|{_SI}B)?\s*", re.ASCII)
+_SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
+_SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
+_BANDWIDTH = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b/s)|{_SI}B/s)?\s*", re.ASCII)
+_NEARLY_BYTES = re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?P<rate>/s)?\s*", re.ASCII | re.IGNORECASE)
+_TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
+_PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
+
+
+def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
+    """``"64MiB"`` -> 67108864. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
+    return _whole(text, field, _parse(_BYTES, text, field, hint), least, most, hint)
+
+
+def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:
+    """``"16Mi"`` -> 16777216. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    hint = "a count such as 16Mi, 4M or 4096"
+    return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
+
+
+def parse_number(text: str, field: str = "number", least: int = 1, most: int = LARGEST_COUNT) -> int:
+    """``"16"`` -> 16: how many chunks, streams or buffers. Raises InputError that says how a range is written."""
+    ends = _RANGE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    hint = f"a whole number, or for streamsim sweep a range: {ends[1]}..{ends[2]}" if ends else "a whole number"
+    return _whole(text, field, _parse(_COUNT, text, field, hint), least, most, hint)
+
+
+def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: float = LONGEST_S) -> float:
+    """``"0.57ms"`` -> 0.00057. Raises InputError that names ``field`` unless in ``least..most`` seconds."""
+    hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
+    return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
+
+
+def parse_share(text: str, field: str = "share") -> float:
+    """``"0.25"``, ``"1/4"`` or ``"25%"`` -> 0.25. Raises InputError that names ``field`` unless above 0 and up to 1."""
+    hint = "a share such as 0.25, 1/4 or 25%"
+    above, slash, below = text.partition("/")
+    value = _parse(_SHARE, above, field, hint) / (_parse(_SHARE, below, field, hint) or math.inf if slash else 1)
+    return _within(text, field, value, 1e-12, 1.0, hint)
+
+
+def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:
+    """``"25GB/s"`` -> 25e9. Raises InputError that names ``field`` unless in ``least..most`` bytes a second."""
+    hint = "a bandwidth such as 25GB/s, 12GiB/s or 25e9 (bytes per second)"
+    return _within(text, field, _parse(_BANDWIDTH, text, field, hint), least, most, hint)
+
+
+def format_seconds(seconds: float) -> str:
+    """With four figures and a prefix: ``1.554 ms``."""
+    from quantiphy import Quantity
+
+    if seconds == 0 or seconds >= 1:  # no kiloseconds
+        return f"{float(f'{seconds:.4g}'):g} s"
+    return Quantity(seconds, "s").render(prec=3)
+
+
+def format_bytes(n_bytes: int) -> str:
+    """With four figures and a binary prefix: ``64 MiB``."""
+    from quantiphy import Quantity
+
+    return Quantity(n_bytes, "B").binary(prec=3)
+
+
+def format_change(relative: float) -> str:
+    """``0.051`` -> ``+5.1%``; what rounds to nothing is ``+0.0%``, never ``-0.0%``."""
+    return f"{round(relative, 3) + 0.0:+.1%}"
+
+
+def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
+    """Quantiphy does not do here: it takes ``64m`` for 0.064, ``1,5`` for 15 and ``1e3ms`` for 1000 seconds."""
+    match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
+    if not match:
+        raise InputError(f"{field} = {shown(text)}: expected {hint}{_meant(form, text)}")
+    found = match.groupdict()
+    prefix = f"{found['iec'].upper()}i" if found.get("iec") else found["prefix"]
+    return float(match["number"]) * _TIMES.get(prefix, 1) / _PARTS.get(prefix, 1)
+
+
+def _meant(form: re.Pattern[str], text: str) -> str:
+    """What a size or rate without its unit, or one in bits, may have meant."""
+    nearly = _NEARLY_BYTES.fullmatch(text[:LONGEST_TEXT]) if form in (_BYTES, _BANDWIDTH) else None
+    if not nearly:
+        return ""
+    prefix, rate = nearly["prefix"].upper(), "/s" if form is _BANDWIDTH else ""
+    return f"; did you mean {nearly['number']}{prefix}B{rate} or {nearly['number']}{prefix}iB{rate}?"
+
+
+def _whole(text: str, field: str, value: float, least: int, most: int, hint: str) -> int:
+    _within(text, field, value, least, most, hint)
+    if not value.is_integer():
+        raise InputError(f"{field} = {shown(text)}: is not whole; expected {hint}")
+    return int(value)
+
+
+def _within(text: str, field: str, value: float, least: float, most: float, hint: str) -> float:
+    if not least <= value <= most:
+        raise InputError(f"{field} = {shown(text)}: expected {hint}, from {_figure(least)} to {_figure(most)}")
+    return value
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

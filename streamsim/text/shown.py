@@ -1,0 +1,27 @@
+"""What others have written, made fit to be shown in an error message or on one line of a terminal."""
+
+import reprlib
+
+LONGEST_LINE = 500
+LONGEST_TEXT = 100
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
+
+
+def one_line(text: str) -> str:
+    """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: LONGEST_LINE + 1])
+    return safe if len(safe) <= LONGEST_LINE else f"{safe[: LONGEST_LINE - 3]}..."
+
+
+def shown(value: object) -> str:
+    """``value`` as a short text for an error message, whatever it holds and however much of it."""
+    try:
+        return _SHOWN.repr(value)
+    except ValueError:  # an int of more digits than Python is willing to write
+        return f"a {type(value).__name__} too long to write"
+
+
+def uncapitalised(text: str) -> str:
+    """``text`` without the capital of a sentence; ``JSON`` keeps its own."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

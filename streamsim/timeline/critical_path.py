@@ -1,0 +1,100 @@
+"""The critical path of a time line: the chain of ops that sets its makespan."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from streamsim.timeline.timeline import Timeline
+
+Because = Literal["start", "host", "stream", "event", "engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the critical path: the op, and what its start waited for last."""
+
+    op: int
+    because: Because
+
+
+def critical_path(timeline: Timeline) -> list[Step]:
+    """The chain of ops, first to last, that sets the makespan: each waited for the one before it.
+
+    ``because`` says for what: the engine was busy (or its queue blocked), the op before it in the stream,
+    an event of another stream, the host's call, or nothing (``start``). Needs a predicted time line.
+    """
+    return _CriticalPath(timeline).steps()
+
+
+class _CriticalPath:
+    def __init__(self, timeline: Timeline) -> None:
+        assert timeline.program is not None, "a measured time line does not know why"
+        self.t = timeline
+        self.program = timeline.program
+        self._before: dict[int, list[int]] = {}
+        for op, after in enumerate(self.program.after):
+            if after >= 0:
+                self._before.setdefault(after, []).append(op)
+        for op, others in self.program.also.items():
+            for other in others:
+                self._before.setdefault(other, []).append(op)
+        self._on_engine = [
+            sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
+            for k in range(len(timeline.engine_names))
+        ]
+
+    def steps(self) -> list[Step]:
+        on_engine = (i for i, engine in enumerate(self.t.engine) if engine >= 0)
+        op: int | None = max(on_engine, key=lambda i: (self.t.end[i], i), default=None)
+        path: list[Step] = []
+        while op is not None:
+            earlier, because = self._cause(op)
+            path.append(Step(op, because))
+            op = earlier
+        return path[::-1]
+
+    def _cause(self, op: int) -> tuple[int | None, Because]:
+        if self.t.start[op] > self.t.ready[op]:
+            ahead = self._ahead(op)
+            if ahead is not None and self.t.start[ahead] == self.t.start[op]:
+                return ahead, "engine"  # the head that blocked its queue; they started side by side
+            previous = self._last_that_left(op)
+            if previous is not None:
+                return previous, "engine"
+        before = max(self._before.get(op, ()), key=lambda i: self._release(i, op), default=None)
+        if before is not None and self._release(before, op) >= self.t.ready[op]:
+            ops = self.t.schedule.ops
+            return before, "stream" if ops[before].stream == ops[op].stream else "event"
+        return self._host_waited_for(op)
+
+    def _release(self, before: int, op: int) -> int:
+        return self.t.end[before] + self.program.crossing(before, op)
+
+    def _ahead(self, op: int) -> int | None:
+        """The op before it in its hardware queue, if any."""
+        queue, engine = self.program.queue, self.t.engine
+        same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
+        return next(same, None)
+
+    def _leaves(self, op: int) -> int:
+        """The tick from which the op's engine is free for others."""
+        return self.t.end[op] - self.program.shape_of(op).drain
+
+    def _last_that_left(self, op: int) -> int | None:
+        ops = self._on_engine[self.t.engine[op]]
+        k = bisect_right(ops, self.t.start[op], key=self._leaves)
+        return ops[k - 1] if k else None
+
+    def _host_waited_for(self, op: int) -> tuple[int | None, Because]:
+        """The op whose end let the host go on to issue ``op``; None if the host never waited."""
+        segments = self.program.segments
+        for k in reversed(range(bisect_right(segments, op, key=lambda segment: segment.last))):
+            segment = segments[k]
+            if segment.waits_for:
+                last = max(segment.waits_for, key=lambda i: (self.t.end[i], i))
+                if self.t.end[last] + self.program.wake >= self.t.returned[segment.last - 1]:
+                    return last, "host"
+        return None, "start" if self.t.start[op] == 0 else "host"

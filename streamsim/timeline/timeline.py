@@ -1,0 +1,142 @@
+"""When everything happened: the result of a simulation, or of a measured run of the same schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
+from streamsim.rules.clock import S_PER_TICK
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterator
+
+    from streamsim.lowering.lowered import Lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One op on its engine, or (``engine`` is None) an event or host call; times in seconds.
+
+    ``issued_s`` and ``returned_s``: the host's call began and returned. ``ready_s``: the card had the op and
+    everything it depends on. ``start_s`` .. ``end_s``: it occupied its engine.
+    """
+
+    op: int
+    label: str
+    engine: str | None
+    stream: int | None
+    issued_s: float
+    returned_s: float
+    ready_s: float
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
+
+    Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured
+    time line has no ``ready``, an event or host call has no engine). 48 bytes an op.
+    """
+
+    schedule: Schedule
+    engine_names: tuple[str, ...]
+    engine: array[int]
+    issued: array[int]
+    returned: array[int]
+    ready: array[int]
+    start: array[int]
+    end: array[int]
+    program: Lowered | None = None
+
+    def __len__(self) -> int:
+        return len(self.schedule.ops)
+
+    @property
+    def makespan_s(self) -> float:
+        """From the host's first call until the last op on the card has ended (0 if there is none)."""
+        return (
+            max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0) * S_PER_TICK
+        )
+
+    @property
+    def host_s(self) -> float:
+        """Until the host's last call has returned."""
+        return max(self.returned) * S_PER_TICK
+
+    @property
+    def launched(self) -> int:
+        """Tick by which the launch of a graph has handed all over; 0 or less: in no time, or not known."""
+        handed = (t for t, op in zip(self.returned, self.schedule.ops, strict=True) if not isinstance(op, Synchronize))
+        return max(handed, default=0)
+
+    @property
+    def spans(self) -> list[Span]:
+        """One :class:`Span` for each op, in issue order."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[Span]:
+        names = (*self.engine_names, None)  # index -1: no engine
+        for i, op in enumerate(self.schedule.ops):
+            times = (
+                column[i] * S_PER_TICK for column in (self.issued, self.returned, self.ready, self.start, self.end)
+            )
+            yield Span(i, label(op), names[self.engine[i]], op.stream, *times)
+
+    @property
+    def busy_s(self) -> dict[str, float]:
+        """Seconds that each engine had something to do."""
+        return {name: _length(self._intervals(k)) * S_PER_TICK for k, name in enumerate(self.engine_names)}
+
+    @property
+    def utilisation(self) -> dict[str, float]:
+        """Busy time of each engine over the makespan, 0..1 (0 where nothing ran)."""
+        makespan_s = self.makespan_s
+        return {name: busy / makespan_s if makespan_s else 0.0 for name, busy in self.busy_s.items()}
+
+    @property
+    def overlap_s(self) -> float:
+        """Seconds during which at least two engines were busy."""
+        edges: list[tuple[int, int]] = []
+        for k in range(len(self.engine_names)):
+            for start, end in self._intervals(k):
+                edges += ((start, 1), (end, -1))
+        edges.sort()
+        overlap = busy = since = 0
+        for at, change in edges:
+            if busy >= 2:
+                overlap += at - since
+            busy, since = busy + change, at
+        return overlap * S_PER_TICK
+
+    def _intervals(self, engine: int) -> list[tuple[int, int]]:
+        """The merged busy intervals of an engine, in ticks."""
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(
+            (s, e) for s, e, k in zip(self.start, self.end, self.engine, strict=True) if k == engine
+        ):
+            if merged and start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+            else:
+                merged.append((start, end))
+        return merged
+
+
+def _length(intervals: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in intervals)
+
+
+def label(op: Op) -> str:
+    """What an op is, in a word or two."""
+    if isinstance(op, Copy):
+        return "H2D" if op.direction == "h2d" else "D2H"
+    if isinstance(op, Kernel):
+        return op.name
+    if isinstance(op, Synchronize):
+        return "synchronise " + (
+            f"event {op.event}" if op.event is not None else "device" if op.stream is None else "stream"
+        )
+    return f"{type(op).__struct_config__.tag} event {op.event}"

@@ -1,0 +1,1 @@
+"""A record against the model: errors, drift, intervals, tolerances, tables. Needs no card."""

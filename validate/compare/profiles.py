@@ -1,0 +1,186 @@
+"""What moved while a run was measured, and the profile that each of its schedules is predicted with.
+
+A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
+than to some per cent. A host's calls cost 10 to 25 % more or less within minutes. So a run that calibrates probes them
+again with every group of schedules (:mod:`streamsim_validate.run.measure`), and a schedule is predicted with the run's
+profile, in which what those probes tell, and nothing else, is replaced. Its own times say nothing about it: no number
+is fitted to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from streamsim.device.profile import Device, KernelCost, LinkDirection, number_names
+from streamsim.errors import InputError
+from streamsim_validate.calibrate.fits import HostCalls, fit_host_calls, timings_of
+
+if TYPE_CHECKING:
+    from streamsim_validate.calibrate.fits import Timing
+    from streamsim_validate.records.record import Entry, Group, Run
+
+MEASURED_BYTES = ("in_flight_bytes", "crowded_bytes")  # whole numbers of a direction that are no counts
+FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """What a run's schedules are predicted with: by the number of their group, or else that of the ``whole`` run."""
+
+    whole: Device
+    groups: dict[int, Device]
+
+    def of(self, entry: Entry) -> Device:
+        """The profile for one of the run's entries."""
+        return self.groups.get(entry.group, self.whole)
+
+
+def profiles_of(run: Run, device: Device | None = None) -> Profiles:
+    """``device`` for all of a run, or else its own profiles; with the run's connections.
+
+    Its own are the mean of those from before and after (or the one there is) and, for each group whose probes were
+    measured, the same with the calls as they cost the host then. Raises InputError when there is neither.
+    """
+    profile = _own_profile(run) if device is None else device
+    if profile is None:
+        raise InputError(
+            f"the run with {run.connections} connections has no calibrated profile: give one with --device"
+        )
+    whole = profile.with_connections(run.connections)
+    found = calls_by_group(run) if device is None else {}
+    return Profiles(whole, {number: _with_calls(whole, calls) for number, calls in found.items()})
+
+
+def _own_profile(run: Run) -> Device | None:
+    before, after = run.profile("before"), run.profile("after")
+    return mean_of(before, after) if before and after else before or after
+
+
+def mean_of(one: Value, other: Value) -> Value:
+    """Of two profiles of a card, or parts of them, every measured number's mean; the rest is as in ``one``.
+
+    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it.
+    """
+    found: Any = one
+    if isinstance(one, msgspec.Struct):
+        names = (name for name in one.__struct_fields__ if name not in ("sources", "spread"))
+        found = msgspec.structs.replace(
+            one, **{name: mean_of(getattr(one, name), getattr(other, name)) for name in names}
+        )
+        if isinstance(one, LinkDirection) and isinstance(other, LinkDirection):
+            middle = {name: round((getattr(one, name) + getattr(other, name)) / 2) for name in MEASURED_BYTES}
+            found = msgspec.structs.replace(found, **middle)
+    elif isinstance(one, float) and isinstance(other, float):
+        found = (one + other) / 2
+    elif isinstance(one, tuple) and isinstance(other, tuple):
+        found = _mean_costs(one, other)
+    return cast("Value", found)
+
+
+def _mean_costs(one: tuple[KernelCost, ...], other: tuple[KernelCost, ...]) -> tuple[KernelCost, ...]:
+    """Those in both tables at the elements of the first one, and those in either."""
+    costs = {(cost.name, cost.parameter): cost for cost in other}
+    means = []
+    for cost in one:
+        again = costs.pop((cost.name, cost.parameter), cost)
+        same = again.elements == cost.elements
+        others = again.duration_s if same else map(again.at, cost.elements)
+        middle = tuple(map(mean_of, cost.duration_s, others))
+        means.append(msgspec.structs.replace(cost, duration_s=middle))
+    return (*means, *costs.values())
+
+
+def calls_by_group(run: Run) -> dict[int, HostCalls]:
+    """What calls cost the host, in seconds, by the number of each group that says so."""
+    found = {group.number: _calls_of(group) for group in run.groups}
+    return {number: calls for number, calls in found.items() if calls is not None}
+
+
+def _calls_of(group: Group) -> HostCalls | None:
+    """None when the group was interrupted too early, or one of its probes failed or shows a time of 0."""
+    timings = {chain: runs for chain, runs in timings_of(group.probes).items() if _tells(runs)}
+    try:
+        return fit_host_calls(timings)
+    except InputError:
+        return None
+
+
+def _tells(runs: list[Timing]) -> bool:
+    """Whether a probe's runs are enough, and each took the host time: the fits divide by it."""
+    return len(runs) >= FEWEST_REPEATS and all(run.wall_s > 0 and run.issue_s > 0 for run in runs)
+
+
+def _with_calls(device: Device, calls: HostCalls) -> Device:
+    return msgspec.structs.replace(device, host=msgspec.structs.replace(device.host, **calls._asdict()))
+
+
+# How far it moved
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """How far numbers of the profile before a run moved, relative to it; by dotted name.
+
+    ``changes``: until after the run. ``calls``: the smallest and the largest move of what calls cost the host, over
+    the ``groups`` that say so.
+    """
+
+    connections: int
+    changes: dict[str, float]
+    groups: int = 0
+    calls: dict[str, tuple[float, float]] = {}
+
+
+def drift_of(run: Run) -> Drift:
+    """How far the run's profile moved while it measured; nothing where there is no pair to compare."""
+    before, after = run.profile("before"), run.profile("after")
+    if before is None:
+        return Drift(run.connections, {})
+    groups = list(calls_by_group(run).values())
+    return Drift(
+        run.connections, {} if after is None else changes(before, after), len(groups), _call_ranges(before, groups)
+    )
+
+
+def _call_ranges(before: Device, groups: list[HostCalls]) -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    for name in HostCalls._fields if groups else ():
+        was = getattr(before.host, name)
+        if was > 0:
+            moves = [getattr(calls, name) / was - 1 for calls in groups]
+            found[f"host.{name}"] = min(moves), max(moves)
+    return found
+
+
+def changes(before: Device, after: Device) -> dict[str, float]:
+    """Relative changes of the numbers that both profiles have and the first has above 0.
+
+    Of a table of kernel costs the largest, as ``kernels.NAME(PARAMETER)``.
+    """
+    found: dict[str, float] = {}
+    for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
+        was, is_now = _number(before, name), _number(after, name)
+        if was > 0:
+            found[name] = is_now / was - 1
+    costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
+    for cost in before.compute.kernels:
+        other = costs.get((cost.name, cost.parameter))
+        if other is not None:
+            found[f"kernels.{cost.name}({cost.parameter})"] = _cost_change(cost, other)
+    return found
+
+
+def _number(device: object, name: str) -> float:
+    for part in name.split("."):
+        device = getattr(device, part)
+    assert isinstance(device, int | float)
+    return device
+
+
+def _cost_change(before: KernelCost, after: KernelCost) -> float:
+    moves = [after.at(n) / before.at(n) - 1 for n in before.elements]
+    return max(moves, key=abs)

@@ -1,0 +1,88 @@
+"""Tolerances: conditions such as ``p95 device-bound > 5%`` under which a comparison has failed.
+
+    STATISTIC [GROUP] > NUMBER%
+
+``median``, ``p95`` and ``worst`` are of absolute errors, over the schedules of a group: a class, a pattern, an
+effect, ``8 connections``, ``8 connections host-bound``; without one, all but those of pageable memory. The
+group ``choice`` is what following the model's choices costs, and ``choice`` alone its worst. ``unpredicted``
+is the share of the measured schedules that the profile could not predict.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.text.shown import shown
+from streamsim_validate.compare.compare import EVERYTHING, summarise
+
+if TYPE_CHECKING:
+    from streamsim_validate.compare.compare import Comparison, Summary
+
+CHOICE = "choice"
+STATISTICS = ("median", "p95", "worst")
+_FORM = re.compile(
+    rf"\s*(?P<statistic>{'|'.join(STATISTICS)}|{CHOICE}|unpredicted)\b\s*(?P<group>[^<>=%]*?)\s*"
+    r">\s*(?P<limit>[0-9]{1,9}(\.[0-9]{0,9})?)\s*%\s*",
+    re.ASCII,
+)
+
+
+class Tolerance(msgspec.Struct, frozen=True):
+    """Fails when ``statistic`` ("median", "p95", "worst", "unpredicted") of ``group`` is above ``limit`` (relative)."""
+
+    text: str
+    statistic: str
+    group: str
+    limit: float
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of a tolerance; ``value`` and ``limit`` are relative (0.01 is 1 %)."""
+
+    text: str
+    value: float
+    limit: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether the comparison is beyond the limit."""
+        return self.value > self.limit
+
+
+def parse_tolerance(text: str) -> Tolerance:
+    """``"p95 host-bound > 12%"``. Raises InputError when it cannot be read."""
+    found = _FORM.fullmatch(text)
+    if found is None or (found["group"] and found["statistic"] not in STATISTICS):
+        raise InputError(
+            f"--fail-if {shown(text)}: expected median, p95 or worst with or without a group, choice, or"
+            " unpredicted, then > and a percentage, such as 'p95 host-bound > 12%'"
+        )
+    statistic, group = found["statistic"], found["group"]
+    if statistic == CHOICE:
+        statistic, group = "worst", CHOICE
+    return Tolerance(text, statistic, group or EVERYTHING, float(found["limit"]) / 100)
+
+
+def judge(comparison: Comparison, tolerance: Tolerance) -> Verdict:
+    """Hold a comparison against a tolerance. Raises InputError when it has no such group."""
+    if tolerance.statistic == "unpredicted":
+        absent, present = len(comparison.unpredicted), len(comparison.rows)
+        value = absent / (absent + present) if absent else 0.0
+    else:
+        value = getattr(_group(comparison, tolerance), tolerance.statistic)
+    return Verdict(tolerance.text, value, tolerance.limit)
+
+
+def _group(comparison: Comparison, tolerance: Tolerance) -> Summary:
+    groups = {name: summary for kind in comparison.summaries.values() for name, summary in kind.items()}
+    choices = comparison.choices
+    if choices:
+        groups[CHOICE] = summarise([choice.regret for choice in choices])
+    if tolerance.group not in groups:
+        known = ", ".join(groups) or "nothing that could be predicted"
+        raise InputError(f"--fail-if {shown(tolerance.text)}: there is no {tolerance.group!r}; there is {known}")
+    return groups[tolerance.group]

@@ -1,0 +1,313 @@
+"""The card: whether it is there, whether it is free, what it is, and its streams and events.
+
+The only file that imports CuPy for the replayer. Everything else calls the functions of ``Gpu.cuda`` on raw
+addresses, so that a test can put recorded or emulated calls in their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.locks import try_lock
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Iterator, Sequence
+
+    from streamsim.program.schedule import StreamKind
+
+CONNECTIONS_VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
+DEFAULT_CONNECTIONS = 8  # CUDA C++ Programming Guide, "CUDA Environment Variables"
+INSTALL = "pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the driver)"
+
+
+class NoGpuError(InputError):
+    """Nothing to measure on: CuPy or a usable card is missing. The command ends with ``exit_code``."""
+
+    exit_code = 3
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a record says of the card and the software that measured on it."""
+
+    name: str
+    pci_bus: str
+    memory_bytes: int
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    copy_engines: int
+    compute_capability: str
+    driver: str
+    cuda_driver: str
+    cuda_runtime: str
+    cupy: str
+
+    @property
+    def resident_threads(self) -> int:
+        """Threads that fill the card."""
+        return self.multiprocessors * self.threads_per_multiprocessor
+
+
+class Gpu:
+    """A card in use: its CUDA calls, and streams and events that live as long as it is open.
+
+    ``cuda`` has the functions of ``cupy.cuda.runtime`` under their names, ``launchKernel`` and
+    ``occupancyMaxActiveBlocksPerMultiprocessor`` of ``cupy.cuda.driver``, and ``compile_module(source, names)`` ->
+    addresses of the functions.
+
+    Streams are made once and shared by all schedules, so stream 3 of every schedule is the same CUDA stream.
+    ``queues``: the hardware queues in front of every engine, 0 if they are not known to be as many.
+    """
+
+    def __init__(self, cuda: Any, card: Card, queues: int = 0) -> None:
+        self.cuda = cuda
+        self.card = card
+        self.queues = queues
+        self._streams: dict[StreamKind, list[int]] = {"non-blocking": [], "blocking": []}
+        self._events: dict[bool, list[int]] = {False: [], True: []}  # by whether they are for captures
+        self._timing_events: list[int] = []
+
+    @property
+    def threads(self) -> int:
+        """Threads that the card holds at once."""
+        return self.card.multiprocessors * self.card.threads_per_multiprocessor
+
+    def streams(self, kinds: Sequence[StreamKind]) -> list[int]:
+        """Addresses of the streams 0 (legacy default), 1, 2, ... of a schedule with these kinds of stream."""
+        found = [self.cuda.streamLegacy]
+        used = dict.fromkeys(self._streams, 0)
+        for kind in kinds:
+            pool = self._streams[kind]
+            if used[kind] == len(pool):
+                pool.append(self._new_stream(kind, len(kinds)))
+            found.append(pool[used[kind]])
+            used[kind] += 1
+        return found
+
+    def _new_stream(self, kind: StreamKind, wanted: int) -> int:
+        flags = self.cuda.streamNonBlocking if kind == "non-blocking" else self.cuda.streamDefault
+        try:
+            return int(self.cuda.streamCreateWithFlags(flags))
+        except Exception as error:
+            made = sum(len(pool) for pool in self._streams.values())
+            raise InputError(f"streams = {wanted}: the driver gave {made} and no more ({error}); use fewer") from error
+
+    def events(self, count: int, captured: bool = False) -> list[int]:
+        """Addresses of ``count`` events without timing, as a program that only orders its streams uses.
+
+        ``captured``: for a capture. CUDA refuses those to live programs, which therefore have their own.
+        """
+        pool = self._events[captured]
+        while len(pool) < count:
+            pool.append(self.cuda.eventCreateWithFlags(self.cuda.eventDisableTiming))
+        return pool[:count]
+
+    def timing_events(self) -> tuple[int, int]:
+        """Addresses of a start and a stop event that carry times."""
+        while len(self._timing_events) < 2:
+            self._timing_events.append(self.cuda.eventCreateWithFlags(self.cuda.eventDefault))
+        return self._timing_events[0], self._timing_events[1]
+
+    def free_bytes(self) -> int:
+        """Device memory that can still be allocated."""
+        return int(self.cuda.memGetInfo()[0])
+
+    def close(self) -> None:
+        """Destroy the streams and events; what a dead context refuses to destroy dies with it."""
+        with contextlib.suppress(Exception):
+            for stream in (*self._streams["non-blocking"], *self._streams["blocking"]):
+                self.cuda.streamDestroy(stream)
+            for event in (*self._events[False], *self._events[True], *self._timing_events):
+                self.cuda.eventDestroy(event)
+        self._streams = {"non-blocking": [], "blocking": []}
+        self._events, self._timing_events = {False: [], True: []}, []
+
+
+class CupyCuda:
+    """``cupy.cuda.runtime``, with the driver's cheap launch and the compiler beside it."""
+
+    def __init__(self, cupy: types.ModuleType) -> None:
+        self._cupy = cupy
+        self._runtime = cupy.cuda.runtime
+        self.launchKernel = cupy.cuda.driver.launchKernel  # under 2 us; RawKernel.__call__ takes about 5
+        self.current_context = cupy.cuda.driver.ctxGetCurrent
+        self.occupancyMaxActiveBlocksPerMultiprocessor = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+        self._modules: list[object] = []  # a function dies with its module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def compile_module(self, source: str, names: tuple[str, ...]) -> dict[str, int]:
+        """Compile CUDA ``source`` and return the address of each function in ``names``.
+
+        Raises InputError with the compiler's first error line.
+        """
+        module = self._cupy.RawModule(code=source)
+        self._modules.append(module)
+        try:
+            return {name: module.get_function(name).kernel.ptr for name in names}
+        except self._cupy.cuda.compiler.CompileException as error:
+            raise InputError(f"the CUDA source does not compile: {first_error_line(str(error))}") from error
+        except self._cupy.cuda.driver.CUDADriverError as error:
+            raise InputError(f'the CUDA source has no extern "C" kernel {" or ".join(names)} ({error})') from error
+
+
+def first_error_line(log: str) -> str:
+    """The line of a compiler's log that says what is wrong."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "no reason given")
+
+
+def import_cupy() -> types.ModuleType:
+    """CuPy, or NoGpuError saying how to get it."""
+    try:
+        import cupy
+    except ImportError as error:
+        missing = error.name == "cupy"
+        reason = "CuPy is not installed" if missing else f"CuPy cannot be imported ({str(error).splitlines()[0]})"
+        raise NoGpuError(f"{reason}: {INSTALL}") from error
+    module: types.ModuleType = cupy
+    return module
+
+
+@contextlib.contextmanager
+def open_gpu(device: int = 0) -> Iterator[Gpu]:
+    """The card number ``device``, for this process alone among validators, with its context made.
+
+    Raises NoGpuError when there is no CuPy or no usable card, and InputError when another validator
+    measures on it: two at once would measure each other.
+    """
+    cupy = import_cupy()
+    runtime = cupy.cuda.runtime
+    try:
+        count = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        raise NoGpuError(
+            f"no usable GPU ({error}): measuring needs an NVIDIA card and a driver as new as this CuPy's"
+            f" CUDA {version_text(_built_for(runtime)).partition('.')[0]}"
+        ) from error
+    if not 0 <= device < count:
+        raise NoGpuError(f"device = {device}: this machine has {count} usable GPU(s), numbered from 0")
+    with device_lock(runtime.deviceGetPCIBusId(device)), cupy.cuda.Device(device):
+        try:
+            runtime.memGetInfo()  # makes the context, which reads the number of connections
+            gpu = Gpu(CupyCuda(cupy), describe_card(cupy, device), equal_queues())
+        except runtime.CUDARuntimeError as error:
+            raise NoGpuError(f"device = {device}: the GPU cannot be used ({error})") from error
+        try:
+            yield gpu
+        finally:
+            gpu.close()
+
+
+def _built_for(runtime: Any) -> int:
+    try:
+        return int(runtime.runtimeGetVersion())
+    except Exception:  # without a driver even this may be refused
+        return 0
+
+
+def describe_card(cupy: Any, device: int) -> Card:
+    """What the driver says of the card."""
+    runtime = cupy.cuda.runtime
+    properties = runtime.getDeviceProperties(device)
+    name = properties["name"]
+    return Card(
+        name=name.decode() if isinstance(name, bytes) else str(name),
+        pci_bus=runtime.deviceGetPCIBusId(device),
+        memory_bytes=int(properties["totalGlobalMem"]),
+        multiprocessors=int(properties["multiProcessorCount"]),
+        threads_per_multiprocessor=int(properties["maxThreadsPerMultiProcessor"]),
+        copy_engines=int(runtime.deviceGetAttribute(runtime.cudaDevAttrAsyncEngineCount, device)),
+        compute_capability=f"{properties['major']}.{properties['minor']}",
+        driver=driver_version(),
+        cuda_driver=version_text(runtime.driverGetVersion()),
+        cuda_runtime=version_text(runtime.runtimeGetVersion()),
+        cupy=str(cupy.__version__),
+    )
+
+
+def version_text(number: int) -> str:
+    """CUDA's 13020 as "13.2"."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def driver_version() -> str:
+    """The display driver's version, such as "580.159.04", or "unknown" where nothing tells it."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return "unknown"
+    try:
+        command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    found = re.search(r"\d+(\.\d+)+", answer)
+    return found.group() if found else "unknown"
+
+
+def connections() -> int:
+    """The number of hardware queues that a context made by this process has."""
+    value = os.environ.get(CONNECTIONS_VARIABLE, "")
+    return min(32, max(1, int(value))) if value.isdigit() else DEFAULT_CONNECTIONS
+
+
+def equal_queues() -> int:
+    """The number of hardware queues in front of every engine, 0 where the variable is not set.
+
+    Without it an engine may have fewer: those for copies on an H200 have 4, that for kernels 8.
+    """
+    return connections() if os.environ.get(CONNECTIONS_VARIABLE, "").isdigit() else 0
+
+
+@contextlib.contextmanager
+def device_lock(device_id: str) -> Iterator[None]:
+    """Hold the card ``device_id`` against other validators; the system lets go of it when the process dies.
+
+    Raises InputError when another process holds it.
+    """
+    path = os.path.join(tempfile.gettempdir(), f"streamsim-validate-{re.sub(r'[^0-9A-Za-z]', '_', device_id)}.lock")
+    with _open_shared(path) as file:
+        if not try_lock(file.fileno()):
+            raise InputError(
+                f"another streamsim-validate is measuring on the GPU {device_id} (lock file {path});"
+                " wait for it: two at once would measure each other"
+            )
+        yield
+
+
+def _open_shared(path: str) -> IO[bytes]:
+    """Open a lock file that another user may own: reading is enough to lock it.
+
+    Raises InputError when it can neither be made nor read.
+    """
+    try:
+        try:
+            # No link is followed: in a folder that all may write somebody else may have put it there.
+            number = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        except PermissionError:
+            return open(path, "rb")
+        _open_to_all(number)
+        return os.fdopen(number, "r+b")
+    except OSError as error:
+        remedy = "set TMPDIR to a folder that can be written"
+        if os.path.lexists(path):  # another TMPDIR would have another lock, which holds off nobody here
+            remedy = f"let its owner run `chmod a+rw {path}`, or remove it while nobody measures"
+        raise InputError(f"{path}: cannot make the lock file ({error.strerror}); {remedy}") from error
+
+
+def _open_to_all(number: int) -> None:
+    """Let every user lock the open file: the umask of who made it may have kept the others out."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # another user's, or in a file system without modes
+            os.fchmod(number, 0o666)

@@ -1,0 +1,191 @@
+"""The memory that schedules replay in, and what is in it.
+
+Buffers are known by name, kept from one schedule to the next and only ever grow, because pinning 64 MiB
+takes tens of milliseconds. The content of a host buffer depends on its name alone, so that schedules of
+different sizes share it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import zlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.program.schedule import Copy, Memory, Schedule
+from streamsim_validate.gpu.content import Pattern, Stretch, to_bytes
+from streamsim_validate.gpu.kernels import PERIOD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from streamsim_validate.gpu.card import Gpu
+
+# Two poisons: an anonymous kernel passes the device's on, and a copy that never ran leaves the host's.
+HOST_POISON = 0xA5
+DEVICE_POISON = 0xDB
+PAGE = 4096
+SPARE_DEVICE_BYTES = 64 << 20  # for the context's own needs: modules, graphs, local memory
+# What a copy without a region touches: memory of its own for each direction and side.
+SCRATCH_HOST = {"h2d": "(scratch in)", "d2h": "(scratch out)"}
+SCRATCH_DEVICE = {"h2d": "(scratch in, device)", "d2h": "(scratch out, device)"}
+
+
+class Key(NamedTuple):
+    """A buffer: pinned, pageable or device memory of this name."""
+
+    memory: Memory
+    name: str
+
+
+def buffers_of(schedule: Schedule) -> dict[Key, int]:
+    """Bytes of every buffer that replaying the schedule needs, scratch for anonymous copies included."""
+    found = {Key(buffer.memory, buffer.name): buffer.bytes for buffer in schedule.buffers}
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            for region, key in (
+                (op.host, Key("pinned", SCRATCH_HOST[op.direction])),
+                (op.device, Key("device", SCRATCH_DEVICE[op.direction])),
+            ):
+                if region is None:
+                    found[key] = max(found.get(key, 0), op.bytes)
+    return found
+
+
+def union(needs: Iterable[dict[Key, int]]) -> dict[Key, int]:
+    """The buffers in which several schedules can be replayed in turn."""
+    found: dict[Key, int] = {}
+    for need in needs:
+        for key, size in need.items():
+            found[key] = max(found.get(key, 0), size)
+    return found
+
+
+def check_fits(need: dict[Key, int], free_device: int, free_host: int) -> None:
+    """Raise InputError when buffers of these sizes cannot be had. Checked before anything is allocated."""
+    device = sum(size for key, size in need.items() if key.memory == "device")
+    host = sum(size for key, size in need.items() if key.memory != "device")
+    for what, needed, free in (("device", device, free_device - SPARE_DEVICE_BYTES), ("host", host, free_host)):
+        if needed > free:
+            raise InputError(
+                f"buffers: {_mib(needed)} of {what} memory are needed and {_mib(max(0, free))} are free;"
+                " use fewer elements or a ring of buffers"
+            )
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{n_bytes / (1 << 20):,.0f} MiB"
+
+
+def free_host_bytes() -> int:
+    """Host memory that can be had, or no limit where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
+        return int(next(line for line in file if line.startswith("MemAvailable:")).split()[1]) * 1024
+    return 1 << 62
+
+
+def view(address: int, n_bytes: int) -> NDArray[np.uint8]:
+    """Host memory at an address, as bytes."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(address))
+
+
+@lru_cache(1024)
+def host_pattern(name: str) -> Pattern:
+    """What a host buffer of this name holds: float32 in [0, 1) that repeat after ``PERIOD``."""
+    return Pattern(np.random.default_rng(zlib.crc32(name.encode())).random(PERIOD, np.float32).view(np.uint8))
+
+
+def data(name: str, n_bytes: int) -> NDArray[np.uint8]:
+    """The first bytes that a host buffer of this name holds."""
+    return to_bytes([Stretch(host_pattern(name), 0, n_bytes)])
+
+
+class Block(NamedTuple):
+    """A piece of memory in use."""
+
+    address: int
+    bytes: int
+
+
+class Arena:
+    """Named buffers that grow. Growing one moves it: whoever holds its address must ask again."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._cuda = gpu.cuda
+        self._blocks: dict[Key, Block] = {}
+        self._pageable: dict[Key, NDArray[np.uint8]] = {}
+        self.written: set[str] = set()  # host buffers that some schedule copies to: they may not hold their data now
+
+    def __getitem__(self, key: Key) -> Block:
+        return self._blocks[key]
+
+    def grow(self, need: dict[Key, int]) -> None:
+        """Have at least these buffers; host buffers that are new hold their data."""
+        for key, size in need.items():
+            block = self._blocks.get(key)
+            if block is None or block.bytes < size:
+                self._free(key)
+                self._blocks[key] = Block(self._allocate(key, size), size)
+                if key.memory != "device":
+                    self.fill_host(key, size)
+
+    def host(self, key: Key) -> NDArray[np.uint8]:
+        """The bytes of a host buffer."""
+        return view(*self._blocks[key])
+
+    def fill_host(self, key: Key, n_bytes: int) -> None:
+        """Put its data into the first bytes of a host buffer."""
+        Stretch(host_pattern(key.name), 0, n_bytes).fill(self.host(key)[:n_bytes])
+
+    def read_device(self, name: str, n_bytes: int) -> NDArray[np.uint8]:
+        """A copy of the first bytes of a device buffer."""
+        found = np.empty(n_bytes, np.uint8)
+        self._cuda.memcpy(
+            found.ctypes.data, self._blocks[Key("device", name)].address, n_bytes, self._cuda.memcpyDeviceToHost
+        )
+        return found
+
+    def poison_device(self, name: str, n_bytes: int) -> None:
+        """Fill the first bytes of a device buffer so that what is never written there is noticed."""
+        self._cuda.memset(self._blocks[Key("device", name)].address, DEVICE_POISON, n_bytes)
+
+    def room(self, free_device: int) -> int:
+        """Device bytes to be had: what is free, and what is held here."""
+        return free_device + sum(block.bytes for key, block in self._blocks.items() if key.memory == "device")
+
+    def clear(self) -> None:
+        """Give everything back; what a dead context refuses to free dies with it."""
+        for key in list(self._blocks):
+            with contextlib.suppress(Exception):
+                self._free(key)
+        self._blocks.clear()
+
+    def _allocate(self, key: Key, size: int) -> int:
+        try:
+            if key.memory == "device":
+                return int(self._cuda.malloc(size))
+            if key.memory == "pinned":
+                return int(self._cuda.hostAlloc(size, self._cuda.hostAllocDefault))
+            backing = np.empty(size + PAGE, np.uint8)
+        except Exception as error:
+            what = f"{_mib(size)} of {key.memory} memory"
+            raise InputError(f"buffers: {key.name!r}: no {what} to be had ({error}); use fewer elements") from error
+        self._pageable[key] = backing
+        return -(-backing.ctypes.data // PAGE) * PAGE
+
+    def _free(self, key: Key) -> None:
+        block = self._blocks.pop(key, None)
+        if block is None:
+            return
+        if key.memory == "device":
+            self._cuda.free(block.address)
+        elif key.memory == "pinned":
+            self._cuda.freeHost(block.address)
+        else:
+            del self._pageable[key]

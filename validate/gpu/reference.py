@@ -1,0 +1,290 @@
+"""What a schedule must leave behind: its ops done one after another in NumPy, in the order of issue.
+
+A schedule without races gives the same bytes however its ops overlap, so a measured time is accepted only
+when the card's output is this output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.program.schedule import Copy, Direction, Kernel, Region, Schedule
+from streamsim_validate.gpu.content import Content, Pattern, Stretch, first_of, to_bytes
+from streamsim_validate.gpu.kernels import (
+    FLOAT_BYTES,
+    SPIN,
+    KernelSpec,
+    compute_reference,
+    elements_of,
+    find_kernel,
+    widths_of,
+)
+from streamsim_validate.gpu.memory import (
+    DEVICE_POISON,
+    HOST_POISON,
+    SCRATCH_DEVICE,
+    SCRATCH_HOST,
+    Key,
+    buffers_of,
+    host_pattern,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from numpy.typing import NDArray
+
+    Bytes = NDArray[np.uint8]
+
+
+class WrongOutputError(InputError):
+    """The card computed something else than the reference: no time of this schedule counts."""
+
+
+def has_reference(schedule: Schedule) -> bool:
+    """Whether every kernel of the schedule can be computed in NumPy."""
+    return all(find_kernel(op).reference is not None for op in schedule.ops if isinstance(op, Kernel))
+
+
+def host_buffers(schedule: Schedule, direction: Direction) -> set[str]:
+    """Names of the host buffers that copies in this direction touch."""
+    return {op.host.buffer for op in schedule.ops if isinstance(op, Copy) and op.host and op.direction == direction}
+
+
+def outputs(schedule: Schedule) -> list[Key]:
+    """The buffers whose content is checked.
+
+    The named host buffers that are copied to; without any, the named device buffers that are written.
+    """
+    written = host_buffers(schedule, "d2h")
+    if not written:
+        for op in schedule.ops:
+            if isinstance(op, Copy) and op.device is not None:
+                written.add(op.device.buffer)
+            elif isinstance(op, Kernel):
+                written.update(region.buffer for region in op.writes)
+    return [Key(buffer.memory, buffer.name) for buffer in schedule.buffers if buffer.name in written]
+
+
+def initial(schedule: Schedule, key: Key) -> Pattern:
+    """A buffer's content before a verified run."""
+    if key.memory == "device":
+        return _DEVICE
+    if key.name in host_buffers(schedule, "h2d") or key.name == SCRATCH_HOST["h2d"]:
+        return host_pattern(key.name)
+    return _HOST
+
+
+_DEVICE, _HOST = (Pattern(np.full(1, poison, np.uint8)) for poison in (DEVICE_POISON, HOST_POISON))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one buffer is expected to hold."""
+
+    stretches: tuple[Stretch, ...]
+
+    @classmethod
+    def of(cls, want: Bytes, tolerance: float) -> Output:
+        """These very bytes; ``tolerance``: as :class:`Pattern` has it."""
+        return cls((Stretch(Pattern(want, tolerance), 0, len(want)),))
+
+    @property
+    def bytes(self) -> int:
+        """The number of them."""
+        return sum(stretch.bytes for stretch in self.stretches)
+
+    @property
+    def want(self) -> Bytes:
+        """The bytes themselves."""
+        return to_bytes(self.stretches)
+
+    @property
+    def tolerance(self) -> float:
+        """The largest of its parts."""
+        return max(stretch.pattern.tolerance for stretch in self.stretches)
+
+    def check(self, name: str, got: Bytes) -> None:
+        """Raise WrongOutputError naming the first wrong element."""
+        begin = 0
+        for stretch in self.stretches:
+            if not stretch.is_in(got[begin : begin + stretch.bytes]):
+                raise WrongOutputError(f"wrong output: {self._what_is_wrong(name, got)}; its time does not count")
+            begin += stretch.bytes
+
+    def _what_is_wrong(self, name: str, got: Bytes) -> str:
+        """The first wrong element, and how many are: floats where they have a tolerance, else bytes."""
+        starts = np.cumsum([0, *(stretch.bytes for stretch in self.stretches)])
+        parts = zip(self.stretches, np.split(got, starts[1:-1]), strict=True)
+        wrong, want = np.concatenate([stretch.far(part) for stretch, part in parts]), self.want
+        first = int(np.argmax(wrong))
+        tolerance = self.stretches[int(np.searchsorted(starts, first, "right")) - 1].pattern.tolerance
+        floats = wrong[: len(wrong) // FLOAT_BYTES * FLOAT_BYTES].reshape(-1, FLOAT_BYTES)
+        if tolerance and first % FLOAT_BYTES == 0 and floats[first // FLOAT_BYTES].all():
+            n, count = first // FLOAT_BYTES, int(floats.any(axis=1).sum())
+            is_, should = (float(array[first : first + FLOAT_BYTES].view(np.float32)[0]) for array in (got, want))
+            what = f"float {n} of {name!r} is {is_:.9g}, expected {should:.9g} within {tolerance:.1e}"
+            return f"{what} ({count} of {len(floats)} differ)"
+        what = f"byte {first} of {name!r} is 0x{got[first]:02x}, expected 0x{want[first]:02x}"
+        return f"{what} ({int(wrong.sum())} of {len(got)} bytes differ)"
+
+
+@dataclass
+class Expected:
+    """The outputs of a schedule."""
+
+    outputs: dict[Key, Output] = field(default_factory=dict)
+
+    def check(self, read: Callable[[Key, int], Bytes]) -> None:
+        """Compare each output with ``read(key, bytes)``; raises WrongOutputError."""
+        for key, output in self.outputs.items():
+            output.check(key.name, read(key, output.bytes))
+
+
+class Memo:
+    """What kernels have made of patterns, so that schedules of one workload compute it once.
+
+    The least recently used goes once all together hold more than ``most_bytes``.
+    """
+
+    def __init__(self, most_bytes: int = 256 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._found: OrderedDict[object, list[Pattern]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable, compute: Callable[[], list[Pattern]]) -> list[Pattern]:
+        """What is known under the key, or else what ``compute`` finds."""
+        if key not in self._found:
+            self._found[key] = compute()
+            self._bytes += _held(self._found[key])
+        self._found.move_to_end(key)
+        while self._bytes > self._most_bytes and len(self._found) > 1:
+            self._bytes -= _held(self._found.popitem(last=False)[1])
+        return self._found[key]
+
+
+def _held(patterns: Iterable[Pattern]) -> int:
+    return sum(2 * len(pattern.values) for pattern in patterns)  # with the row that is accepted
+
+
+def run_reference(schedule: Schedule, memo: Memo | None = None) -> Expected:
+    """Execute the schedule in NumPy, op by op. Every kernel must have a reference."""
+    return _Executor(schedule, memo or Memo()).run()
+
+
+class _Executor:
+    def __init__(self, schedule: Schedule, memo: Memo) -> None:
+        self._schedule = schedule
+        self._memo = memo
+        self._sizes = {key.name: size for key, size in buffers_of(schedule).items()}
+        self._memory = {key.name: Content(size, initial(schedule, key)) for key, size in buffers_of(schedule).items()}
+        self._elements: Counter[tuple[str, int]] = Counter()  # that each kernel works on in all
+        for op in schedule.ops:
+            if isinstance(op, Kernel):
+                self._elements[op.name, op.parameter] += elements_of(find_kernel(op), op)
+
+    def run(self) -> Expected:
+        for op in self._schedule.ops:
+            if isinstance(op, Copy):
+                self._copy(op)
+            elif isinstance(op, Kernel):
+                self._kernel(op)
+        found = {key: self._memory[key.name].read(0, self._sizes[key.name]) for key in outputs(self._schedule)}
+        return Expected({key: Output(tuple(stretches)) for key, stretches in found.items()})
+
+    def _read(self, region: Region) -> list[Stretch]:
+        return self._memory[region.buffer].read(region.offset, region.bytes)
+
+    def _copy(self, copy: Copy) -> None:
+        host = copy.host or Region(SCRATCH_HOST[copy.direction], 0, copy.bytes)
+        device = copy.device or Region(SCRATCH_DEVICE[copy.direction], 0, copy.bytes)
+        source, target = (host, device) if copy.direction == "h2d" else (device, host)
+        self._memory[target.buffer].write(target.offset, self._read(source))
+
+    def _kernel(self, kernel: Kernel) -> None:
+        spec = find_kernel(kernel)
+        reads = [self._read(region) for region in kernel.reads]
+        if spec is SPIN:
+            results = _passed_through(reads, [region.bytes for region in kernel.writes])
+        else:
+            results = self._computed(spec, kernel, reads)
+        for region, result in zip(kernel.writes, results, strict=False):
+            self._memory[region.buffer].write(region.offset, result)
+
+    def _computed(self, spec: KernelSpec, kernel: Kernel, reads: list[list[Stretch]]) -> list[list[Stretch]]:
+        """What the kernel makes of its inputs: of one period of them where they repeat, and that only once."""
+        elements, (in_widths, out_widths) = elements_of(spec, kernel), widths_of(spec, kernel)
+        tolerance = spec.tolerance(kernel.parameter) + _inherited(reads, in_widths)
+
+        def made_of(inputs: list[list[Stretch]], count: int) -> list[Pattern]:
+            arrays = [to_bytes(stretches) for stretches in inputs]
+            results = compute_reference(spec, arrays, out_widths, count, kernel.parameter)
+            return [Pattern(result, tolerance) for result in results]
+
+        repeated = _repeated(reads, in_widths) if spec.elementwise else None
+        if repeated is None or repeated.elements > self._elements[kernel.name, kernel.parameter]:
+            patterns, first = made_of(reads, elements), 0
+        else:
+            inputs, first, count = repeated
+            key = (spec, kernel.parameter, *inputs, *out_widths)
+            patterns = self._memo.get(key, lambda: made_of([[stretch] for stretch in inputs], count))
+        return [
+            [Stretch(pattern, first * width, elements * width)]
+            for pattern, width in zip(patterns, out_widths, strict=False)
+        ]
+
+
+def _inherited(reads: list[list[Stretch]], widths: list[int]) -> float:
+    """How far a sum of all floats that an element reads may be off: each float counts."""
+    off = [max(stretch.pattern.tolerance for stretch in stretches) for stretches in reads]
+    return sum(each * max(1, width // FLOAT_BYTES) for each, width in zip(off, widths, strict=True))
+
+
+def _passed_through(reads: list[list[Stretch]], sizes: list[int]) -> list[list[Stretch]]:
+    """What :func:`streamsim_validate.gpu.kernels.pass_through_reference` gives, without the bytes."""
+    found = []
+    for k, size in enumerate(sizes if reads else ()):
+        source = reads[min(k, len(reads) - 1)]
+        if size > sum(stretch.bytes for stretch in source):  # it is repeated: a pattern of its own
+            tolerance = max(stretch.pattern.tolerance for stretch in source)
+            source = [Stretch(Pattern(to_bytes(source), tolerance), 0, size)]
+        found.append(list(first_of(source, size)))
+    return found
+
+
+class _Repeated(NamedTuple):
+    """Inputs that repeat after so many ``elements``: one period of each.
+
+    Turned so that the first begins as near to its pattern's beginning as it can, so whatever chunk of a workload they
+    are read for, they are the same. The chunk begins with the element ``first`` of them.
+    """
+
+    inputs: tuple[Stretch, ...]
+    first: int
+    elements: int
+
+
+def _repeated(reads: list[list[Stretch]], widths: list[int]) -> _Repeated | None:
+    """None where there are no inputs or one of them does not repeat."""
+    if not reads or any(len(stretches) > 1 for stretches in reads):
+        return None
+    stretches = [found for (found,) in reads]
+    periods = [
+        len(s.pattern.values) // math.gcd(len(s.pattern.values), w) for s, w in zip(stretches, widths, strict=True)
+    ]
+    elements = math.lcm(*periods)
+    # With g their greatest common divisor, width w and length l: first * w = phase - phase % g, modulo l.
+    length, width = len(stretches[0].pattern.values), widths[0]
+    g = math.gcd(length, width)
+    first = stretches[0].phase // g * pow(width // g, -1, length // g) % (length // g)
+    inputs = tuple(
+        Stretch(s.pattern, (s.phase - first * w) % len(s.pattern.values), elements * w)
+        for s, w in zip(stretches, widths, strict=True)
+    )
+    return _Repeated(inputs, first, elements)

@@ -1,0 +1,1 @@
+"""Campaigns: many schedules measured, interleaved and verified, into a record."""

@@ -1,0 +1,356 @@
+"""A run of a suite or of schedules: a process for each number of connections, a journal, a record.
+
+``CUDA_DEVICE_MAX_CONNECTIONS`` is read once, when a process makes its context, so every number of connections
+is measured by a process of its own. They run one after another and append to one journal. Profiles are fitted to what
+was calibrated when all is measured, side by side.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamsim.cli.notes import steps
+from streamsim.errors import InputError
+from streamsim.program.schedule import Schedule
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.probes import host_calls
+from streamsim_validate.calibrate.take import take
+from streamsim_validate.gpu import profiler
+from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
+from streamsim_validate.gpu.card import connections as default_connections
+from streamsim_validate.gpu.kernels import load_kernels
+from streamsim_validate.gpu.replay import refuse_races
+from streamsim_validate.records.record import (
+    Entry,
+    Group,
+    Header,
+    Journal,
+    Record,
+    RunBegins,
+    RunEnds,
+    Traced,
+    finish,
+    header,
+    journal_path,
+    now,
+    to_times,
+)
+from streamsim_validate.run.measure import Job, Measured, OnStep, measure, quietly
+from streamsim_validate.suites.suites import RANDOM, RANDOM_COUNT, Case, digest, suite, suite_connections
+
+REPEATS = 11
+COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
+STDERR = 2  # the process's progress goes there
+NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
+
+# Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
+FORKED = "fork" if "fork" in get_all_start_methods() else None
+
+TakeSamples = Callable[[Gpu], fits.Samples]
+
+# What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
+CHAINS = {chain.key: chain for chain, _ in host_calls()}
+COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to measure and where to put it. ``schedules`` stand in place of a suite's cases when given.
+
+    ``kernels``: files of kernels of one's own (:func:`streamsim_validate.gpu.kernels.load_kernels`), because every
+    measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
+    ``allow_races``: measure schedules whose ops race, too. ``seed``: of the order of the repeats, and of the
+    schedules of the suite ``random``; ``count``: how many of those (0: 200). Raises InputError when another suite is
+    given a count.
+    """
+
+    output: str
+    suite: str = "quick"
+    schedules: tuple[Schedule, ...] = ()
+    kernels: tuple[str, ...] = ()
+    connections: tuple[int, ...] = ()
+    repeats: int = REPEATS
+    seed: int = 0
+    device: int = 0
+    calibrate: bool = True
+    timelines: bool = False
+    allow_races: bool = False
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.count and (self.schedules or self.suite != RANDOM):
+            raise InputError(
+                f"count = {self.count}: only the suite {RANDOM} draws schedules, and this run is of"
+                f" {'schedule files' if self.schedules else f'the suite {self.suite}'}; leave --count out"
+            )
+
+    @property
+    def drawn(self) -> int:
+        """How many schedules are drawn; 0 where none are."""
+        return (self.count or RANDOM_COUNT) if self.suite == RANDOM and not self.schedules else 0
+
+    @property
+    def title(self) -> str:
+        """What the record says was measured."""
+        return "schedules" if self.schedules else self.suite
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A schedule to measure and where it comes from."""
+
+    key: str
+    schedule: Schedule
+    case: Case | None = None
+
+    @property
+    def job(self) -> Job:
+        """For :func:`measure`."""
+        return Job(self.key, self.schedule)
+
+
+def planned(plan: Plan, connections: int) -> list[Planned]:
+    """Everything that a process with so many connections measures. Raises InputError on an unknown suite."""
+    if plan.schedules:
+        keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
+        return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
+    cases = suite(plan.suite, connections, plan.seed, plan.drawn)
+    return [Planned(case.key, case.schedule(), case) for case in cases]
+
+
+def run(plan: Plan) -> Record:
+    """Measure the plan, or go on where its journal stopped, and write its record.
+
+    Raises NoGpuError, InputError, and KeyboardInterrupt after Ctrl-C; what was measured is in the journal
+    then, and the same call goes on from there.
+    """
+    check_writable(Path(plan.output))
+    if Path(plan.output).exists():
+        raise InputError(f"{plan.output}: there is such a file already; move it away, or choose another output")
+    if plan.timelines and not profiler.is_available():
+        raise InputError(f"--timelines: {profiler.INSTALL}")
+    if not plan.allow_races:
+        _refuse_races(plan.schedules)  # those of the suites have none
+    import_cupy()  # in vain there is no need to start a process
+    usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
+    counts = plan.connections or usual
+    for connections in counts:
+        planned(plan, connections)  # complain here, in one line
+        if len(counts) > 1:
+            print(f"with {connections} hardware queues in front of each engine", file=sys.stderr, flush=True)
+        _start(plan, connections)
+    return finish(journal_path(plan.output), plan.output, with_profiles)
+
+
+def _refuse_races(schedules: Sequence[Schedule]) -> None:
+    for i, schedule in enumerate(schedules, 1):
+        try:
+            refuse_races(schedule)
+        except InputError as error:
+            raise InputError(f"{schedule.name or f'schedule {i}'}: {error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{path}: cannot write it: no permission; choose another output")
+
+
+def _start(plan: Plan, connections: int) -> None:
+    """Run a measuring process, which prints its own complaint."""
+    environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
+    command = [sys.executable, "-m", "streamsim_validate.run.campaign", str(connections)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
+        try:
+            _, complaint = process.communicate(msgspec.json.encode(plan))
+        except KeyboardInterrupt:  # the terminal has told the process too: let it settle what it has
+            process.wait()
+            raise
+    raise_for(process.returncode, complaint.decode(errors="replace"))
+
+
+def raise_for(code: int, complaint: str) -> None:
+    """Raise what the process that ended with ``code`` would have raised here."""
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    lines = [line.removeprefix(COMPLAINT) for line in complaint.splitlines() if line.startswith(COMPLAINT)]
+    message = lines[-1] if lines else _last_words(code, complaint)
+    if code == NO_GPU:
+        raise NoGpuError(message)
+    if code:
+        raise InputError(message)
+
+
+def _last_words(code: int, complaint: str) -> str:
+    lines = [line for line in complaint.splitlines() if line.strip()]
+    reason = f": {lines[-1]}" if lines else ""
+    return f"the measuring process died (exit code {code}){reason}; the same command goes on from its journal"
+
+
+def measure_plan(
+    plan: Plan, connections: int, gpu: Gpu, take_samples: TakeSamples | None, on_step: OnStep = quietly
+) -> None:
+    """Measure on an open card what is not in the journal yet, and append it there.
+
+    ``take_samples``: calibrates, before the run's first measurement and after its last. ``on_step`` is told what is
+    being done.
+    """
+    with Journal(journal_path(plan.output), header(gpu.card, plan.title, _fingerprint(plan.kernels))) as journal:
+        left, untraced = _left(plan, connections, journal)
+        if left:
+            before = _plain(take_samples, gpu)
+            journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
+            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else (), on_step)
+        if journal.unended == connections:
+            after = _plain(take_samples, gpu)
+            journal.append(RunEnds(now(), samples=after))
+        _trace(untraced, connections, gpu, journal, plan.allow_races, on_step)  # last: the profiler slows the host
+
+
+def _fingerprint(paths: Sequence[str]) -> str:
+    """Of what is in files, in their order; "" for none."""
+    if not paths:
+        return ""
+    found = hashlib.sha256()
+    for path in paths:
+        found.update(hashlib.sha256(Path(path).read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def _measure(
+    plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job], on_step: OnStep
+) -> None:
+    measure(
+        [item.job for item in left.values()],
+        gpu,
+        plan.repeats,
+        plan.seed,
+        on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
+        allow_races=plan.allow_races,
+        companions=companions,
+        on_group=lambda number, companions: journal.append(group(number, companions)),
+        first_group=journal.next_group,
+        on_step=on_step,
+    )
+
+
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
+    """What is to be measured yet, by its key, and what is to be traced."""
+    items = planned(plan, connections)
+    journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
+    done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
+    left = {item.key: item for item in items if item.key not in done}
+    return left, [item.job for item in items if plan.timelines and item.key not in traced]
+
+
+def _trace(
+    jobs: Sequence[Job], connections: int, gpu: Gpu, journal: Journal, allow_races: bool, on_step: OnStep
+) -> None:
+    """Append the measured time lines; one that cannot be had is said on the terminal and stops nothing."""
+    if not jobs:
+        return
+    on_step("tracing", 0, len(jobs))
+    for done, (key, found) in enumerate(profiler.profile_all(jobs, gpu, allow_races), 1):
+        if isinstance(found, InputError):
+            print(f"{key}: {found}", flush=True)
+        else:
+            journal.append(Traced(key, found, connections))
+        on_step("tracing", done, len(jobs))
+
+
+def _plain(take_samples: TakeSamples | None, gpu: Gpu) -> dict[str, Any] | None:
+    return take_samples and _builtins(take_samples(gpu).plain())
+
+
+def _builtins(value: msgspec.Struct) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return plain
+
+
+def with_profiles(record: Record) -> Record:
+    """The record with the profiles that the samples of its calibrations show, fitted side by side.
+
+    One that cannot be fitted is said on the terminal and is missing.
+    """
+    samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
+    if not any(samples):
+        return record
+    print("fitting the calibrations", file=sys.stderr, flush=True)
+    with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
+        profiles = pool.map(_fitted, samples)
+        runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
+    return msgspec.structs.replace(record, runs=tuple(runs))
+
+
+def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
+    if plain is None:
+        return None
+    try:
+        return _builtins(fits.fit(fits.Samples.from_plain(msgspec.convert(plain, fits.PlainSamples))))
+    except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
+        print(f"no profile: {error}", file=sys.stderr)
+        return None
+
+
+def entry(item: Planned, measured: Measured) -> Entry:
+    """A settled job as an entry of the record."""
+    samples = measured.samples
+    return Entry(
+        key=item.key,
+        digest=digest(item.schedule),
+        status=measured.status,
+        verified=measured.verified,
+        case=item.case,
+        schedule=None if item.case else item.schedule,
+        device_s=to_times(sample.device_s for sample in samples),
+        wall_s=to_times(sample.wall_s for sample in samples),
+        issue_s=to_times(sample.issue_s for sample in samples),
+        group=measured.group,
+    )
+
+
+def group(number: int, companions: Sequence[Measured]) -> Group:
+    """A settled group's probes, as the record holds them; those without samples are left out."""
+    timings = {
+        CHAINS[measured.job.key]: [fits.Timing(*to_times(sample)) for sample in measured.samples]
+        for measured in companions
+        if measured.samples
+    }
+    return Group(number, fits.rows_of(timings))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a measuring process: the plan on stdin, the number of connections as argument."""
+    try:
+        plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+        for path in plan.kernels:
+            load_kernels(path)
+        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
+            calibrates = partial(take, on_step=on_step) if plan.calibrate else None
+            measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
+    except InputError as error:
+        print(f"{COMPLAINT}{error}", file=sys.stderr)
+        return getattr(error, "exit_code", BAD_INPUT)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+
+
+__all__ = ["Header", "Plan", "check_writable", "measure_plan", "planned", "run"]
