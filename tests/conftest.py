@@ -1,7 +1,8 @@
 """How the tests are run: which examples are drawn, in how many processes, and what those share.
 
-The same examples at every run, so that a change passes or fails on its own account. To search further:
-``pytest --hypothesis-profile=thorough``, ten times as many.
+The same examples at every run, so that a change passes or fails on its own account. While one works:
+``pytest --hypothesis-profile=quick``, a fifth of them. To search further: ``pytest --hypothesis-profile=thorough``, ten
+times as many.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu.card import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
 

@@ -10,4 +10,4 @@ THOROUGH = settings().max_examples > USUAL
 
 def examples(count: int) -> settings:
     """So many examples in an ordinary run: what finds the law broken where a planted fault breaks it."""
-    return settings(max_examples=count * settings().max_examples // USUAL)
+    return settings(max_examples=max(1, count * settings().max_examples // USUAL))

@@ -12,8 +12,8 @@ import streamsim_validate
 from streamsim.device.files import read_device
 from streamsim.program.schedule import RecordEvent, WaitEvent
 from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate import take as calibrate
 from streamsim_validate.calibrate.probes import probes
-from streamsim_validate.calibrate.take import take as calibrate
 from streamsim_validate.cli import main
 from streamsim_validate.gpu.replay import with_timing_events
 

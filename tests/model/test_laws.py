@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device, LinkDirection
     from streamsim.timeline.timeline import Timeline
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 # Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
 DRAINING = card.program(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
 COLUMNS = ("issued", "returned", "ready", "start", "end")
@@ -586,7 +586,9 @@ def test_every_invariant_names_a_test_that_exists() -> None:
     named = re.findall(r"`(test_\w+)\.py::(test_\w+)`", (TESTS / "INVARIANTS.md").read_text())
     assert named
     for module, test in named:
-        assert re.search(rf"^def {test}\(", (TESTS / f"{module}.py").read_text(), re.MULTILINE), f"{module}::{test}"
+        assert re.search(rf"^def {test}\(", next(TESTS.rglob(f"{module}.py")).read_text(), re.MULTILINE), (
+            f"{module}::{test}"
+        )
 
 
 def test_every_law_is_listed_among_the_invariants() -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import fake_cuda
 import msgspec
 import pytest
 from fake_cuda import fake_gpu
@@ -442,7 +443,7 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(EMULATE)
     write_schedule(SCHEDULES[0], tmp_path / "s.json")
     (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
-    paths = os.pathsep.join([str(tmp_path), os.path.dirname(__file__)])
+    paths = os.pathsep.join([str(tmp_path), os.path.dirname(fake_cuda.__file__)])
     arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
     line = [sys.executable, "-m", "streamsim_validate.cli", "run", "s.json", "--kernels", "mine.cu", *arguments]
     done = subprocess.run(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
-RECORDS = Path(__file__).parents[1] / "validate" / "records"
+RECORDS = Path(__file__).parents[2] / "validate" / "records"
 COLUMNS = ("issued", "returned", "ready", "start", "end", "engine")
 
 

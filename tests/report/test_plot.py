@@ -303,7 +303,7 @@ def test_no_pyplot_and_no_matplotlib_until_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_figure_compares_on_one_time_axis() -> None:
-    script = Path(__file__).parents[1] / "figures" / "gantt.py"
+    script = Path(__file__).parents[2] / "figures" / "gantt.py"
     above, below = runpy.run_path(str(script))["draw"]().axes
     assert above.get_xlim() == below.get_xlim()
     assert "serial" in above.get_title(loc="left")
