@@ -101,6 +101,7 @@ def test_closed_output_is_as_good_as_none(monkeypatch, capfd, arguments: list[st
     monkeypatch.setattr(sys, "stdout", None)  # what Python makes of >&-
     assert main(arguments) == 0
     assert capfd.readouterr() == ("", "")
+    sys.stdout.close()  # what it opened in place of the closed one
 
 
 def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(monkeypatch, tmp_path: Path) -> None:
