@@ -443,7 +443,9 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
         simulate(program(h2d(1, 8)), make_device())
 
 
-def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(monkeypatch) -> None:
+def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
     from streamsim.compiled import loop
 
