@@ -32,7 +32,7 @@ from strategies import (
 
 import streamsim.analysis.explain as module
 from streamsim.analysis.counterfactual import Case, Rework, without_latencies
-from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
+from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, Key, explain_schedule
 from streamsim.analysis.races import check_schedule, repaired
 from streamsim.cli import main
 from streamsim.device.library import load_device
@@ -312,7 +312,8 @@ def check_sums(found: Explanation) -> None:
 @given(st.integers(1, 4), st.data())
 def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data: st.DataObject) -> None:
     """Against the definition: every order, one after another."""
-    keys = data.draw(st.permutations(["host-waits", "issue-order", "needless-order", "duplex"]))[:count]
+    some: list[Key] = ["host-waits", "issue-order", "needless-order", "duplex"]
+    keys = data.draw(st.permutations(some))[:count]
     orders = [
         order
         for order in permutations(keys)
@@ -347,7 +348,7 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
     lab = module._Lab(Case(schedule, device))
-    work = amounts(*lab.case(frozenset(["small-chunks"]) & set(lab.present)))
+    work = amounts(*lab.case(frozenset(lab.present) & {"small-chunks"}))
     for keys in combinations(lab.present, 2):
         changed = lab.case(frozenset((*keys, "small-chunks")) & {*lab.present})
         assert amounts(*changed) == work
@@ -408,7 +409,8 @@ MI = 1 << 20
 
 def blocking_streams(*ops: Any, streams: int, buffers: tuple[Buffer, ...], events: int = 0) -> Schedule:
     """What ``cudaStreamCreate`` makes are streams that the legacy default stream synchronises with."""
-    return Schedule(ops, ("blocking",) * streams, buffers, events)
+    kinds: tuple[Any, ...] = ("blocking",) * streams
+    return Schedule(ops, kinds, buffers, events)
 
 
 def in_place(n_bytes: int) -> tuple[Buffer, Buffer]:
@@ -606,10 +608,10 @@ def test_the_picture_shows_bound_losses_and_critical_path() -> None:
         f"where it goes: 1 {title}: 10 ns": (10, 20),
     }
     (path,) = (line for line in ax.lines if line.get_gid() == "critical path")
-    assert list(path.get_xdata()) == [0, 10, 10, 20]
+    assert np.asarray(path.get_xdata()).tolist() == [0, 10, 10, 20]
     names = [text.get_text() for text in ax.get_yticklabels()]
     rows = dict(zip(names, ax.get_yticks(), strict=True))
-    y = path.get_ydata()
+    y = np.asarray(path.get_ydata())
     assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
     legend = ax.get_legend()
     assert legend is not None

@@ -10,6 +10,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -40,8 +41,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return out
 
 
-def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
-    return json.loads(run(capsys, *arguments, "--json"))
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
+    return said
 
 
 def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +68,9 @@ def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) 
         ("--launch graph --streams 4", {"launch": "graph", "streams": 4}),
     ],
 )
-def test_every_option_reaches_the_pattern(capsys: pytest.CaptureFixture[str], options: str, arguments: dict) -> None:
+def test_every_option_reaches_the_pattern(
+    capsys: pytest.CaptureFixture[str], options: str, arguments: dict[str, Any]
+) -> None:
     said = figures(capsys, *PIPELINE, "--chunks", "8", *options.split())
     schedule = build(WORKLOAD, chunks=8, **arguments)
     plain = serial(WORKLOAD, 1, arguments.get("memory", "pinned"))
@@ -98,7 +102,7 @@ def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
     capsys: pytest.CaptureFixture[str], options: str, inputs: list[int], outputs: list[int]
 ) -> None:
     schedule = parse_schedule(run(capsys, "schedule", *options.split(), "--chunks", "4").encode())
-    sizes = {"h2d": [], "d2h": []}
+    sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
     for op in schedule.ops:
         if isinstance(op, Copy):
             sizes[op.direction].append(op.bytes)
@@ -125,7 +129,10 @@ def test_schedule_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], t
     assert run(capsys, "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
     context = click.Context(app)
-    taken = [{o.name for o in app.get_command(context, name).params} for name in ("predict", "schedule")]
+    predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "schedule")
+    assert predicting is not None
+    assert scheduling is not None
+    taken = [{option.name for option in command.params} for command in (predicting, scheduling)]
     assert taken[0] <= taken[1]
 
 
@@ -214,7 +221,7 @@ def test_schema(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     assert value["$ref"].rpartition("/")[2] == KINDS[kind].__name__
 
 
-def commands(group=app, prefix=()) -> list[tuple[str, ...]]:
+def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = [prefix]
     if isinstance(group, click.Group):
         context = click.Context(group)
@@ -248,7 +255,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"streamsim {version('streamsim')}\n"
 
 
-def completed(*arguments: str, **more) -> subprocess.CompletedProcess[str]:
+def completed(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **more)
 
 

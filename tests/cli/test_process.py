@@ -21,7 +21,10 @@ from streamsim.program.schedule import Buffer, Region
 from streamsim_validate.cli import main as validate_main
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Program = Callable[[list[str]], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
 RECORD = "validate/records/races-h200.json.gz"
@@ -55,7 +58,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_70(
 
 @pytest.mark.parametrize(("program", "typed", "meant"), [(main, "predct", "predict"), (validate_main, "run ", "run")])
 def test_a_mistyped_command_is_told_what_it_is_like(
-    capsys: pytest.CaptureFixture[str], program, typed: str, meant: str
+    capsys: pytest.CaptureFixture[str], program: Program, typed: str, meant: str
 ) -> None:
     assert program([typed]) == 2
     assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
@@ -63,7 +66,7 @@ def test_a_mistyped_command_is_told_what_it_is_like(
     assert "Did you mean" not in capsys.readouterr().err
 
 
-def with_output(monkeypatch: pytest.MonkeyPatch, file: io.TextIOBase, program, arguments: list[str]) -> int:
+def with_output(monkeypatch: pytest.MonkeyPatch, file: io.TextIOBase, program: Program, arguments: list[str]) -> int:
     monkeypatch.setattr(sys, "stdout", file)
     code = program(arguments)
     file.flush()  # what could not be sent has been dropped

@@ -28,6 +28,7 @@ from streamsim_validate.records.record import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.program.patterns import Order
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
@@ -245,7 +246,7 @@ def configs(draw: st.DrawFn, most_chunks: int) -> Any:
 @examples(500)
 @given(st.data(), workloads(), devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
-    way = data.draw(configs(workload.elements))
+    way = data.draw(configs(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
@@ -256,7 +257,7 @@ def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, size
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
     workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
     _, device = data.draw(draining())
-    way = data.draw(configs(workload.elements))
+    way = data.draw(configs(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
@@ -300,7 +301,7 @@ def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
         assert simulate(schedule, device).end == model.simulate(schedule, device).end
 
 
-ORDERS = ("depth-first", "breadth-first")
+ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first")
 
 
 @compiled
@@ -320,7 +321,11 @@ def test_streams_that_take_queues_from_each_other(
         concurrent_kernels=2,
         h2d=link(2, shared=0.75),
         d2h=link(3, crowded_latency=7),
-        **dict.fromkeys(("copy", "kernel", "h2d_to_kernel", "kernel_to_d2h", "event"), 2),
+        copy=2,
+        kernel=2,
+        h2d_to_kernel=2,
+        kernel_to_d2h=2,
+        event=2,
     )
     workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
     ways = [
@@ -379,7 +384,8 @@ def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_thread
 @pytest.mark.parametrize("number", [True, 1.0])
 def test_what_equals_a_whole_number_is_not_taken_for_it(field: str, number: Any) -> None:
     workload, device = pipeline_of(64), load_device("h200")
-    makespans(workload, [config(**{field: 1})], device)  # kept for the next call
+    whole: dict[str, Any] = {field: 1}
+    makespans(workload, [config(**whole)], device)  # kept for the next call
     with pytest.raises(InputError, match=f"{field} = {number}"):
         makespans(workload, [config(**{field: number})], device)
 
@@ -406,7 +412,7 @@ def test_configurations_beyond_an_int64_go_to_simpy() -> None:
         config(chunks=65),
         config(chunks=True),
         config(streams=0),
-        config(streams=1.0),
+        config(streams=1.0),  # type: ignore[arg-type]
         config(buffers=0),
         config("breadth-first", 2, 2, buffers=2),
         config("sideways"),

@@ -24,6 +24,7 @@ from streamsim.search.sweep_text import sweep_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
