@@ -256,7 +256,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def completed(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **more)
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False, **more
+    )
 
 
 def test_as_a_module() -> None:
