@@ -32,7 +32,7 @@ from strategies import (
 
 import streamsim.analysis.explain as module
 from streamsim.analysis.counterfactual import Case, Rework, without_latencies
-from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, Key, explain_schedule
+from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
 from streamsim.analysis.races import check_schedule, repaired
 from streamsim.cli import main
 from streamsim.device.library import load_device
@@ -312,7 +312,7 @@ def check_sums(found: Explanation) -> None:
 @given(st.integers(1, 4), st.data())
 def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data: st.DataObject) -> None:
     """Against the definition: every order, one after another."""
-    some: list[Key] = ["host-waits", "issue-order", "needless-order", "duplex"]
+    some: list[Any] = ["host-waits", "issue-order", "needless-order", "duplex"]
     keys = data.draw(st.permutations(some))[:count]
     orders = [
         order

@@ -385,7 +385,8 @@ def test_what_is_simpler() -> None:
 @given(workloads(), devices(connections=1))
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
-    grid = Grid(tuple(range(1, min(6, workload.work) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
+    assert workload.elements
+    grid = Grid(tuple(range(1, min(6, workload.elements) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
     best = find_best(workload, device, grid, fast=False).best
     for chunks, streams, order in product(grid.chunks, grid.streams, grid.orders):
         if (chunks, streams) < (best.config.chunks, best.config.streams):
