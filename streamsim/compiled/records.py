@@ -70,16 +70,15 @@ def card_of(device: Device) -> Card:
         RULES[device.copy_engines.arbitration],
         RULES[device.compute.arbitration],
     )
-    hand_over = np.zeros((4, 4), np.int64)
-    hand_over[:3, :3] = hand_over_table(device.hand_over)
+    hand_over = np.array(hand_over_table(device.hand_over), np.int64)
     lanes = np.array(LANE_OF_KIND[engines], np.uint8)
-    return Card(record[0], hand_over.ravel(), lanes)
+    return Card(record[0], hand_over, lanes)
 
 
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = max(map(max, hand_over_table(hand_over))) + event_ticks(device, LARGEST_COUNT)
+    between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
     calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls
 
