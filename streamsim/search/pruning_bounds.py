@@ -40,7 +40,6 @@ from streamsim.analysis.bounds import Flow, duplex_bound
 from streamsim.lowering.costs import (
     BYTE_BITS,
     D2H,
-    FULL_CARD,
     H2D,
     KERNEL,
     NO_COPY,
@@ -51,6 +50,8 @@ from streamsim.lowering.costs import (
 )
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
 from streamsim.rules.clock import ticks
+from streamsim.rules.hand_overs import crossing
+from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,11 +202,14 @@ class LowerBounds:
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        hand_over = self._hand_over
         if not breadth_first:
-            return hand_over[kinds[-1]][kinds[0]] if kinds else 0
-        between_stages = sum(hand_over[a][b] for a, b in pairwise(kinds) if a != b)
-        return sum(hand_over[kind][kind] for kind in set(kinds)) - between_stages
+            return self._crossing(kinds[-1], kinds[0]) if kinds else 0
+        between_stages = sum(self._crossing(a, b) for a, b in pairwise(kinds) if a != b)
+        return sum(self._crossing(kind, kind) for kind in set(kinds)) - between_stages
+
+    def _crossing(self, before: int, after: int) -> int:
+        """Ticks from an op of one kind to the next one of its stream."""
+        return crossing(self._hand_over, before, after, 0)
 
     def _cut(self, chunks: int, memory: str) -> _Cut:
         cut = self._cuts.get((chunks, memory))
@@ -230,7 +234,7 @@ class LowerBounds:
         before, now = [], 0
         for op, follower in zip_longest(ops, ops[1:]):
             before.append(now)
-            now += op.duration + (self._hand_over[op.kind][follower.kind] if follower else 0)
+            now += op.duration + (self._crossing(op.kind, follower.kind) if follower else 0)
         return _Size(part.many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
 
     def _copy(self, kind: int, n_bytes: int, is_pageable: bool) -> _Op:
