@@ -42,7 +42,7 @@ class Bound(msgspec.Struct, frozen=True):
 def lower_bound(schedule: Schedule, device: Device, program: Lowered | None = None) -> Bound:
     """Bound the makespan from below: the engines' work, the link's, the host's, and the longest chain.
 
-    ``program``: the schedule compiled for the device, if at hand (``timeline.program``). Linear time.
+    ``program``: the schedule compiled for the device, if at hand. Linear time.
     Raises InputError when the device has no cost for a kernel that the schedule names.
     """
     program = lower(schedule, device) if program is None else program

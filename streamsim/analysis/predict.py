@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamsim.analysis.bounds import lower_bound, published, stages_of
 from streamsim.device.assumptions import link_words
-from streamsim.model import simulate
+from streamsim.lowering.lowered import lower
+from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
 SCHEMA_VERSION = 1
@@ -135,10 +137,11 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
     Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
     """
     device.check_room(schedule.device_bytes)
-    timeline = simulate(schedule, device)
+    lowered = lower(schedule, device)
+    timeline = run(lowered)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
     serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
-    bound = lower_bound(schedule, device, timeline.program)
+    bound = lower_bound(schedule, device, lowered)
     makespan_s = timeline.makespan_s
     return Prediction(
         timeline=timeline,
@@ -151,8 +154,8 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
         bound_by=bound.bound_by,
         engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
-        critical_s=_critical_s(timeline, makespan_s),
-        formulas=published(stages_of(schedule, device, timeline.program)),
+        critical_s=_critical_s(timeline, lowered, makespan_s),
+        formulas=published(stages_of(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
     )
@@ -169,10 +172,10 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
+def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0)
     ended = 0  # kernels side by side may both be on the path: count each tick once
-    for step in critical_path(timeline):
+    for step in critical_path(timeline, lowered):
         engine, end = timeline.engine[step.op], timeline.end[step.op]
         if engine >= 0 and end > ended:
             spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)

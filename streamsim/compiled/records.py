@@ -74,10 +74,9 @@ def card_of(device: Device) -> Card:
     }
     record = np.zeros(1, CARD)
     record[0] = tuple(known[name] for name in CARD.names or ())
-    hand_over = np.zeros((4, 4), np.int64)
-    hand_over[:3, :3] = hand_over_table(device.hand_over)
+    hand_over = np.array(hand_over_table(device.hand_over), np.int64)
     lanes = np.array(LANE_OF_KIND[engines], np.uint8)
-    return Card(record[0], hand_over.ravel(), lanes)
+    return Card(record[0], hand_over, lanes)
 
 
 def _times(table: Table) -> dict[str, int]:
@@ -92,7 +91,7 @@ def _times(table: Table) -> dict[str, int]:
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = max(map(max, hand_over_table(hand_over))) + event_ticks(device, LARGEST_COUNT)
+    between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
     calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
