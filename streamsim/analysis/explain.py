@@ -237,7 +237,7 @@ def _loss_json(loss: Loss) -> dict[str, Any]:
     return {name: getattr(loss, name) for name in names}
 
 
-def explain_schedule(schedule: Schedule, device: Device, source: Source | None = None) -> Explanation:
+def explain(schedule: Schedule, device: Device, source: Source | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
     ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError when

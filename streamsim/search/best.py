@@ -166,7 +166,7 @@ def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
     return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
 
 
-def find_best(
+def best(
     workload: Workload,
     device: Device,
     grid: Grid | None = None,

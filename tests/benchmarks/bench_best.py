@@ -14,7 +14,8 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING
 
-from streamsim import Grid, Workload, WorkloadKernel, evaluate, find_best, load_device
+import streamsim
+from streamsim import Grid, Workload, WorkloadKernel, evaluate, load_device
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BLOCKS, BUDGET_OPS, cost_ops, search
 
@@ -76,7 +77,7 @@ def main() -> None:
     print(f"median {median(excess):.2%}, {sum(row[2] for row in rows)} proved optimal")
     for _, ops, _, number, device, workload in sorted(rows, key=lambda row: -row[1])[:timed]:
         begin = time.process_time()
-        find_best(workload, device, fast=False)
+        streamsim.best(workload, device, fast=False)
         took = time.process_time() - begin
         print(f"workload {number} on {device.name}: {ops} ops, {took:.1f} s on SimPy ({ops / took / 1e3:.0f} k ops/s)")
 
