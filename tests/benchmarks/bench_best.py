@@ -15,7 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import streamsim
-from streamsim import Grid, Workload, WorkloadKernel, evaluate, load_device
+from streamsim import Grid, Workload, WorkloadKernel, load_device
+from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BLOCKS, BUDGET_OPS, cost_ops, search
 
@@ -68,7 +69,7 @@ def main() -> None:
         device = load_device(CARDS[number // 2 % len(CARDS)])
         workload = workload_of(number, device)
         found, ops = within_budget(workload, device)
-        best = min(evaluate(workload, Grid().configs(workload), device, fast=True))
+        best = min(evaluate_ticks(workload, Grid().configs(workload), device, fast=True))
         if found.floor > best or (found.is_exact and found.shortest != best):
             raise AssertionError(f"workload {number}: what is called proved is not")
         rows.append((found.shortest / best - 1, ops, found.is_exact, number, device, workload))

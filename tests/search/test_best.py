@@ -28,7 +28,7 @@ from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.best import FASTER, Best
-from streamsim.search.evaluate import SLOW, evaluate, is_fast
+from streamsim.search.evaluate import SLOW, evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
@@ -228,7 +228,7 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(
     queue = sorted(((bound(config), config) for config in configs), key=lambda item: item[0])
     budget = sum(cost_ops(workload, config) for config in configs) // 20
     found = search(workload, device, queue, True, budget)
-    assert found.shortest <= 1.01 * min(evaluate(workload, configs, device, fast=True))
+    assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
 def test_the_few_numbers_of_chunks_and_streams_that_are_tried_first() -> None:
@@ -249,7 +249,7 @@ def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device,
         configs = grid.configs(workload)
     except InputError:
         assume(False)
-    for config, ticks in zip(configs, evaluate(workload, configs, device, fast=False), strict=True):
+    for config, ticks in zip(configs, evaluate_ticks(workload, configs, device, fast=False), strict=True):
         assert bound(config) <= ticks, config
 
 
@@ -299,7 +299,7 @@ def test_the_bound_holds_where_it_is_close(case: tuple[Workload, Device]) -> Non
     """
     workload, device = case
     bound, configs = LowerBounds(workload, device), CLOSE.configs(workload)
-    for config, ticks in zip(configs, evaluate(workload, configs, device), strict=True):
+    for config, ticks in zip(configs, evaluate_ticks(workload, configs, device), strict=True):
         assert bound(config) <= ticks, config
 
 
@@ -331,7 +331,7 @@ def test_the_bound_is_exact_for_the_textbooks_pipeline(h: int, k: int, d: int, c
     rounds = -(-chunks // streams)
     assert bound == max(total + (chunks - 1) * slowest, rounds * total)
     if streams in (1, chunks):
-        assert bound == evaluate(workload, [Config(chunks=chunks, streams=streams)], device, fast=False)[0]
+        assert bound == evaluate_ticks(workload, [Config(chunks=chunks, streams=streams)], device, fast=False)[0]
 
 
 @pytest.mark.parametrize("fast", EVALUATORS)
