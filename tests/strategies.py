@@ -11,24 +11,24 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
-from streamsim.device.profile import (
-    Arbitration,
-    Compute,
-    CopyEngines,
-    Device,
-    HandOver,
-    Host,
-    KernelCost,
-    LinkDirection,
-)
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)
 BYTE_PER_TICK = 1e9
+LATENCIES = (  # each is at least the other
+    ("duplex_latency_s", "latency_s"),
+    ("crowded_latency_s", "latency_s"),
+    ("crowded_duplex_latency_s", "duplex_latency_s"),
+    ("crowded_duplex_latency_s", "crowded_latency_s"),
+)
+SLOWER = ("duplex_bandwidth_bytes_per_s", "crowded_bandwidth_bytes_per_s")  # none is above bandwidth_bytes_per_s
 HAND_OVERS = tuple(HandOver.__struct_fields__)
 HOST_TICKS = tuple(f for f in Host.__struct_fields__ if f.endswith("_s"))
+CARD_TICKS = tuple(f for f in Compute.__struct_fields__ if f.endswith("_s") and f != "floor_s")
 SOURCES = dict.fromkeys(
     ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "assumed: a device for tests"
 )
@@ -88,12 +88,12 @@ def make_device(
     immediate_bytes: int = 0,
     **ticks: int,
 ) -> Device:
-    """A device with every effect off but those named; ``ticks`` are fields of Host and HandOver without their ``_s``.
+    """A device with every effect off but those named; ``ticks``: times of host, hand-overs or card without ``_s``.
 
     ``make_device(copy=2, h2d_to_kernel=5)`` charges the host 2 ticks a copy call and 5 ticks a hand-over.
     """
     costs: dict[str, Any] = {f"{name}_s": value * NS for name, value in ticks.items()}
-    unknown = set(costs) - {*HAND_OVERS, *HOST_TICKS}
+    unknown = set(costs) - {*HAND_OVERS, *HOST_TICKS, *CARD_TICKS}
     assert not unknown, unknown
     return Device(
         name="test",
@@ -109,6 +109,7 @@ def make_device(
             arbitration=kernel_rule,  # type: ignore[arg-type]
             kernel_signal=kernel_signal,  # type: ignore[arg-type]
             kernels=kernels,
+            **{name: costs.get(name, 0.0) for name in CARD_TICKS},
         ),
         hand_over=HandOver(**{name: costs.get(name, 0.0) for name in HAND_OVERS}),
         host=Host(**{name: costs.get(name, 0.0) for name in HOST_TICKS}, pageable_immediate_bytes=immediate_bytes),
@@ -206,7 +207,7 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "kernels": st.sampled_from([(cost,) for cost in COSTS]),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
         "immediate_bytes": st.sampled_from((0, 8, 64)),
-        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
+        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS, *CARD_TICKS)},
     }
     return make_device(**{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()})
 

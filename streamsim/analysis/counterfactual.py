@@ -10,13 +10,14 @@ as the first op of a new chunk.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from streamsim.analysis.races import History, check, repaired, touched
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.device.variations import with_values, without
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
@@ -33,7 +34,7 @@ from streamsim.program.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from streamsim.device.profile import Device, LinkDirection
+    from streamsim.device.profile import Device
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 ALL_AT_ONCE = 1024  # kernels
@@ -142,52 +143,27 @@ def all_connections(device: Device) -> Device:
 
 def without_duplex_loss(device: Device) -> Device:
     """Neither direction of the link slows the other one down."""
-
-    def alone(link: LinkDirection) -> LinkDirection:
-        return replace(
-            link,
-            duplex_latency_s=link.latency_s,
-            crowded_duplex_latency_s=link.crowded_latency_s,
-            duplex_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s,
-        )
-
-    return replace(device, h2d=alone(device.h2d), d2h=alone(device.d2h))
+    return without(device, "duplex")
 
 
 def without_host_costs(device: Device) -> Device:
     """The host's calls take no time."""
-    return replace(device, host=_no_time(device.host))
+    return without(device, "host")
 
 
 def without_latencies(case: Case) -> Case:
-    """Copies take their bytes' time and kernels their elements', with nothing added for each op or hand-over."""
+    """Copies take their bytes' time and kernels their elements', with nothing added for each op or hand-over.
+
+    Nor what a crowd costs a copy's first bytes, which it pays before any of them flows.
+    """
     schedule, device = case
     ops = [_bare(op, device) if isinstance(op, Kernel) and op.duration_s is None else op for op in schedule.ops]
-    bare = replace(
-        device,
-        h2d=_bytes_alone(device.h2d),
-        d2h=_bytes_alone(device.d2h),
-        compute=replace(_no_time(device.compute), resident_threads=0),
-        hand_over=_no_time(device.hand_over),
-    )
-    return Case(replace(schedule, ops=tuple(ops)), bare)
-
-
-def _bytes_alone(link: LinkDirection) -> LinkDirection:
-    """No latency; nor what a crowd costs the first bytes, which a copy pays before any of them flows."""
-    even = replace(link, crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s)
-    found: LinkDirection = _no_time(even)
-    return found
+    return Case(replace(schedule, ops=tuple(ops)), without(device, "crowd", "copy-latency", "launch", "hand-over"))
 
 
 def _bare(kernel: Kernel, device: Device) -> Kernel:
     alone_s, share = device.kernel_time(kernel)
     return replace(kernel, duration_s=alone_s * share, fill=1.0, share=1.0, threads=0, parts=())
-
-
-def _no_time(part: Any) -> Any:
-    times = (name for name in part.__struct_fields__ if name.endswith("_s") and not name.endswith("_per_s"))
-    return replace(part, **dict.fromkeys(times, 0.0))
 
 
 # What the data needs, and orders that keep it
@@ -518,5 +494,4 @@ def without_width(case: Case) -> Case:
     """Kernels fill so little of the card that all run side by side, each for the time that it takes alone."""
     schedule, device = case
     ops = [_timed(op, device.kernel_time(op)[0], SLIVER) if isinstance(op, Kernel) else op for op in schedule.ops]
-    compute = replace(device.compute, concurrent_kernels=ALL_AT_ONCE)
-    return Case(replace(schedule, ops=tuple(ops)), replace(device, compute=compute))
+    return Case(replace(schedule, ops=tuple(ops)), with_values(device, {"compute.concurrent_kernels": ALL_AT_ONCE}))

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import msgspec
 
 from streamsim.device.library import load_device
-from streamsim.device.profile import Device, LinkDirection
+from streamsim.device.profile import Device
+from streamsim.device.variations import with_values
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, StreamKind, Synchronize
@@ -140,19 +141,12 @@ def with_stages(device: Device, n_bytes: int, h2d_s: float, d2h_s: float, left: 
 
     ``left``: the share of the bandwidth left to each direction while the other is busy.
     """
-
-    def direction(link: LinkDirection, seconds: float, share: float) -> LinkDirection:
+    values: dict[str, float] = {}
+    for name, link, seconds in (("h2d", device.h2d, h2d_s), ("d2h", device.d2h, d2h_s)):
         rate = n_bytes / (seconds - link.latency_s)
-        return msgspec.structs.replace(
-            link,
-            bandwidth_bytes_per_s=rate,
-            duplex_bandwidth_bytes_per_s=rate * share,
-            crowded_bandwidth_bytes_per_s=rate,
-        )
-
-    return msgspec.structs.replace(
-        device, h2d=direction(device.h2d, h2d_s, left["h2d"]), d2h=direction(device.d2h, d2h_s, left["d2h"])
-    )
+        values[f"{name}.bandwidth_bytes_per_s"] = values[f"{name}.crowded_bandwidth_bytes_per_s"] = rate
+        values[f"{name}.duplex_bandwidth_bytes_per_s"] = rate * left[name]
+    return with_values(device, values)
 
 
 def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[Case]:

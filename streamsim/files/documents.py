@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -76,11 +76,16 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     if isinstance(value, str) and kind in parsers:
         return msgspec.to_builtins(parsers[kind](value, path))
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        kinds = {field.encode_name: _bare(field.type) for field in msgspec.structs.fields(kind)}
         return {k: _numbers(v, kinds.get(k), f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
     if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
         return _quantity(value, path, parsers)
     return value
+
+
+def _bare(kind: Any) -> Any:
+    """A type without what is said about the field beside it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _quantity(text: str, path: str, parsers: Parsers) -> float:

@@ -63,7 +63,9 @@ class Memory:
         """The bytes ``start .. stop`` of these. Raises InputError for a step and beyond the ends."""
         region = self.region
         if not isinstance(wanted, slice) or wanted.step is not None:
-            raise InputError(f"{region.buffer}[{shown(wanted)}]: expected a slice of bytes without a step, as x[0:1024]")
+            raise InputError(
+                f"{region.buffer}[{shown(wanted)}]: expected a slice of bytes without a step, as x[0:1024]"
+            )
         start, stop = _bytes(wanted.start, 0), _bytes(wanted.stop, region.bytes)
         if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= region.bytes:
             raise InputError(
@@ -121,9 +123,7 @@ class Stream:
         """Copy from the card: ``to`` host memory from ``source`` on the device; the rest as for :meth:`copy_in`."""
         self._copy("d2h", to, source, blocking)
 
-    def _copy(
-        self, direction: Direction, to: Memory | int | str | None, source: Memory | None, blocking: bool
-    ) -> None:
+    def _copy(self, direction: Direction, to: Memory | int | str | None, source: Memory | None, blocking: bool) -> None:
         there = self._region("to", to, direction == "h2d") if isinstance(to, Memory) else None
         here = None if source is None else self._region("source", source, direction == "d2h")
         named = there or here

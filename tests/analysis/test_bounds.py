@@ -31,8 +31,9 @@ from streamsim.analysis.bounds import (
     van_werkhoven,
     van_werkhoven_transfer,
 )
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.profile import Device
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial

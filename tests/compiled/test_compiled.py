@@ -17,8 +17,8 @@ from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, telling
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import build

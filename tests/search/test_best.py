@@ -17,8 +17,8 @@ import streamsim
 from streamsim.cli import main
 from streamsim.cli.best import best_command
 from streamsim.device.files import read_device, write_device
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import streamsim_validate
 from streamsim.device.files import write_device
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
