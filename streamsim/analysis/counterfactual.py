@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis.races import History, check, repaired, touched
+from streamsim.analysis.races import check, repaired
+from streamsim.analysis.touched_bytes import History, touched
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.device.variations import with_values, without

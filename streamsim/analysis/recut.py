@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from streamsim.analysis.counterfactual import NON_BLOCKING, Rework, is_work, issued, working_streams
-from streamsim.analysis.races import History, touched
+from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
 
 if TYPE_CHECKING:
