@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound, published
-    from streamsim.analysis.explain import Explanation, Loss, explain
+    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.explain import explain
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import Prediction, predict
     from streamsim.analysis.races import Finding, check, repaired
@@ -116,9 +117,9 @@ _HOME = {
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
     "explain": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.explain",  # what explain gives
+    "Explanation": "analysis.causes",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
-    "Loss": "analysis.explain",  # a cause, what it has lost, and its remedy
+    "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives

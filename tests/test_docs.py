@@ -11,7 +11,7 @@ import pytest
 from documents import ROOT, Reader, blocks
 
 import streamsim
-from streamsim.analysis.explain import CAUSES
+from streamsim.analysis.causes import CAUSES
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid

@@ -30,10 +30,13 @@ from strategies import (
     schedules,
 )
 
-import streamsim.analysis.explain as module
-from streamsim.analysis.counterfactual import Case, Rework, without_latencies
-from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain
+from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Explanation
+from streamsim.analysis.counterfactual import Scenario, without_latencies
+from streamsim.analysis.explain import explain
+from streamsim.analysis.lab import Lab
 from streamsim.analysis.races import check, repaired
+from streamsim.analysis.rework import Rework
+from streamsim.analysis.shares import in_turn, mean_gains
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.model import simulate
@@ -285,7 +288,7 @@ def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule,
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BUDGET", -1)
+        patch.setattr("streamsim.analysis.lab.BUDGET", -1)
         found = explain(schedule, device)
     assert not found.is_exact
     assert found.simulations <= 1 + 2 * 9 + 10 + 3 + 3 + 9
@@ -326,12 +329,12 @@ def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data:
             gain = v[frozenset(order[:k])] - v[frozenset(order[: k + 1])]
             expected[key] += Fraction(gain, len(orders))
     masks = {sum(1 << keys.index(key) for key in subset): time for subset, time in v.items()}
-    assert module._mean_gains(keys, dict(sorted(masks.items()))) == expected
+    assert mean_gains(keys, dict(sorted(masks.items()))) == expected
 
 
 @given(st.permutations([key for key in KEYS if key not in LIMITS]))
 def test_an_order_of_removal_keeps_what_comes_behind(keys: list[Any]) -> None:
-    order = module._in_turn(keys)
+    order = in_turn(keys)
     assert sorted(order) == sorted(keys)
     assert all(order.index(first) < order.index(second) for second, first in BEHIND.items())
 
@@ -346,10 +349,10 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 @settings(deadline=None)
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
-    lab = module._Lab(Case(schedule, device))
-    work = amounts(*lab.case(frozenset(["small-chunks"]) & set(lab.present)))
-    for keys in combinations(lab.present, 2):
-        changed = lab.case(frozenset((*keys, "small-chunks")) & {*lab.present})
+    probe = Lab(Scenario(schedule, device))
+    work = amounts(*probe.scenario(frozenset(["small-chunks"]) & set(probe.present)))
+    for keys in combinations(probe.present, 2):
+        changed = probe.scenario(frozenset((*keys, "small-chunks")) & {*probe.present})
         assert amounts(*changed) == work
 
 
@@ -368,9 +371,11 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
     """No race appears: the orders of issue, the calls that no longer wait, and single ops over as many streams."""
     schedule = pattern(chunks, streams)
     rework = Rework(schedule)
-    lab = module._Lab(Case(schedule, load_device("h200")))
+    probe = Lab(Scenario(schedule, load_device("h200")))
     changed = [rework.reordered(schedule, order, holds=True) for order in rework.orders]
-    changed += [lab.case(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in lab.present]
+    changed += [
+        probe.scenario(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in probe.present
+    ]
     for other in changed:
         assert not [f for f in check(other) if f.rule == "race"]
     if rework.has_needless_order:  # each kernel still waits for its inputs, each copy back for its kernel
@@ -640,6 +645,6 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]
     schedule = program(*ops, streams=6)
-    bare = without_latencies(Case(schedule, costly))
+    bare = without_latencies(Scenario(schedule, costly))
     assert simulate(schedule, costly).makespan_s > simulate(schedule, plain).makespan_s
     assert simulate(bare.schedule, bare.device).makespan_s == simulate(schedule, plain).makespan_s
