@@ -26,6 +26,7 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 
 def in_ticks(seconds: float) -> int:
+    """Seconds in whole ticks."""
     return round(seconds / S_PER_TICK)
 
 

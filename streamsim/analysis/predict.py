@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamsim.analysis.bounds import bound_of, published_of, stages_of
+from streamsim.analysis.bounds import bound_of
+from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.lowering.lowered import lower

@@ -9,7 +9,7 @@ import pytest
 from strategies import link, make_device
 
 from streamsim.analysis import published_cases as cases
-from streamsim.analysis.bounds import simple_multi_copy
+from streamsim.analysis.formulas import simple_multi_copy
 from streamsim.analysis.published_cases import (
     BLOG_RUNS,
     DUPLEX_LEFT,
