@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from race_oracle import races
 from strategies import d2h, devices, h2d, kernel, program, schedules
-from test_check import races
 
 from streamsim.analysis.causes import KEYS, LIMITS
 from streamsim.analysis.counterfactual import Scenario
