@@ -6,15 +6,19 @@ Random sizes come from small sets, so that ties are the rule and not the excepti
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
+from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)
@@ -279,3 +283,34 @@ def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | N
     issued: list[Op] = draw(st.lists(op, min_size=1, max_size=most))
     last: list[Op] = [Synchronize()] if graph and draw(st.booleans()) else []
     return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]
+
+
+@st.composite
+def small_workloads(draw: st.DrawFn) -> Workload:
+    """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
+    sizes = st.lists(st.integers(1, 8), max_size=3)
+    inputs, outputs = draw(sizes), draw(sizes)
+    least = 0 if inputs or outputs else 1
+    kernels = draw(st.lists(st.just(WorkloadKernel(duration_s=1e-6)), min_size=least, max_size=3))
+    return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
+
+
+@st.composite
+def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
+    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
+    workload = draw(small_workloads())
+    chunks = draw(st.integers(1, min(workload.elements, 12)))
+    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
+    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
+    more: dict[str, Any] = {"memory": memory, "launch": launch}
+    makers: tuple[Callable[[], Schedule], ...] = (
+        lambda: serial(workload, chunks, memory),
+        lambda: one_stream(workload, chunks, **more),
+        lambda: depth_first(workload, chunks, streams, **more),
+        lambda: breadth_first(workload, chunks, streams, **more),
+        lambda: ring(workload, chunks, buffers, **more),
+        lambda: ring(workload, chunks, buffers, streams, **more),
+        lambda: prefetch(workload, chunks, buffers, **more),
+    )
+    return workload, draw(st.sampled_from(makers))(), chunks

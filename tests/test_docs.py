@@ -11,10 +11,9 @@ import pytest
 from documents import ROOT, Reader, blocks
 
 import streamsim
-from streamsim.analysis.explain import CAUSES
+from streamsim.analysis.causes import CAUSES
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best import find_best
 from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
@@ -192,12 +191,12 @@ def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> No
 
 def test_the_picture_of_a_search_stars_what_best_finds() -> None:
     figure = runpy.run_path(str(ROOT / "figures" / "best.py"))
-    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"][0].split(","))
+    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"].split(","))
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
     for order in figure["ORDERS"]:
         heat = figure["heat_map"](order)
         grid = Grid(chunks=chunks, streams=tuple(range(1, 17)), orders=(order,))
-        best = find_best(workload, load_device("h200"), grid).best
+        best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s
 

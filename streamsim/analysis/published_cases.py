@@ -29,7 +29,7 @@ SIMPLE_MULTI_COPY = "output of the CUDA sample simpleMultiCopy, https://github.c
 DUPLEX_LEFT = {"h2d": 12.66 / 12.98, "d2h": 11.06 / 13.17}
 
 
-class Case(msgspec.Struct, frozen=True):
+class PublishedCase(msgspec.Struct, frozen=True):
     """A published overlapped run and its prediction, in seconds; ``group`` is what was run, ``name`` on what."""
 
     group: str
@@ -44,12 +44,12 @@ class Case(msgspec.Struct, frozen=True):
         return self.predicted_s / self.published_s - 1
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedCase]:
     """Predict every published case. Takes a few milliseconds."""
     return [*blog_cases(), *simple_multi_copy_cases(), sleep_case()]
 
 
-def table(rows: list[Case]) -> str:
+def table(rows: list[PublishedCase]) -> str:
     """Format the cases for people: what, published and predicted milliseconds, signed error."""
     lines = [f"{'milliseconds':<42} {'published':>10} {'predicted':>10} {'error':>7}"]
     for case in rows:
@@ -92,7 +92,7 @@ def blog_workload(kernel_s: float) -> Workload:
     return Workload(4 * MIB, (4,), (4,), (WorkloadKernel(duration_s=kernel_s),), name="blog")
 
 
-def blog_cases() -> list[Case]:
+def blog_cases() -> list[PublishedCase]:
     """Predict V1 and V2 from the sequential time alone."""
     found = []
     for card, profile, sequential_ms, *overlapped_ms in BLOG_RUNS:
@@ -100,7 +100,7 @@ def blog_cases() -> list[Case]:
         kernel_s = kernel_time(lambda s: serial(blog_workload(s)), device, sequential_ms * 1e-3)
         for version, pattern, ms in zip(("V1", "V2"), (depth_first, breadth_first), overlapped_ms, strict=True):
             predicted = simulate(pattern(blog_workload(kernel_s), chunks=4, streams=4), device)
-            found.append(Case("blog " + version, card, ms * 1e-3, predicted.makespan_s, BLOG))
+            found.append(PublishedCase("blog " + version, card, ms * 1e-3, predicted.makespan_s, BLOG))
     return found
 
 
@@ -149,13 +149,13 @@ def with_stages(device: Device, n_bytes: int, h2d_s: float, d2h_s: float, left: 
     return with_values(device, values)
 
 
-def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[Case]:
+def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[PublishedCase]:
     """Predict the overlapped repetition from the three stage times that the sample prints."""
     found = []
     for card, profile, h2d_ms, d2h_ms, kernel_ms, overlapped_ms in MULTI_COPY_RUNS:
         device = with_stages(load_device(profile), 16 * MIB, h2d_ms * 1e-3, d2h_ms * 1e-3, left)
         predicted_s = simulate(multi_copy_schedule(kernel_ms * 1e-3), device).makespan_s / REPETITIONS
-        found.append(Case("simpleMultiCopy", card, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY))
+        found.append(PublishedCase("simpleMultiCopy", card, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY))
     return found
 
 
@@ -185,11 +185,11 @@ def sleep_fill(device: Device) -> float:
     return waves / -(-waves // 1)
 
 
-def sleep_case() -> Case:
+def sleep_case() -> PublishedCase:
     """Predict the run in four streams from the run in one. The card is not named: an RTX 3090 is assumed."""
     device = load_device("rtx3090")
     fill = sleep_fill(device)
     kernel_s = kernel_time(lambda s: sleep_schedule(s, fill, 1), device, 5.000320e-3, TASKS)
     predicted_s = simulate(sleep_schedule(kernel_s, fill, TASKS), device).makespan_s
     source = "tutorial on CUDA streams (card not named): sleep kernel, 4 tasks of 4 MiB in 1 and in 4 streams"
-    return Case("sleep kernel", "RTX 3090 assumed", 3.653024e-3, predicted_s, source)
+    return PublishedCase("sleep kernel", "RTX 3090 assumed", 3.653024e-3, predicted_s, source)

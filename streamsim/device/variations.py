@@ -18,6 +18,7 @@ import msgspec
 
 from streamsim.device.fields import As, Table, fields_of, restored
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
+from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, tables_of
 from streamsim.device.settings import DIRECTIONS, targets
 from streamsim.errors import InputError
@@ -25,6 +26,7 @@ from streamsim.text.quantities import RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from streamsim.device.fields import Field
     from streamsim.device.profile import Device
@@ -68,11 +70,13 @@ def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
 # Set by name
 
 
-def changed(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """``device`` with other values of the named numbers and rules, and of those that follow them; see above.
+def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
+    """``device``, or the one of that name, with other values of the named numbers and of those that follow; see above.
 
-    Raises InputError for an unknown name, one that stands for the same number as another, and a bad value.
+    Raises InputError for an unknown device, an unknown name, one that stands for the same number as another, and a bad
+    value.
     """
+    device = as_device(device)
     if not numbers:
         return device
     given: dict[str, Any] = {}
