@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound, published
-    from streamsim.analysis.explain import Explanation, Loss, explain_schedule
+    from streamsim.analysis.explain import Explanation, Loss, explain
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import Prediction, predict
-    from streamsim.analysis.races import Finding, check_schedule, repaired
+    from streamsim.analysis.races import Finding, check, repaired
     from streamsim.analysis.remedies import Source
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streamsim.report.heatmap import HeatMap, save_heatmap
     from streamsim.report.text import gantt
     from streamsim.report.trace import write_trace
-    from streamsim.search.best import Best, find_best
+    from streamsim.search.best import Best, best
     from streamsim.search.evaluate import evaluate
     from streamsim.search.grid import Grid
     from streamsim.search.sweep import Axis, Sweep, sweep_blocks
@@ -97,15 +97,15 @@ _HOME = {
     "Bound": "analysis.bounds",  # a lower bound and what sets it
     "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
     "published": "analysis.bounds",  # the published formulas
-    "check_schedule": "analysis.races",  # races, and events and waits that do nothing
+    "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
     "repaired": "analysis.races",  # a schedule with the waits that its races lack
     # The best schedule, and many of them
     "Config": "program.config",  # how to cut and issue a workload
     "Grid": "search.grid",  # all ways to combine some of them
     "evaluate": "search.evaluate",  # configs to makespans, compiled where numba is installed
-    "find_best": "search.best",  # exactly the optimum of a grid
-    "Best": "search.best",  # what find_best gives
+    "best": "search.best",  # exactly the optimum of a grid
+    "Best": "search.best",  # what best gives
     "Axis": "search.sweep",  # a name and its values
     "Sweep": "search.sweep",  # every combination of some axes
     "sweep_blocks": "search.sweep",  # the rows of a sweep, on any executor
@@ -115,9 +115,9 @@ _HOME = {
     "HeatMap": "report.heatmap",  # the rows of a sweep by two columns
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
-    "explain_schedule": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.explain",  # what explain_schedule gives
-    "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain_schedule
+    "explain": "analysis.explain",  # the time above the lower bound, split over its causes
+    "Explanation": "analysis.explain",  # what explain gives
+    "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
     "Loss": "analysis.explain",  # a cause, what it has lost, and its remedy
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
@@ -169,16 +169,16 @@ __all__ = [
     "Workload",
     "WorkloadKernel",
     "__version__",
+    "best",
     "breadth_first",
     "build",
     "changed",
-    "check_schedule",
+    "check",
     "critical_path",
     "depth_first",
     "device_names",
     "evaluate",
-    "explain_schedule",
-    "find_best",
+    "explain",
     "gantt",
     "interval",
     "link_words",

@@ -14,7 +14,6 @@ import streamsim
 from streamsim.analysis.explain import CAUSES
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best import find_best
 from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
@@ -197,7 +196,7 @@ def test_the_picture_of_a_search_stars_what_best_finds() -> None:
     for order in figure["ORDERS"]:
         heat = figure["heat_map"](order)
         grid = Grid(chunks=chunks, streams=tuple(range(1, 17)), orders=(order,))
-        best = find_best(workload, load_device("h200"), grid).best
+        best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s
 

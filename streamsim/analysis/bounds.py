@@ -9,9 +9,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 
 import msgspec
 
+from streamsim.device.library import as_device
 from streamsim.device.profile import Device, LinkDirection
 from streamsim.lowering.costs import D2H, FULL_CARD, H2D, KERNEL, NOTHING, Shape
 from streamsim.lowering.lowered import Lowered, lower
@@ -39,13 +41,17 @@ class Bound(msgspec.Struct, frozen=True):
     each: dict[str, float]
 
 
-def lower_bound(schedule: Schedule, device: Device, program: Lowered | None = None) -> Bound:
+def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
     """Bound the makespan from below: the engines' work, the link's, the host's, and the longest chain.
 
-    ``program``: the schedule compiled for the device, if at hand (``timeline.program``). Linear time.
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    ``device``: a Device, or the name or file of one. Linear time. Raises InputError for an unknown device, and when it
+    has no cost for a kernel that the schedule names.
     """
-    program = lower(schedule, device) if program is None else program
+    return bound_of(lower(schedule, as_device(device)))
+
+
+def bound_of(program: Lowered) -> Bound:
+    """:func:`lower_bound` of a schedule that is lowered for its device already."""
     counts = Counter(program.shape)
     amounts = [(shape, counts[index]) for index, shape in enumerate(program.shapes)]
     longest = _longest_chain(program)
@@ -369,7 +375,16 @@ def _transfer_s(link: LinkDirection, n_bytes: int, pieces: int) -> float:
     return van_werkhoven_transfer(link.latency_s, n_bytes / pieces, per_byte, link.latency_s, pieces)
 
 
-def published(stages: Stages) -> dict[str, float]:
+def published(schedule: Schedule, device: Device | str | Path) -> dict[str, float]:
+    """Seconds that each published formula predicts for ``schedule``, by its name.
+
+    They know no more of it than its stages and how many chunks it is cut into. Raises InputError as
+    :func:`lower_bound`.
+    """
+    return published_of(stages_of(schedule, as_device(device)))
+
+
+def published_of(stages: Stages) -> dict[str, float]:
     """Seconds that each published formula predicts, by its name."""
     whole = (stages.h2d_s, stages.kernel_s, stages.d2h_s)
     cut = (stages.h2d_chunks_s, stages.kernel_s, stages.d2h_chunks_s)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from streamsim.analysis.races import History, check_schedule, repaired, touched
+from streamsim.analysis.races import History, check, repaired, touched
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import (
@@ -119,11 +119,11 @@ def _still_ordered(before: Schedule, after: Schedule) -> Schedule:
     """``after`` with waits for events where it has lost an order that its data needs."""
     if _is_racy(before):
         return after  # what its data needs was not kept in the first place
-    return repaired(after, [finding for finding in check_schedule(after) if finding.rule == "race"])
+    return repaired(after, [finding for finding in check(after) if finding.rule == "race"])
 
 
 def _is_racy(schedule: Schedule) -> bool:
-    return any(finding.rule == "race" for finding in check_schedule(schedule))
+    return any(finding.rule == "race" for finding in check(schedule))
 
 
 # Without a cause that lies in the device

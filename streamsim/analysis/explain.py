@@ -53,6 +53,7 @@ from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
 from streamsim.analysis.counterfactual import Case, Rework
 from streamsim.analysis.remedies import MADE, Remedies, Source
 from streamsim.device.assumptions import link_words
+from streamsim.device.library import as_device
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Kernel, Schedule
@@ -60,6 +61,7 @@ from streamsim.rules.clock import S_PER_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from streamsim.device.profile import Device
     from streamsim.timeline.timeline import Timeline
@@ -237,12 +239,13 @@ def _loss_json(loss: Loss) -> dict[str, Any]:
     return {name: getattr(loss, name) for name in names}
 
 
-def explain_schedule(schedule: Schedule, device: Device, source: Source | None = None) -> Explanation:
+def explain(schedule: Schedule, device: Device | str | Path, source: Source | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
-    ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError when
-    the device has no cost for a kernel that the schedule names, or no room for its buffers.
+    ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError for
+    an unknown device, and when it has no cost for a kernel that the schedule names, or no room for its buffers.
     """
+    device = as_device(device)
     device.check_room(schedule.device_bytes)
     lab = _Lab(Case(schedule, device), source)
     values = _split(lab)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from streamsim.checks import LONGEST_S, check_number, check_whole
+from streamsim.device.library import as_device
 from streamsim.device.profile import (
     FASTEST_BYTES_PER_S,
     LATENCIES,
@@ -33,6 +34,7 @@ from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -74,14 +76,14 @@ class Interval:
 
 
 def interval(
-    schedule: Schedule, device: Device, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
+    schedule: Schedule, device: Device | str | Path, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
 ) -> Interval:
     """The interval in which the makespan of ``schedule`` on ``device`` lies with probability ``level``.
 
-    The same seed gives the same interval. Raises InputError when the device's profile has no spread or no cost of
-    one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
+    The same seed gives the same interval. Raises InputError for an unknown device, one without a spread in its profile
+    or a cost of one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
     """
-    return intervals([schedule], device, samples, seed, level)[0]
+    return intervals([schedule], as_device(device), samples, seed, level)[0]
 
 
 def _makespan_s(schedule: Schedule, device: Device) -> float:

@@ -102,7 +102,7 @@ class Finding(msgspec.Struct, frozen=True):
         return "error" if self.rule == "race" else "warning"
 
 
-def check_schedule(schedule: Schedule) -> tuple[Finding, ...]:
+def check(schedule: Schedule) -> tuple[Finding, ...]:
     """What is wrong with ``schedule``: the races first, then the warnings, each in the order of issue.
 
     Of several ops that race with a later one, those are named behind which the others lie. Takes time linear in

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.counterfactual import Case, Rework
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
@@ -61,7 +61,7 @@ class Remedies:
         self._case = case
         self._source = source
         self._is_mended = rework.is_racy
-        self._sound = repaired(case.schedule, check_schedule(case.schedule)) if rework.is_racy else case.schedule
+        self._sound = repaired(case.schedule, check(case.schedule)) if rework.is_racy else case.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
         self._holds = without.has_host_waits(case)
 
@@ -81,7 +81,7 @@ class Remedies:
 
     def _checked(self, text: str, schedule: Schedule) -> Remedy:
         """The remedy, with the waits that the change has lost: of ops for each other, of the host for its output."""
-        findings = check_schedule(schedule)
+        findings = check(schedule)
         schedule = repaired(schedule, findings)
         if any(finding.rule == "unsynchronised-output" for finding in findings):
             schedule = replace(schedule, ops=(*schedule.ops, Synchronize()))

@@ -101,23 +101,23 @@ def _launches(name: str) -> tuple[Launch, ...]:
 def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exact: bool, form: str) -> None:
     import msgspec
 
-    from streamsim.search.best import find_best
+    from streamsim.search.best import best
     from streamsim.search.shortest import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(f"{SLOW}, and the optimum of any grid exact")
     with progress_bar("searching") as progress, noting_compilation():
-        best = find_best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
+        found = best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
     if form == "table":
-        return _print_best(best)
+        return _print_best(found)
     asked = msgspec.to_builtins(grid) | {
         "chunks": [grid.chunks[0], grid.chunks[-1]],
         "streams": [grid.streams[0], grid.streams[-1]],
     }
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
-    value = best.to_json({**inputs, **asked_of.inputs()})
+    value = found.to_json({**inputs, **asked_of.inputs()})
     return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 

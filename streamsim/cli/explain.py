@@ -59,11 +59,11 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.explain import explain_schedule
+    from streamsim.analysis.explain import explain
 
     schedule, inputs, source = _chosen(context, Pipeline(**options))
     chosen = Chosen(device, connections, settings, memory_limit)
-    explanation = explain_schedule(schedule, chosen.load(), source)
+    explanation = explain(schedule, chosen.load(), source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:

@@ -176,9 +176,9 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
 
 
 def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
-    from streamsim.analysis.explain import explain_schedule
+    from streamsim.analysis.explain import explain
 
-    return explain_schedule(prediction.schedule, device, source)
+    return explain(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES
+from streamsim.device.library import as_device
 from streamsim.device.profile import FASTEST_BYTES_PER_S, LATENCIES, SLOWER, Device, LinkDirection
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
@@ -22,6 +23,7 @@ from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import TypeVar
 
     Part = TypeVar("Part", bound=msgspec.Struct)
@@ -123,11 +125,13 @@ def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
 # Changes
 
 
-def changed(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """``device`` with other values of the named numbers and rules, and of those that follow them; see above.
+def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
+    """``device``, or the one of that name, with other values of the named numbers and of those that follow; see above.
 
-    Raises InputError for an unknown name, one that stands for the same number as another, and a bad value.
+    Raises InputError for an unknown device, an unknown name, one that stands for the same number as another, and a bad
+    value.
     """
+    device = as_device(device)
     if not numbers:
         return device
     given: dict[str, Any] = {}

@@ -1,5 +1,8 @@
 """The discrete-event model: ``simulate(schedule, device)`` gives the predicted time line."""
 
+from pathlib import Path
+
+from streamsim.device.library import as_device
 from streamsim.device.profile import Device
 from streamsim.lowering.costs import KERNEL, NOTHING, event_ticks
 from streamsim.lowering.lowered import Lowered, lower
@@ -10,12 +13,13 @@ from streamsim.timeline.timeline import Timeline
 __all__ = ["simulate"]
 
 
-def simulate(schedule: Schedule, device: Device) -> Timeline:
-    """Predict when every op of ``schedule`` runs on ``device``.
+def simulate(schedule: Schedule, device: Device | str | Path) -> Timeline:
+    """Predict when every op of ``schedule`` runs on ``device``: a Device, or the name or file of one.
 
-    Deterministic. Raises InputError when the device has no cost for a kernel that the schedule names.
+    Deterministic. Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule
+    names.
     """
-    program = lower(schedule, device)
+    program = lower(schedule, as_device(device))
     simulation = Simulation(program)
     simulation.run()
     complete_events(simulation, program)

@@ -17,10 +17,11 @@ import msgspec
 
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
 from streamsim.device.assumptions import link_words
+from streamsim.device.library import as_device
 from streamsim.device.variations import with_faster_calls, with_faster_link
 from streamsim.program.config import Config
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.search.evaluate import evaluate, is_fast
+from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
@@ -28,6 +29,7 @@ from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from streamsim.device.profile import Device, KernelCost
     from streamsim.program.workload import Workload, WorkloadKernel
@@ -166,9 +168,9 @@ def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
     return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
 
 
-def find_best(
+def best(
     workload: Workload,
-    device: Device,
+    device: Device | str | Path,
     grid: Grid | None = None,
     progress: Progress | None = None,
     fast: bool | None = None,
@@ -178,14 +180,15 @@ def find_best(
 
     ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
     simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). Raises
-    InputError when the grid is empty or the device has no cost for a kernel.
+    InputError when the grid is empty, or the device is unknown or has no cost for a kernel.
     """
+    device = as_device(device)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
     configs = grid.configs(workload)
     usual = _usual(workload, grid)
     with ThreadPoolExecutor(1) as beside:  # compiled code is loaded while the bounds are worked out
-        usual_ticks = beside.submit(evaluate, workload, [usual], device, fast)
+        usual_ticks = beside.submit(evaluate_ticks, workload, [usual], device, fast)
         queue = _in_order_of_bounds(workload, device, configs)
     found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
     took, shortest = found.ticks, found.shortest
@@ -204,7 +207,7 @@ def find_best(
         critical_s=prediction.critical_s,
         flatness=_flatness(configs, found, winner),
         faster_s={
-            name: evaluate(work, [winner], card, fast)[0] * S_PER_TICK
+            name: evaluate_ticks(work, [winner], card, fast)[0] * S_PER_TICK
             for name, (work, card) in _faster(workload, device).items()
         },
         programs=len(configs),

@@ -23,7 +23,7 @@ from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
 from streamsim.program.workload_text import per_element, workload_of_sizes
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.search.evaluate import evaluate, is_fast
+from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class _Block:
             head = self._heads[key]
             configs = [config for _, config in numbered]
             serial = [Config(order="serial", memory=memory) for memory in dict.fromkeys(c.memory for c in configs)]
-            ticks = evaluate(workload, configs + serial, device, fast, threads)
+            ticks = evaluate_ticks(workload, configs + serial, device, fast, threads)
             serial_ticks = {c.memory: t for c, t in zip(serial, ticks[len(configs) :], strict=True)}
             for (number, config), took in zip(numbered, ticks, strict=False):
                 found.append((number, head + _tail(config, took, serial_ticks[config.memory])))

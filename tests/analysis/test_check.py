@@ -20,7 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_patterns import built
 
-from streamsim.analysis.races import Finding, Hazard, MissingWait, check_schedule, repaired, unnamed_memory
+from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
 from streamsim.cli import main
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule, write_schedule
@@ -227,7 +227,7 @@ MANY = examples(400)
 @given(st.one_of(programs(), programs(24, 8)))
 def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
     expected, graph = reported(schedule)
-    findings = check_schedule(schedule)
+    findings = check(schedule)
     assert {finding.ops: clashes_of(finding) for finding in of_rule(findings, "race")} == expected
     assert {finding.ops[0] for finding in of_rule(findings, "redundant-wait")} == redundant(graph)
 
@@ -236,17 +236,17 @@ def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
 @given(st.one_of(programs(), programs(24, 8)))
 def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
     """With two streams to a node the few of these programs make a tree of two to four levels."""
-    findings = check_schedule(schedule)
+    findings = check(schedule)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("streamsim.analysis.races.NODE_BITS", 1)
-        assert check_schedule(schedule) == findings
+        assert check(schedule) == findings
 
 
 @MANY
 @given(st.one_of(programs(), programs(24, 8)))
 def test_a_schedule_is_clean_exactly_when_no_two_ops_race(schedule: Schedule) -> None:
     every = races(schedule)
-    found = of_rule(check_schedule(schedule), "race")
+    found = of_rule(check(schedule), "race")
     assert bool(found) == bool(every)
     assert {finding.ops for finding in found} <= every.keys()
 
@@ -254,9 +254,9 @@ def test_a_schedule_is_clean_exactly_when_no_two_ops_race(schedule: Schedule) ->
 @MANY
 @given(programs())
 def test_the_waits_that_are_missing_leave_no_race(schedule: Schedule) -> None:
-    fixed = repaired(schedule, check_schedule(schedule))
+    fixed = repaired(schedule, check(schedule))
     assert races(fixed) == {}
-    assert of_rule(check_schedule(fixed), "race") == []
+    assert of_rule(check(fixed), "race") == []
     own = tuple(op for op in fixed if isinstance(op, Copy | Kernel | Synchronize))
     assert own == tuple(op for op in schedule if isinstance(op, Copy | Kernel | Synchronize))
 
@@ -265,7 +265,7 @@ def test_the_waits_that_are_missing_leave_no_race(schedule: Schedule) -> None:
 @given(programs())
 def test_every_missing_wait_is_needed(schedule: Schedule) -> None:
     """Without those in front of one op it races still."""
-    found = of_rule(check_schedule(schedule), "race")
+    found = of_rule(check(schedule), "race")
     for late in {finding.ops[1] for finding in found}:
         assert races(repaired(schedule, [finding for finding in found if finding.ops[1] != late]))
 
@@ -282,8 +282,8 @@ def order_of_work(schedule: Schedule) -> list[set[int]]:
 @MANY
 @given(programs())
 def test_without_its_redundant_waits_a_schedule_has_the_same_order(schedule: Schedule) -> None:
-    schedule = repaired(schedule, check_schedule(schedule))
-    idle = {finding.ops[0] for finding in of_rule(check_schedule(schedule), "redundant-wait")}
+    schedule = repaired(schedule, check(schedule))
+    idle = {finding.ops[0] for finding in of_rule(check(schedule), "redundant-wait")}
     assume(len(idle) < len(schedule))
     bare = msgspec.structs.replace(schedule, ops=tuple(op for i, op in enumerate(schedule) if i not in idle))
     assert order_of_work(bare) == order_of_work(schedule)
@@ -292,7 +292,7 @@ def test_without_its_redundant_waits_a_schedule_has_the_same_order(schedule: Sch
 @MANY
 @given(programs())
 def test_outputs_the_host_never_waits_for_and_events_never_recorded(schedule: Schedule) -> None:
-    graph, findings = Graph(schedule), check_schedule(schedule)
+    graph, findings = Graph(schedule), check(schedule)
     seen = graph.works_behind(call(len(schedule)))
     copies = {i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "d2h"}
     unsynchronised = [set(finding.ops) for finding in of_rule(findings, "unsynchronised-output")]
@@ -307,7 +307,7 @@ def test_outputs_the_host_never_waits_for_and_events_never_recorded(schedule: Sc
 
 @given(programs())
 def test_errors_come_first_and_every_finding_is_one_line(schedule: Schedule) -> None:
-    findings = check_schedule(schedule)
+    findings = check(schedule)
     assert [f.severity for f in findings] == sorted(f.severity for f in findings)
     assert all("\n" not in text for f in findings for text in (f.what, f.remedy))
     assert {f.severity for f in findings} == {"error" if f.rule == "race" else "warning" for f in findings}
@@ -321,7 +321,7 @@ def test_errors_come_first_and_every_finding_is_one_line(schedule: Schedule) -> 
 def test_every_pattern_is_free_of_races(made: tuple[Workload, Schedule, int]) -> None:
     """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either."""
     workload, schedule, _ = made
-    findings = check_schedule(schedule)
+    findings = check(schedule)
     assert {finding.rule for finding in findings} <= {"redundant-wait"}
     if workload.inputs and workload.outputs and workload.kernels:
         assert findings == ()
@@ -342,7 +342,7 @@ def test_removing_any_one_wait_that_is_needed_is_found() -> None:
             if isinstance(op, WaitEvent):
                 bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
                 assert races(bare), (schedule.name, i)
-                found = of_rule(check_schedule(bare), "race")
+                found = of_rule(check(bare), "race")
                 assert found, (schedule.name, i)
                 assert {finding.ops for finding in found} <= races(bare).keys()
                 removed += 1
@@ -355,7 +355,7 @@ def test_the_missing_wait_of_a_ring_is_the_one_that_was_removed() -> None:
     for i, op in enumerate(schedule):
         if isinstance(op, WaitEvent):
             bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
-            (found,) = check_schedule(bare)
+            (found,) = check(bare)
             assert found.wait is not None
             assert (found.wait.event, found.wait.before) == (op.event, i)
             assert f"wait for event {op.event} (recorded by ops[" in found.remedy
@@ -364,13 +364,13 @@ def test_the_missing_wait_of_a_ring_is_the_one_that_was_removed() -> None:
 
 @pytest.mark.parametrize("name", SUITES)
 def test_the_suites_are_free_of_races(name: str) -> None:
-    racing = [case.key for case in suite(name) if of_rule(check_schedule(case.schedule()), "race")]
+    racing = [case.key for case in suite(name) if of_rule(check(case.schedule()), "race")]
     assert racing == []
 
 
 def test_the_calibration_is_free_of_races() -> None:
     """Its probes use a card buffer again and again, but only within one stream."""
-    assert [schedule.name for _, schedule in probes(270_336) if of_rule(check_schedule(schedule), "race")] == []
+    assert [schedule.name for _, schedule in probes(270_336) if of_rule(check(schedule), "race")] == []
 
 
 # -- by hand ----------------------------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def work(stream: int, reads: tuple[Region, ...] = (), writes: tuple[Region, ...]
 
 
 def found_in(*ops: Op, **more: Any) -> list[tuple[str, tuple[int, ...]]]:
-    return [(finding.rule, finding.ops) for finding in check_schedule(program(*ops, Synchronize(), **more))]
+    return [(finding.rule, finding.ops) for finding in check(program(*ops, Synchronize(), **more))]
 
 
 RACE = [("race", (0, 1))]
@@ -427,10 +427,10 @@ RACE = [("race", (0, 1))]
     ],
 )
 def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> None:
-    findings = check_schedule(program(first, second, Synchronize()))
+    findings = check(program(first, second, Synchronize()))
     assert [(h.kind, h.buffer) for finding in findings for h in finding.hazards] == hazards
     assert [finding.ops for finding in findings] == [(0, 1)] * bool(hazards)
-    assert check_schedule(program(first, msgspec.structs.replace(second, stream=1), Synchronize())) == ()
+    assert check(program(first, msgspec.structs.replace(second, stream=1), Synchronize())) == ()
 
 
 @pytest.mark.parametrize(
@@ -439,7 +439,7 @@ def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> N
 )
 def test_only_bytes_that_overlap_clash(offset: int, n_bytes: int, shared: tuple[int, int] | None) -> None:
     first = work(1, writes=(Region("d", 16, 16),))
-    findings = check_schedule(program(first, work(2, reads=(Region("d", offset, n_bytes),))))
+    findings = check(program(first, work(2, reads=(Region("d", offset, n_bytes),))))
     assert [finding.hazards for finding in findings] == (
         [(Hazard("read-after-write", "d", *shared),)] if shared else []
     )
@@ -467,7 +467,7 @@ def test_only_bytes_that_overlap_clash(offset: int, n_bytes: int, shared: tuple[
 )
 def test_what_gives_two_ops_an_order(between: tuple[Op, ...], is_ordered: bool) -> None:
     ops = (into(1), *between, work(2, reads=(ON_CARD,)))
-    found = of_rule(check_schedule(program(*ops)), "race")
+    found = of_rule(check(program(*ops)), "race")
     assert [finding.ops for finding in found] == ([] if is_ordered else [(0, len(ops) - 1)])
 
 
@@ -488,7 +488,7 @@ def test_a_pageable_memcpy_may_be_under_way_when_it_returns() -> None:
 
 
 def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
-    (found,) = check_schedule(program(into(1), work(2, reads=(Region("d", 8, 16),)), Synchronize()))
+    (found,) = check(program(into(1), work(2, reads=(Region("d", 8, 16),)), Synchronize()))
     assert found == Finding(
         "race",
         (0, 1),
@@ -514,12 +514,12 @@ def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
 )
 def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: int | None) -> None:
     ops = (into(1), *between, work(2, reads=(ON_CARD,)))
-    (found,) = of_rule(check_schedule(program(*ops)), "race")
+    (found,) = of_rule(check(program(*ops)), "race")
     assert found.wait == MissingWait(0, len(ops) - 1, event)
 
 
 def test_a_host_buffer_used_again_says_so() -> None:
-    (found,) = check_schedule(program(into(1), out(2, HOST, Region("d", 32, 16)), Synchronize()))
+    (found,) = check(program(into(1), out(2, HOST, Region("d", 32, 16)), Synchronize()))
     assert "of 'h' (a host buffer used again before its asynchronous copy has finished)" in found.what
 
 
@@ -542,12 +542,12 @@ def test_the_tasks_that_share_a_buffer() -> None:
     for stream in (1, 2, 3, 4):
         ops += (into(stream, host, device), card.kernel(stream, 800_000), out(stream, host, device))
     schedule = Schedule((*ops, Synchronize()), ("blocking",) * 4, buffers)
-    findings = check_schedule(schedule)
+    findings = check(schedule)
     assert [finding.ops for finding in findings] == [(2, 3), (5, 6), (8, 9)]
     both = (Hazard("read-after-write", "src_host", 0, whole), Hazard("write-after-read", "src_device", 0, whole))
     assert {finding.hazards for finding in findings} == {both}
     one_stream = tuple(msgspec.structs.replace(op, stream=1) for op in ops)
-    assert check_schedule(msgspec.structs.replace(schedule, ops=(*one_stream, Synchronize()))) == ()
+    assert check(msgspec.structs.replace(schedule, ops=(*one_stream, Synchronize()))) == ()
     # With host memory of its own each task still races for the device buffer: the copy in of task t + 1 overwrites
     # what the copy out of task t reads.
     shared = Region("d", 0, MIB)
@@ -556,11 +556,11 @@ def test_the_tasks_that_share_a_buffer() -> None:
         own = Region("src_host", (stream - 1) * MIB, MIB)
         apart += (into(stream, own, shared), card.kernel(stream, 800_000), out(stream, own, shared))
     schedule = Schedule((*apart, Synchronize()), ("blocking",) * 4, (buffers[0], Buffer("d", MIB, "device")))
-    assert [f.hazards for f in check_schedule(schedule)] == [(Hazard("write-after-read", "d", 0, MIB),)] * 3
+    assert [f.hazards for f in check(schedule)] == [(Hazard("write-after-read", "d", 0, MIB),)] * 3
 
 
 def test_warnings_by_hand() -> None:
-    found = check_schedule(
+    found = check(
         program(
             WaitEvent(0, 2),  # recorded only later
             into(1),
@@ -618,7 +618,7 @@ def test_100_000_ops_take_less_than_2_s(make: Callable[[], Schedule]) -> None:
     times = []
     for _ in range(3):
         began = time.process_time()
-        assert check_schedule(schedule) == ()
+        assert check(schedule) == ()
         times.append(time.process_time() - began)
         if times[-1] < 2:
             break
@@ -628,7 +628,7 @@ def test_100_000_ops_take_less_than_2_s(make: Callable[[], Schedule]) -> None:
 def test_100_000_ops_that_all_race_take_less_than_10_s() -> None:
     ops = tuple(work(1 + i % 8, reads=(ON_CARD,), writes=(ON_CARD,)) for i in range(100_000))
     began = time.process_time()
-    assert len(check_schedule(program(*ops, streams=8))) == 99_999
+    assert len(check(program(*ops, streams=8))) == 99_999
     assert time.process_time() - began < 10
 
 
@@ -644,7 +644,7 @@ def test_a_chain_of_2000_streams_takes_little_memory() -> None:
         ops += [*wait, work(i + 1, reads=(ON_CARD,), writes=(ON_CARD,)), RecordEvent(i, i + 1)]
     schedule = program(*ops, Synchronize(), streams=2000)
     tracemalloc.start()
-    assert check_schedule(schedule) == ()
+    assert check(schedule) == ()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 << 20
@@ -683,7 +683,7 @@ def test_what_is_found_is_printed_and_ends_with_1(capsys, racy: Path) -> None:
 def test_json_has_every_finding(capsys, racy: Path) -> None:
     code, printed, _ = command(capsys, str(racy), "--json")
     said = json.loads(printed)
-    findings = check_schedule(read_schedule(racy))
+    findings = check(read_schedule(racy))
     assert code == 1
     assert {k: said[k] for k in ("schema_version", "name", "ops", "ops_with_unnamed_memory", "errors", "warnings")} == {
         "schema_version": 1, "name": "racy [one]", "ops": 5, "ops_with_unnamed_memory": 1, "errors": 1, "warnings": 1,
@@ -702,7 +702,7 @@ def test_warnings_can_be_left_out(capsys, tmp_path: Path) -> None:
 def test_the_fixed_schedule_can_be_saved(capsys, racy: Path, tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.json"
     assert command(capsys, str(racy), "--fix", str(fixed))[0] == 1
-    assert read_schedule(fixed) == repaired(read_schedule(racy), check_schedule(read_schedule(racy)))
+    assert read_schedule(fixed) == repaired(read_schedule(racy), check(read_schedule(racy)))
     assert command(capsys, str(fixed), "--errors-only")[0] == 0
 
 
@@ -718,12 +718,12 @@ def test_bad_input_is_one_line_and_ends_with_2(capsys, tmp_path: Path, content: 
 
 
 def test_a_pageable_d2h_copy_returns_its_output() -> None:
-    assert check_schedule(program(out(1, Region("p", 0, 16)))) == ()
+    assert check(program(out(1, Region("p", 0, 16)))) == ()
 
 
 def test_no_repair_is_needed_where_nothing_is_missing() -> None:
     schedule = ring(card.pipeline_of(24), 6, 3, 2)
-    assert repaired(schedule, check_schedule(schedule)) == schedule
+    assert repaired(schedule, check(schedule)) == schedule
     with pytest.raises(InputError):
         repaired(schedule, [Finding("race", (0, 1), "", "", (), MissingWait(0, 1, 10**6))])
 
@@ -738,5 +738,5 @@ def test_findings_that_tie_have_one_order_whatever_the_hash_seed() -> None:
         streams=2,
         buffers=tuple(Buffer(name, 8, "device") for name in names),
     )
-    (race,) = (found for found in check_schedule(schedule) if found.rule == "race")
+    (race,) = (found for found in check(schedule) if found.rule == "race")
     assert [(h.buffer, h.bytes) for h in race.hazards] == [(name, n) for name in names for n in (4, 8)]

@@ -32,8 +32,8 @@ from strategies import (
 
 import streamsim.analysis.explain as module
 from streamsim.analysis.counterfactual import Case, Rework, without_latencies
-from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain
+from streamsim.analysis.races import check, repaired
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.model import simulate
@@ -151,7 +151,7 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
 @pytest.mark.parametrize("name", [*TEN, *OTHERS])
 def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> None:
     schedule, device, makespan, bound, cause, loss = (TEN | OTHERS)[name]
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (makespan, bound)
     assert lost(found) == ({} if cause in LIMITS else {cause: loss})
     if cause in LIMITS:
@@ -186,7 +186,7 @@ def test_what_two_causes_lose_only_together_is_shared_evenly() -> None:
     # Pinned or not, the copy's blocking call holds the host until 16; pageable (at the same rate), so does the copy
     # without it. Either remedy alone gains nothing, both gain 16.
     schedule = program(h2d(1, 16, host=Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS)
-    found = explain_schedule(schedule, PLAIN)
+    found = explain(schedule, PLAIN)
     assert lost(found) == {"pageable-memory": 8, "host-waits": 8}
     assert [loss.gain_alone_s for loss in found.losses] == [0, 0]
     assert all(loss.remedy.endswith("does not help alone") for loss in found.losses)
@@ -197,7 +197,7 @@ def test_what_either_of_two_remedies_gains_is_shared_evenly() -> None:
     # Two copies of 1 byte: the calls of 2 return at 2 and 4, the latencies of 2 end the copies at 5 and 8.
     # Without the calls: 0..3, 3..6: 6. Without the latencies: 2..3, 4..5: 5. Without both: 2, the bound.
     # host issue: ((8 - 6) + (5 - 2)) / 2 = 2.5; latencies: ((8 - 5) + (6 - 2)) / 2 = 3.5. The half goes to the first.
-    found = explain_schedule(program(h2d(1, 1), h2d(1, 1)), make_device(copy=2, h2d=link(latency=2)))
+    found = explain(program(h2d(1, 1), h2d(1, 1)), make_device(copy=2, h2d=link(latency=2)))
     assert lost(found) == {"host-issue": 3, "small-chunks": 3}
     assert {loss.cause: ticks(loss.gain_alone_s) for loss in found.losses} == {"host-issue": 2, "small-chunks": 3}
 
@@ -208,7 +208,7 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
     # K4 60..70; D1 from 60 (stream 1 works on chunk 3 until then) to 70, D2 70..80, D3 80..90, D4 90..100.
     # Depth-first (J + 1) s + (N - 1 - J S) m = 2 * 30 + 10 = 70. A stream for each chunk s + (N - 1) m = 60.
     workload = Workload(40, (1,), (1,), (WorkloadKernel(duration_s=40e-9),))
-    found = explain_schedule(breadth_first(workload, 4, 2), PLAIN)
+    found = explain(breadth_first(workload, 4, 2), PLAIN)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (100, 40)
     assert lost(found) == {"issue-order": 30, "needless-order": 10, "few-chunks": 20}
     assert {loss.cause: loss.remedy for loss in found.losses}["issue-order"].endswith("another order: depth-first")
@@ -217,7 +217,7 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
 def test_one_device_buffer_makes_chunks_wait_for_each_other() -> None:
     # 2 chunks of 10 ticks a stage in one buffer: 60. With a buffer each H1 K1 D1 | H2 K2 D2 one stage apart: 40.
     workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20e-9),))
-    found = explain_schedule(ring(workload, 2, 1, streams=2), PLAIN)
+    found = explain(ring(workload, 2, 1, streams=2), PLAIN)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (60, 20)
     assert lost(found) == {"needless-order": 20, "few-chunks": 20}
 
@@ -225,7 +225,7 @@ def test_one_device_buffer_makes_chunks_wait_for_each_other() -> None:
 def test_a_remedy_that_hurts_is_not_applied() -> None:
     # One queue: stream 2's D2H (10) stands behind stream 1's (2), which waits for the kernel (1): kernel 0..1, D2H 1..3
     # and 3..13, the other kernel 3..23. With queues of their own stream 2's goes first, 0..10, and it all ends at 32.
-    found = explain_schedule(program(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
+    found = explain(program(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (23, 21)
     assert lost(found) == {"few-chunks": 2}
 
@@ -234,7 +234,7 @@ def test_a_synchronisation_that_the_data_needs_is_not_to_blame() -> None:
     # The kernel reads what the copy of the other stream brings: without the call it would need an event. One chunk.
     reads = card(0, 10)
     schedule = program(h2d(1, 10, device=reads), Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
-    assert lost(explain_schedule(schedule, PLAIN)) == {"few-chunks": 10}
+    assert lost(explain(schedule, PLAIN)) == {"few-chunks": 10}
 
 
 def test_a_synchronisation_still_holds_the_host_when_the_streams_are_free() -> None:
@@ -246,21 +246,21 @@ def test_a_synchronisation_still_holds_the_host_when_the_streams_are_free() -> N
         h2d(1, 10, device=one), kernel(1, 10, reads=(one,)), Synchronize(stream=1),
         h2d(1, 10, device=two), kernel(1, 10, reads=(two,)), buffers=BUFFERS,
     )  # fmt: skip
-    found = explain_schedule(schedule, PLAIN)
+    found = explain(schedule, PLAIN)
     assert lost(found) == {"few-chunks": 10, "needless-order": 7, "host-waits": 3}
 
 
 def test_what_lies_in_the_bound_is_shared_among_the_engines() -> None:
     # H2D 10 + 10 in two streams beside a kernel of 20: all even; with an engine for each stream's copies they are 10,
     # and (10 + 20) / 2 is 5 below (20 + 20) / 2.
-    found = explain_schedule(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
+    found = explain(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
     assert (lost(found), limits(found)) == ({}, {"same-direction": 5})
     assert ticks(found.even_s) == 15
 
 
 def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> None:
     schedule = program(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), buffers=BUFFERS)
-    found = explain_schedule(schedule, make_device(h2d=link(pageable_rate=2)))  # 5 ticks instead of 10
+    found = explain(schedule, make_device(h2d=link(pageable_rate=2)))  # 5 ticks instead of 10
     assert (ticks(found.makespan_s), ticks(found.bound_s), found.losses) == (5, 5, ())
 
 
@@ -270,7 +270,7 @@ def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> Non
 @settings(deadline=None, max_examples=40)
 @given(schedules(), devices())
 def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, device: Device) -> None:
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert found.is_exact
     check_sums(found)
 
@@ -278,7 +278,7 @@ def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, devic
 @settings(deadline=None, max_examples=40)
 @given(draining())
 def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
-    check_sums(explain_schedule(*case))
+    check_sums(explain(*case))
 
 
 @examples(50)
@@ -286,7 +286,7 @@ def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule,
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BUDGET", -1)
-        found = explain_schedule(schedule, device)
+        found = explain(schedule, device)
     assert not found.is_exact
     assert found.simulations <= 1 + 2 * 9 + 10 + 3 + 3 + 9
     check_sums(found)
@@ -372,29 +372,29 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
     changed = [rework.reordered(schedule, order, holds=True) for order in rework.orders]
     changed += [lab.case(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in lab.present]
     for other in changed:
-        assert not [f for f in check_schedule(other) if f.rule == "race"]
+        assert not [f for f in check(other) if f.rule == "race"]
     if rework.has_needless_order:  # each kernel still waits for its inputs, each copy back for its kernel
         for order in (None, *rework.orders):
             other = rework.unordered(schedule, order, True, 32)
-            assert not [f for f in check_schedule(other) for h in f.hazards if h.kind == "read-after-write"]
+            assert not [f for f in check(other) for h in f.hazards if h.kind == "read-after-write"]
 
 
 def test_a_schedule_without_work_has_nothing_to_explain() -> None:
-    found = explain_schedule(program(RecordEvent(0, 1)), PLAIN)
+    found = explain(program(RecordEvent(0, 1)), PLAIN)
     assert (found.makespan_s, found.first, found.losses, found.limits) == (0, None, (), ())
 
 
 def test_a_profile_without_a_kernels_cost_is_bad_input() -> None:
     with pytest.raises(ValueError, match="no cost for it"):
-        explain_schedule(program(Kernel(1, "mine", 100)), PLAIN)
+        explain(program(Kernel(1, "mine", 100)), PLAIN)
 
 
 def test_a_hundred_ops_are_explained_in_well_under_a_second() -> None:
     """In simulations, which a busy machine does not change: at most 2^6, and those that choose and that show gains."""
-    found = explain_schedule(depth_first(WORKLOAD, 16, 4), load_device("h200"))
+    found = explain(depth_first(WORKLOAD, 16, 4), load_device("h200"))
     assert found.is_exact
     assert found.simulations < 100
-    larger = explain_schedule(depth_first(WORKLOAD, 300, 4), load_device("h200"))
+    larger = explain(depth_first(WORKLOAD, 300, 4), load_device("h200"))
     assert not larger.is_exact
     assert larger.simulations < 40
 
@@ -434,7 +434,7 @@ def test_one_stream_with_asynchronous_copies_takes_what_blocking_copies_take(nam
     device, data = load_device(name), in_place(4 * MI)
     blocking = blocking_streams(*chunk(0, 0, 4 * MI, 0.1e-3, blocking=True), streams=0, buffers=data)
     stream = blocking_streams(*chunk(1, 0, 4 * MI, 0.1e-3), Synchronize(stream=1), streams=1, buffers=data)
-    both = [explain_schedule(schedule, device) for schedule in (blocking, stream)]
+    both = [explain(schedule, device) for schedule in (blocking, stream)]
     for found in both:
         assert found.timeline.overlap_s == 0
         assert found.first is not None
@@ -454,7 +454,7 @@ def test_four_streams_depth_first_overlap_and_lose_most_to_filling_and_draining(
     whole = blocking_streams(*chunk(0, 0, 16 * MI, kernel_s, blocking=True), streams=0, buffers=data)
     parts = [op for i in range(4) for op in chunk(1 + i, i * size, size, kernel_s / 4)]
     several = blocking_streams(*parts, Synchronize(), streams=4, buffers=data)
-    found = explain_schedule(several, device)
+    found = explain(several, device)
     assert found.timeline.overlap_s > 0
     assert 1.5 < simulate(whole, device).makespan_s / found.makespan_s <= 2.0 + 1e-6
     assert not found.is_racy
@@ -492,7 +492,7 @@ def test_a_second_stream_that_nobody_uses_overlaps_nothing(name: str) -> None:
     many streams as one likes would not help either: there is one chunk, and each op needs the one before it.
     """
     device = load_device(name)
-    found = explain_schedule(vector_add(2), device)
+    found = explain(vector_add(2), device)
     assert found.timeline.overlap_s == 0
     assert found.makespan_s == simulate(vector_add(1), device).makespan_s
     assert found.first is not None
@@ -517,7 +517,7 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(name: str) -> None:
     With the waits that the data needs, the four streams take as long as the one (or longer, by the events).
     """
     device = load_device(name)
-    single, several = explain_schedule(sleep(1), device), explain_schedule(sleep(4), device)
+    single, several = explain(sleep(1), device), explain(sleep(4), device)
     assert single.timeline.overlap_s == 0
     assert several.timeline.overlap_s > 0
     assert several.makespan_s < 0.95 * single.makespan_s
@@ -525,7 +525,7 @@ def test_tasks_that_share_a_buffer_overlap_only_as_a_race(name: str) -> None:
     assert [bool(Rework(sleep(streams)).orders) for streams in (1, 4)] == [False, True]  # the data's order, if kept
     assert several.bound_by == "compute engine"  # kernels that fill the card: 2 ms whatever the streams
     assert several.bound_s == pytest.approx(2e-3, rel=2e-3)  # less what the launches leave to others
-    ordered = repaired(sleep(4), check_schedule(sleep(4)))
+    ordered = repaired(sleep(4), check(sleep(4)))
     assert simulate(ordered, device).overlap_s == 0
     assert simulate(ordered, device).makespan_s >= single.makespan_s - 1e-9
 
@@ -544,7 +544,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     schedule = breadth_first(WORKLOAD, 16, 4)
-    expected = json.loads(json.dumps(explain_schedule(schedule, load_device("h200")).to_json()))
+    expected = json.loads(json.dumps(explain(schedule, load_device("h200")).to_json()))
     said = json.loads(run(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
     write_schedule(schedule, tmp_path / "plan.json")
     of_file = json.loads(run(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
@@ -594,7 +594,7 @@ def test_a_schedule_file_takes_no_options_of_a_pipeline(capsys: pytest.CaptureFi
 def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
     schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
-    ax = plot_explanation(explain_schedule(schedule, PLAIN))
+    ax = plot_explanation(explain(schedule, PLAIN))
     bars = {
         str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
         for c in ax.collections

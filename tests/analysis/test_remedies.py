@@ -14,8 +14,8 @@ from strategies import d2h, devices, h2d, kernel, program, schedules
 from test_check import races
 
 from streamsim.analysis.counterfactual import Case, Rework
-from streamsim.analysis.explain import KEYS, LIMITS, explain_schedule
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.explain import KEYS, LIMITS, explain
+from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
 from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
 from streamsim.cli import main
@@ -136,7 +136,7 @@ def all_remedies(case: Case, source: Source | None = None) -> list[tuple[str, An
 @given(pipelines())
 def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
-    sound = repaired(schedule, check_schedule(schedule))
+    sound = repaired(schedule, check(schedule))
     terms: Terms = {}
     meant = output(sound, terms)
     tabled = bool(Rework(sound).shared)  # then what a part of a kernel needs is not what it is taken to need here
@@ -152,7 +152,7 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
 @settings(deadline=None, max_examples=40)
 @given(st.one_of(schedules(), pipelines()), devices())
 def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Schedule, device: Device) -> None:
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     for loss in found.losses:
         if loss.remedied is not None:
             assert ticks(loss.gain_alone_s) == ticks(found.makespan_s) - ticks(simulate(*loss.remedied).makespan_s)
@@ -229,7 +229,7 @@ def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> No
         assert len(meant) == 32
         for key, (text, (changed, _)) in all_remedies(Case(schedule, load_device("h200").with_connections(1))):
             tried[key] += 1
-            assert not [finding for finding in check_schedule(changed) if finding.rule == "race"], text
+            assert not [finding for finding in check(changed) if finding.rule == "race"], text
             assert amounts(changed) == amounts(schedule), text
             assert output(changed, terms) == meant, text
     assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams"} - set(LIMITS)
@@ -323,7 +323,7 @@ def test_the_first_remedy_of_the_readme_is_the_best_single_change_that_the_patte
         "graph": [build(WORKLOAD, "depth-first", 16, 4, launch="graph")],
     }
     best = {name: min(makespan(other, device) for other in others) for name, others in one_change.items()}
-    found = explain_schedule(depth_first(WORKLOAD, 16, 4), device)
+    found = explain(depth_first(WORKLOAD, 16, 4), device)
     assert found.first is not None
     assert min(best, key=best.__getitem__) == "streams"
     assert (found.first.cause, found.first.remedy) == ("many-streams", "use 3 streams instead of 4")
@@ -377,7 +377,7 @@ SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
 @pytest.mark.parametrize("name", SEEDS)
 def test_what_people_write_is_told_what_helps_most(name: str) -> None:
     schedule, device, cause, done = SEEDS[name]
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert found.first is not None
     assert found.first.cause == cause
     expected = makespan(schedule, device) - min(makespan(other, device) for other in done)
@@ -387,7 +387,7 @@ def test_what_people_write_is_told_what_helps_most(name: str) -> None:
 def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
     """Every kernel waits for all copies before it and holds those behind it: none runs beside a copy."""
     device = load_device("h200")
-    found = explain_schedule(kernels_without_a_stream(), device)
+    found = explain(kernels_without_a_stream(), device)
     assert not kernels_beside_copies(found.timeline)
     assert found.first is not None
     assert found.first.cause == "legacy-stream"
@@ -395,14 +395,14 @@ def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
     done = found.first.remedied.schedule
     assert set(done.streams) == {"non-blocking"}
     assert 0 not in done.used_streams
-    assert not check_schedule(done)
+    assert not check(done)
     assert kernels_beside_copies(simulate(done, device))
 
 
 def test_on_a_k20c_the_order_does_not_matter() -> None:
     """Kepler has a hardware queue for each of 32 streams: the blog's two orders take the same, and nothing is won."""
     for pattern in (depth_first, breadth_first):
-        found = explain_schedule(pattern(WORKLOAD, 4, 4), load_device("k20c"))
+        found = explain(pattern(WORKLOAD, 4, 4), load_device("k20c"))
         gains = {loss.cause: loss.gain_alone_s for loss in found.losses}
         assert gains.get("issue-order", 0.0) < 0.01 * found.makespan_s
 

@@ -114,8 +114,8 @@ def _errors(record: Record, group: Group, device: Device, known: Known, rule: st
         kernel = kernel_of(record, group, known, chunks)
         workload = Workload(group.elements, bytes_in, bytes_out, (kernel,), rule)
         configs = [Config(program.order, chunks, program.streams) for program in programs]
-        for program, end_ns in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
-            yield Error(group.kernel, group.elements, chunks, (end_ns / 1e3 + wake_us) / program.wall_us[1] - 1)
+        for program, end_s in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
+            yield Error(group.kernel, group.elements, chunks, (end_s * 1e6 + wake_us) / program.wall_us[1] - 1)
 
 
 def row(name: str, one: Callable[[str], list[Error]], cublas: bool = False) -> str:

@@ -13,6 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from strategies import COST, NS, devices, link, make_device, pipeline_of
 
+import streamsim
 from streamsim.cli import main
 from streamsim.cli.best import best_command
 from streamsim.device.files import read_device, write_device
@@ -26,8 +27,8 @@ from streamsim.program.patterns import build, serial
 from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.search.best import FASTER, Best, find_best
-from streamsim.search.evaluate import SLOW, evaluate, is_fast
+from streamsim.search.best import FASTER, Best
+from streamsim.search.evaluate import SLOW, evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BLOCKS, MARGINS_PERCENT, _few, cost_ops, search
@@ -111,7 +112,7 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
         nonlocal pruned
         tried = everything(workload, grid, device) if workload.elements >= min(grid.chunks) else {}
         assume(tried)
-        best = find_best(workload, device, grid, fast=fast)
+        best = streamsim.best(workload, device, grid, fast=fast)
         shortest = min(tried.values())
         # fewest chunks, then streams, then no ring or the smallest, depth-first first, live first
         keys = {c: (c.chunks, c.streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph") for c in tried}
@@ -168,7 +169,7 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
 ) -> None:
     tried = everything(workload, grid, device) if workload.elements >= min(grid.chunks) else {}
     assume(tried)
-    best = find_best(workload, device, grid, fast=False, budget_ops=budget)
+    best = streamsim.best(workload, device, grid, fast=False, budget_ops=budget)
     shortest, optimum = round(best.best.makespan_s / S_PER_TICK), min(tried.values())
     assert tried[best.best.config] == shortest
     assert round(best.floor_s / S_PER_TICK) <= optimum
@@ -227,7 +228,7 @@ def test_a_twentieth_of_the_ops_finds_a_program_within_a_percent(
     queue = sorted(((bound(config), config) for config in configs), key=lambda item: item[0])
     budget = sum(cost_ops(workload, config) for config in configs) // 20
     found = search(workload, device, queue, True, budget)
-    assert found.shortest <= 1.01 * min(evaluate(workload, configs, device, fast=True))
+    assert found.shortest <= 1.01 * min(evaluate_ticks(workload, configs, device, fast=True))
 
 
 def test_the_few_numbers_of_chunks_and_streams_that_are_tried_first() -> None:
@@ -248,7 +249,7 @@ def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device,
         configs = grid.configs(workload)
     except InputError:
         assume(False)
-    for config, ticks in zip(configs, evaluate(workload, configs, device, fast=False), strict=True):
+    for config, ticks in zip(configs, evaluate_ticks(workload, configs, device, fast=False), strict=True):
         assert bound(config) <= ticks, config
 
 
@@ -298,7 +299,7 @@ def test_the_bound_holds_where_it_is_close(case: tuple[Workload, Device]) -> Non
     """
     workload, device = case
     bound, configs = LowerBounds(workload, device), CLOSE.configs(workload)
-    for config, ticks in zip(configs, evaluate(workload, configs, device), strict=True):
+    for config, ticks in zip(configs, evaluate_ticks(workload, configs, device), strict=True):
         assert bound(config) <= ticks, config
 
 
@@ -330,7 +331,7 @@ def test_the_bound_is_exact_for_the_textbooks_pipeline(h: int, k: int, d: int, c
     rounds = -(-chunks // streams)
     assert bound == max(total + (chunks - 1) * slowest, rounds * total)
     if streams in (1, chunks):
-        assert bound == evaluate(workload, [Config(chunks=chunks, streams=streams)], device, fast=False)[0]
+        assert bound == evaluate_ticks(workload, [Config(chunks=chunks, streams=streams)], device, fast=False)[0]
 
 
 @pytest.mark.parametrize("fast", EVALUATORS)
@@ -342,7 +343,7 @@ def test_the_textbooks_pipeline(fast: bool) -> None:
     (rounded up): 14. A kernel of 1/1.1 of a tick still takes a tick.
     """
     workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
-    best = find_best(workload, make_device(), Grid(tuple(range(1, 13)), (1, 2, 3, 4)), fast=fast)
+    best = streamsim.best(workload, make_device(), Grid(tuple(range(1, 13)), (1, 2, 3, 4)), fast=fast)
     assert best.best.config == Config(chunks=12, streams=3)
     assert best.simplest == best.best
     ticks = (best.best.makespan_s, best.usual.makespan_s, best.serial_s, best.lower_bound_s)
@@ -360,7 +361,7 @@ def test_what_binds_gains_and_what_does_not_does_not() -> None:
     A call of 11 ticks before it takes 10 when launching is 1.1 times as fast.
     """
     workload = Workload(110, (1,), (), ())
-    best = find_best(workload, make_device(copy=11), Grid((1,), (1,)), fast=False)
+    best = streamsim.best(workload, make_device(copy=11), Grid((1,), (1,)), fast=False)
     assert best.best.makespan_s == pytest.approx(121 * NS)
     assert best.faster_s == pytest.approx({"link": 111 * NS, "kernel": 121 * NS, "launch": 120 * NS})
     assert best.bound_by == "H2D copy engine"
@@ -390,7 +391,7 @@ def test_what_is_simpler() -> None:
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
     grid = Grid(tuple(range(1, min(6, workload.elements) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
-    best = find_best(workload, device, grid, fast=False).best
+    best = streamsim.best(workload, device, grid, fast=False).best
     for chunks, streams, order in product(grid.chunks, grid.streams, grid.orders):
         if (chunks, streams) < (best.config.chunks, best.config.streams):
             assert seconds(Config(order, chunks, streams), workload, device) > best.makespan_s
@@ -402,7 +403,7 @@ def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool, monkey
     monkeypatch.setitem(BLOCKS, fast, (16, 16))
     device = load_device("h200")
     grid = Grid(tuple(range(1, 25)), (1, 2, 3, 4))
-    best = find_best(WORK, device, grid, fast=fast)
+    best = streamsim.best(WORK, device, grid, fast=fast)
     tried = everything(WORK, grid, device)
     assert best.best.makespan_s == min(tried.values()) * S_PER_TICK
     assert best.usual.makespan_s == seconds(Config(chunks=4, streams=4), WORK, device)
@@ -439,9 +440,9 @@ def test_the_memory_limit_holds_and_leaves_the_best_of_what_fits(
     fits = [config for config in everywhere if config.device_bytes(workload) <= limit]
     if not fits:
         with pytest.raises(InputError, match=f"memory_limit_bytes = {limit}: no program of the grid fits"):
-            find_best(workload, device, grid, fast=False)
+            streamsim.best(workload, device, grid, fast=False)
         return
-    best = find_best(workload, device, grid, fast=False)
+    best = streamsim.best(workload, device, grid, fast=False)
     assert best.device_bytes == best.best.config.device_bytes(workload) <= limit
     assert best.best.makespan_s == min(seconds(config, workload, device) for config in fits)
 
@@ -495,7 +496,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
 def test_a_larger_grid_is_never_worse(workload: Workload, device: Device, chunks: int, streams: int) -> None:
     def optimum(most_chunks: int, most_streams: int) -> float:
         grid = Grid(tuple(range(1, most_chunks + 1)), tuple(range(1, most_streams + 1)))
-        return find_best(workload, device, grid, fast=False).best.makespan_s
+        return streamsim.best(workload, device, grid, fast=False).best.makespan_s
 
     assert optimum(chunks + 2, streams + 1) <= optimum(chunks, streams)
 
@@ -592,7 +593,7 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     options = ["--orders", "depth-first", "--buffers", "2..3", "--launch", "both", "--device", "a100"]
     value = json.loads(said(capsys, *PIPELINE, *options, "--json"))
     inputs = value.pop("inputs")
-    expected = json.loads(json.dumps(find_best(workload, load_device("a100"), grid).to_json()))
+    expected = json.loads(json.dumps(streamsim.best(workload, load_device("a100"), grid).to_json()))
     del expected["inputs"]
     assert value == expected
     assert value["schema_version"] == 1
@@ -606,7 +607,7 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
 
 
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
-    best: Best = find_best(
+    best: Best = streamsim.best(
         Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),)),
         load_device("h200"),
         Grid(tuple(range(1, 7)), (1, 2, 3)),
