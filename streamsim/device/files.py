@@ -11,7 +11,7 @@ from streamsim.files.documents import dump_toml, parse_toml
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line
 
-# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
 RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
 
 
