@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from streamsim.search.best import Best, best
     from streamsim.search.evaluate import evaluate
     from streamsim.search.grid import Grid
-    from streamsim.search.sweep import Axis, Sweep, sweep_blocks
-    from streamsim.search.sweep_output import write_sweep
-    from streamsim.search.sweep_text import read_sweep, sweep_of
+    from streamsim.search.sweep import Axis, Sweep
+    from streamsim.search.sweep_output import Journal, write_sweep
+    from streamsim.search.sweep_text import read_sweep, sweep
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.timeline.critical_path import critical_path
     from streamsim.timeline.timeline import Span, Timeline
@@ -106,12 +106,12 @@ _HOME = {
     "evaluate": "search.evaluate",  # configs to makespans, compiled where numba is installed
     "best": "search.best",  # exactly the optimum of a grid
     "Best": "search.best",  # what best gives
+    "Sweep": "search.sweep",  # what sweep gives: iterate over it for its rows
     "Axis": "search.sweep",  # a name and its values
-    "Sweep": "search.sweep",  # every combination of some axes
-    "sweep_blocks": "search.sweep",  # the rows of a sweep, on any executor
-    "sweep_of": "search.sweep_text",  # a sweep from ranges such as "1..64*2"
-    "read_sweep": "search.sweep_text",  # such ranges from TOML
+    "sweep": "search.sweep_text",  # every combination of ranges such as "1..64*2", predicted
+    "read_sweep": "search.sweep_text",  # such a sweep from a TOML file
     "write_sweep": "search.sweep_output",  # to CSV, JSON lines or Parquet, resumable
+    "Journal": "search.sweep_output",  # how far that has come
     "HeatMap": "report.heatmap",  # the rows of a sweep by two columns
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
@@ -153,6 +153,7 @@ __all__ = [
     "HeatMap",
     "InputError",
     "Interval",
+    "Journal",
     "Kernel",
     "Loss",
     "Point",
@@ -204,8 +205,7 @@ __all__ = [
     "serial",
     "serialized",
     "simulate",
-    "sweep_blocks",
-    "sweep_of",
+    "sweep",
     "workload_of_sizes",
     "write_device",
     "write_schedule",

@@ -202,7 +202,7 @@ def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> No
 
 def test_the_picture_of_a_search_stars_what_best_finds() -> None:
     figure = runpy.run_path(str(ROOT / "figures" / "best.py"))
-    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"][0].split(","))
+    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"].split(","))
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
     for order in figure["ORDERS"]:
         heat = figure["heat_map"](order)

@@ -36,9 +36,9 @@ from streamsim.program.patterns import breadth_first, build, serial
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.search.evaluate import SLOW, is_fast
-from streamsim.search.sweep import RETRIES, Axis, Sweep, scaled, sweep_blocks
+from streamsim.search.sweep import RETRIES, Axis, Sweep, predict_block, scaled, sweep_blocks
 from streamsim.search.sweep_output import JOURNAL, ROWS, read_rows, write_sweep
-from streamsim.search.sweep_text import read_sweep, sweep_of
+from streamsim.search.sweep_text import read_sweep, sweep, sweep_of
 from streamsim.text.quantities import parse_bytes, parse_count
 from streamsim.text.ranges import expand
 
@@ -119,10 +119,10 @@ def test_combinations_are_those_of_nested_loops(lengths: list[int]) -> None:
 @given(st.integers(1, 30), st.integers(0, 29))
 def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, start: int) -> None:
     sweep = small("1..6", streams=["1,2,3"], order=["depth-first,serial"], connections=["1"])
-    whole = list(sweep.rows(0, len(sweep)).rows)
+    whole = list(predict_block(sweep, 0, len(sweep)).rows)
     cut = [row for part in sweep_blocks(sweep, block=block) for row in part.rows]
     assert cut == whole
-    before = len(sweep.rows(0, start).rows)
+    before = len(predict_block(sweep, 0, start).rows)
     assert [row for part in sweep_blocks(sweep, start, block=block) for row in part.rows] == whole[before:]
 
 
@@ -247,14 +247,51 @@ def test_a_sweep_file_says_what_the_options_say(tmp_path: Path) -> None:
         'order = "depth-first,breadth-first,serial"\nbuffers = ["all", 2]\nchunks = "1..5"\nstreams = [1, 2]\n'
         'set."h2d.latency_s" = ["1us", "20us"]\n'
     )
-    assert sweep_of(read_sweep(path)) == sweep_of(ASKED)
+    assert read_sweep(path) == sweep_of(ASKED)
 
 
 def test_a_sweep_files_workload_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     write_workload(pipeline_of(64), tmp_path / "sub" / "w.toml")
     (tmp_path / "sub" / "sweep.toml").write_text('workload = "w.toml"\nchunks = "1..3"\n')
-    assert sweep_of(read_sweep(tmp_path / "sub" / "sweep.toml")).workload == pipeline_of(64)
+    assert read_sweep(tmp_path / "sub" / "sweep.toml").workload == pipeline_of(64)
+
+
+# In Python
+
+
+def test_python_says_what_the_options_say() -> None:
+    texts = {name: values[0] for name, values in ASKED.items() if name not in ("device", "set")}
+    axes = {**texts, "chunks": range(1, 6), "streams": [1, 2], "buffers": [None, 2]}
+    found = sweep(None, ["a100", load_device("k20c")], set={"h2d.latency_s": [1e-6, "20us"]}, **axes)
+    assert found == sweep_of(ASKED)
+    assert list(found) == rows_of(found) == list(found.rows(fast=False))
+    assert repr(found) == (
+        "Sweep(720 combinations: device x 2, h2d.latency_s x 2, h2d_bytes x 3, kernel_s x 1, d2h_bytes x 1,"
+        " order x 3, buffers x 2, chunks x 5, streams x 2)"
+    )
+
+
+def test_a_workload_is_swept_on_the_h200_unless_another_device_is_named() -> None:
+    work = pipeline_of(64)
+    assert [row["chunks"] for row in sweep(work, chunks="1..64*4")] == [1, 4, 16, 64]
+    assert [row["device"] for row in sweep(work)] == ["h200"]
+    assert [row["device"] for row in sweep(work, "a100", streams=2)] == ["a100"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
+        ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
+        ({"chunks": 2, "device": "h20"}, "device = 'h20': neither a shipped profile"),
+        ({"chunks": 4, "workload": None}, "no workload: give one, or what it copies and runs as h2d, kernel and d2h"),
+    ],
+)
+def test_what_cannot_be_swept_is_named(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        sweep(**{"workload": pipeline_of(64), **asked})
+    assert str(error.value).startswith(message)
 
 
 # The output
@@ -538,10 +575,12 @@ def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytes
 def test_a_million_combinations_take_little_memory() -> None:
     """The first and the last block of a million, in 60 MB more than the imports: nothing is laid out in advance."""
     code = (
-        "import resource; from streamsim.search.sweep_text import sweep_of; from streamsim.model import simulate;"
+        "import resource; from streamsim.search.sweep import predict_block as predict;"
+        "from streamsim.search.sweep_text import sweep_of; from streamsim.model import simulate;"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak();"
         "s = sweep_of({'kernel': ['1us..1000us+1us'], 'h2d': ['4MiB'], 'chunks': ['1..100'], 'streams': ['1..10']});"
-        "assert len(s) == 1000000; s.rows(0, 100, False); s.rows(len(s) - 10, len(s), False); print(peak() - before)"
+        "assert len(s) == 1000000; predict(s, 0, 100, False); predict(s, len(s) - 10, len(s), False);"
+        "print(peak() - before)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(result.stdout) < 60_000  # KiB
