@@ -3,9 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import CHUNKS, COUNT, FILE, KERNEL, SIZE, Chosen, Pipeline, device_options, format_options
+from streamsim.cli.options import (
+    CHUNKS,
+    COUNT,
+    FILE,
+    KERNEL,
+    PLAIN,
+    SIZE,
+    Chosen,
+    Pipeline,
+    device_options,
+    format_options,
+)
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.collector import collector_off
 from streamsim.device.profile import Device
@@ -77,7 +89,7 @@ def best_command(
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
     """  # noqa: D301 - click wants the backspace itself
     memory = sizes.pop("memory")
-    pipeline = Pipeline(**sizes, chunks=1, streams=1, order="depth-first", buffers=None, memory=memory, launch="live")
+    pipeline = Pipeline(**sizes, **asdict(PLAIN))
     device_chosen = Chosen(device, connections, settings, memory_limit)
     workload, card = pipeline.load(), device_chosen.load()
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes

@@ -111,11 +111,8 @@ def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     """What the schedule of a pipeline's options is made from."""
     from streamsim.analysis.remedies import Source
-    from streamsim.program.config import Config
 
-    streams = 1 if pipeline.order == "serial" else pipeline.streams
-    options = pipeline.chunks, streams, pipeline.buffers, pipeline.memory, pipeline.launch
-    return Source(workload, Config(pipeline.order, *options))
+    return Source(workload, pipeline.config())
 
 
 def print_explanation(explanation: "Explanation") -> None:

@@ -84,7 +84,7 @@ def predict_command(
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load()
     prediction = _predict(pipeline.schedule(workload), card)
-    if pipeline.order != "serial" and pipeline.buffers is not None:
+    if pipeline.buffers is not None:
         plain = msgspec.structs.replace(pipeline, buffers=None)
         prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
     likely = _interval(prediction, card, samples, seed)

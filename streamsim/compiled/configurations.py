@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamsim.checks import LARGEST_COUNT
 from streamsim.compiled.loop import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state, run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
 from streamsim.lowering.costs import (
@@ -34,7 +33,7 @@ from streamsim.lowering.costs import (
     streams_ticks,
 )
 from streamsim.model import simulate
-from streamsim.program.patterns import HostMemory, Order, build
+from streamsim.program.config import useful_streams
 from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
 from streamsim.rules.clock import ticks
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.program.config import Config, HostMemory
     from streamsim.program.schedule import Direction, Launch
     from streamsim.program.workload import Part, Workload
 
@@ -55,24 +55,6 @@ MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait fo
 LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
 _WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
 _STREAMS = attrgetter("streams")
-_COUNT_OR_NONE = int, type(None)
-
-
-class Config(Protocol):
-    """How a workload is cut and issued: the arguments of ``streamsim.build``."""
-
-    @property
-    def order(self) -> Order: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def streams(self) -> int: ...
-    @property
-    def buffers(self) -> int | None: ...
-    @property
-    def memory(self) -> HostMemory: ...
-    @property
-    def launch(self) -> Launch: ...
 
 
 class _Costs:
@@ -89,6 +71,7 @@ class _Costs:
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
+        self._n_cuts = 1
         # By the number of streams: ticks that a call takes longer, and that an event adds to a hand-over.
         self._more, self._event = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._shapes = np.zeros(64, SHAPE)
@@ -125,12 +108,9 @@ class _Costs:
 
         Many at a time: what is done for each one by itself costs as much as some of its ops.
         """
-        ways, add = self._ways.get, self._add
-        places = [
-            ways(way) or add(*way) if type(way[1]) is int and type(way[2]) in _COUNT_OR_NONE else 0
-            for way in map(_WAY, configs)  # True and 1.0 would be found as 1
-        ]
-        streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
+        ways = self._ways
+        places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
+        streams = list(map(_STREAMS, configs))
         rows = self._cuts[places]
         rows["streams"] = np.minimum(rows["streams"], streams)
         self._know(int(rows["streams"].max(initial=0)))
@@ -140,30 +120,30 @@ class _Costs:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
 
-    def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
+    def _add(self, way: tuple[Any, ...], config: Config) -> int:
         """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
-        cut = self._cut(order, chunks, buffers, memory, launch) if _is_known(order, buffers, memory, launch) else None
-        if cut is None:
-            return 0
-        place = 1 + len(self._ways)
+        cut = self._cut(config)
+        place = self._ways[way] = 0 if cut is None else self._place(cut)
+        return place
+
+    def _place(self, cut: tuple[int, ...]) -> int:
+        place, self._n_cuts = self._n_cuts, self._n_cuts + 1
         if place == len(self._cuts):
             self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
         self._cuts[place] = cut
-        self._ways[order, chunks, buffers, memory, launch] = place
         return place
 
-    def _cut(
-        self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
-    ) -> tuple[int, ...] | None:
+    def _cut(self, config: Config) -> tuple[int, ...] | None:
         """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
 
         That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
         and chunks are not alike.
         """
+        chunks, memory, launch = config.chunks, config.memory, config.launch
         parts = self.workload.cut(chunks)
         if self.run_signal and (any(self.jobs[3:]) or not all(all(part.inputs + part.outputs) for part in parts)):
             return None
-        blocking, breadth = order == "serial", order == "breadth-first"
+        blocking, breadth = config.is_blocking, config.order == "breadth-first"
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
         once, most_once = self._once(memory, launch, blocking)
         most = max(most_once, *(most for _, most in found))
@@ -173,7 +153,7 @@ class _Costs:
         if begins + (nodes + 2 * chunks) * most > LARGEST:
             return None
         runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
-        streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
+        streams, slots = useful_streams(config.order, chunks), config.slots or 0
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
@@ -244,16 +224,6 @@ class _Costs:
         return first
 
 
-def _is_known(order: Order, buffers: int | None, memory: HostMemory, launch: Launch) -> bool:
-    """Whether ``build`` accepts these together."""
-    if order not in get_args(Order) or memory not in get_args(HostMemory) or launch not in LAUNCHES:
-        return False
-    if launch == "graph" and (order == "serial" or memory != "pinned"):
-        return False
-    ring = order == "depth-first" and buffers is not None and 1 <= buffers <= LARGEST_COUNT
-    return ring or order == "serial" or buffers is None
-
-
 _lock = Lock()
 _latest: list[_Costs] = []  # of the last call: the next one is often for the same workload and device
 
@@ -278,10 +248,8 @@ def makespans(
 
 
 def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
-    """What the kernel leaves: mostly what ``build`` refuses, and says why."""
-    way = config.order, config.chunks, config.streams, config.buffers, config.memory, config.launch
-    schedule = build(workload, *way)
-    timeline = simulate(schedule, device)
+    """What the kernel leaves."""
+    timeline = simulate(config.schedule(workload), device)
     return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
 
 
@@ -320,8 +288,7 @@ class _Job:
         for config in self._configs:
             if ops >= enough:
                 break
-            if type(config.chunks) is int:
-                ops += config.chunks * sum(self._costs.jobs)
+            ops += config.chunks * sum(self._costs.jobs)
         return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
 
     def _blocks(self, threads: int) -> Iterator[_Block]:

@@ -8,12 +8,11 @@ stream 1, for which the others wait, and back after the last one, when stream 1 
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain, cycle
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.checks import LARGEST_COUNT, check_whole
-from streamsim.errors import InputError
+from streamsim.program.config import Config, HostMemory, Order, ring_config
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -30,11 +29,8 @@ from streamsim.program.schedule import (
 )
 from streamsim.program.workload import Workload
 
-Order = Literal["depth-first", "breadth-first", "serial"]
-HostMemory = Literal["pinned", "pageable"]
 T = TypeVar("T")
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
-
 
 Column = list[Op | None]  # what each chunk has of something; None: this one has nothing of it
 Regions = list[Region | None]
@@ -81,16 +77,17 @@ class _Stages(NamedTuple):
 class _Chunked:
     """A workload cut into chunks: its buffers, and the ops of every chunk on them.
 
-    ``slots``: device buffers used in turn, each of one chunk; None: one for the whole workload. Columns are made
-    whole: a schedule of many chunks costs little more than its ops.
+    Columns are made whole: a schedule of many chunks costs little more than its ops.
     """
 
-    def __init__(self, workload: Workload, chunks: int, memory: HostMemory, slots: int | None = None) -> None:
+    def __init__(self, workload: Workload, config: Config) -> None:
         self.workload = workload
-        self.memory = memory
-        self.chunks = chunks
-        self.parts = workload.cut(chunks)
-        self.slots = None if slots is None else min(slots, chunks)
+        self.memory = config.memory
+        self.chunks = config.chunks
+        self.launch = config.launch
+        self.is_blocking = config.is_blocking
+        self.parts = workload.cut(config.chunks)
+        self.slots = config.slots
         self.inputs = self._arrays("in", [part.inputs for part in self.parts])
         self.outputs = self._arrays("out", [part.outputs for part in self.parts])
         self.once_in = [
@@ -120,12 +117,12 @@ class _Chunked:
         arrays = (*self.inputs, *self.outputs, *self.once_in, *self.once_out)
         return tuple(buffer for array in arrays for buffer in array.buffers(self.memory))
 
-    def stages(self, streams: Sequence[list[int]], blocking: bool = False) -> _Stages:
+    def stages(self, streams: Sequence[list[int]]) -> _Stages:
         """The ops of all chunks; ``streams``: for each of the three stages the streams of its chunks."""
         return _Stages(
-            [array.copies("h2d", streams[0], blocking) for array in self.inputs],
+            [array.copies("h2d", streams[0], self.is_blocking) for array in self.inputs],
             self._kernels(streams[1]),
-            [array.copies("d2h", streams[2], blocking) for array in self.outputs],
+            [array.copies("d2h", streams[2], self.is_blocking) for array in self.outputs],
         )
 
     def _kernels(self, streams: list[int]) -> list[Column]:
@@ -154,25 +151,25 @@ class _Chunked:
             return [()] * self.chunks
         return [tuple(op for op in row if op) for row in zip(*columns, strict=True)]
 
-    def before(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
+    def before(self, streams: Sequence[int], event: int) -> list[Op]:
         """The arrays that are copied once to the card, and every other stream's wait for them."""
         if not self.once_in:
             return []
         first, *others = streams
-        ops = [op for array in self.once_in for op in array.copies("h2d", [first], blocking) if op]
-        if blocking or not others:
+        ops = [op for array in self.once_in for op in array.copies("h2d", [first], self.is_blocking) if op]
+        if not others:
             return ops
         return [*ops, RecordEvent(event, first), *(WaitEvent(event, stream) for stream in others)]
 
-    def after(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
+    def after(self, streams: Sequence[int], event: int) -> list[Op]:
         """The first stream's wait for all others, and the arrays that are copied back once."""
         if not self.once_out:
             return []
         first, *others = streams
         whole = (array._replace(sizes=[sum(array.sizes)]) for array in self.once_out)
-        ops = [op for array in whole for op in array.copies("d2h", [first], blocking) if op]
+        ops = [op for array in whole for op in array.copies("d2h", [first], self.is_blocking) if op]
         joins = [(RecordEvent(event + k, s), WaitEvent(event + k, first)) for k, s in enumerate(others)]
-        return [*(op for join in joins if not blocking for op in join), *ops]
+        return [*(op for join in joins for op in join), *ops]
 
 
 def _launched(kernel: Kernel, stream: int, reads: tuple[Region, ...], writes: tuple[Region, ...]) -> Kernel:
@@ -181,45 +178,104 @@ def _launched(kernel: Kernel, stream: int, reads: tuple[Region, ...], writes: tu
     return Kernel(stream, *what, reads, writes, kernel.share, kernel.threads, kernel.parts)
 
 
-def _in_turn(chunks: int, streams: int) -> list[int]:
+def _in_turn(config: Config) -> list[int]:
     """The stream of each chunk."""
-    check_whole("streams", streams, 1, LARGEST_COUNT)
-    return [1 + i % streams for i in range(chunks)]
+    return [1 + i % config.streams for i in range(config.chunks)]
 
 
 def _schedule(
-    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0, cut: bool = True
+    chunked: _Chunked, ops: Iterable[Op], streams: int, name: str, events: int = 0, cut: bool = True
 ) -> Schedule:
     return Schedule(
         ops=(*ops, Synchronize()),
         streams=NON_BLOCKING * streams,
         buffers=chunked.buffers(),
         events=events,
-        launch=launch,
+        launch=chunked.launch,
         name=name,
         unchunked=serial(chunked.workload, 1, chunked.memory) if cut else None,
     )
 
 
+def _over_streams(chunked: _Chunked, ops: Iterable[Op], streams: int, name: str, events: int = 0) -> Schedule:
+    """A program whose chunks take turns over the streams, between what is copied once."""
+    used = range(1, 1 + min(streams, chunked.chunks))
+    before, after = chunked.before(used, events), chunked.after(used, events + 1)
+    more = max((1 + op.event for op in (*before, *after) if isinstance(op, RecordEvent)), default=events)
+    return _schedule(chunked, (*before, *ops, *after), streams, name, more)
+
+
+def pattern(workload: Workload, config: Config) -> Schedule:
+    """The schedule of a workload cut and issued so. Raises InputError when there are more chunks than elements."""
+    chunked = _Chunked(workload, config)
+    return (_ring if config.buffers is not None else _BY_ORDER[config.order])(chunked, config)
+
+
+def _serial(chunked: _Chunked, config: Config) -> Schedule:
+    ops = [*chunked.before([1], 0), *_by_chunk(chunked.stages([_in_turn(config)] * 3)), *chunked.after([1], 0)]
+    return _schedule(chunked, ops, 1, f"serial N={config.chunks}", cut=config.chunks > 1)
+
+
+def _depth_first(chunked: _Chunked, config: Config) -> Schedule:
+    ops = _by_chunk(chunked.stages([_in_turn(config)] * 3))
+    return _over_streams(chunked, ops, config.streams, f"depth-first N={config.chunks} S={config.streams}")
+
+
+def _by_chunk(stages: _Stages) -> Iterable[Op]:
+    return filter(None, chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True)))
+
+
+def _breadth_first(chunked: _Chunked, config: Config) -> Schedule:
+    stages = chunked.stages([_in_turn(config)] * 3)
+    ops = filter(None, chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True)))
+    return _over_streams(chunked, ops, config.streams, f"breadth-first N={config.chunks} S={config.streams}")
+
+
+def _ring(chunked: _Chunked, config: Config) -> Schedule:
+    chunks, slots = config.chunks, config.slots or 1
+    stream, across = _in_turn(config), config.hands_buffers_over
+    ops: list[Op] = []
+    h2d, kernels, d2h = chunked.stages([stream] * 3)
+    for i, row in enumerate(chunked.rows([*h2d, *kernels, *d2h])):
+        if across and i >= slots:
+            ops.append(WaitEvent(i - slots, stream[i]))
+        ops += row
+        if across and i + slots < chunks:
+            ops.append(RecordEvent(i, stream[i]))
+    events = max(0, chunks - slots) if across else 0
+    return _over_streams(chunked, ops, config.streams, f"ring N={chunks} S={config.streams} K={slots}", events)
+
+
+_BY_ORDER: dict[Order, Callable[[_Chunked, Config], Schedule]] = {
+    "serial": _serial,
+    "depth-first": _depth_first,
+    "breadth-first": _breadth_first,
+}
+
+
+def build(
+    workload: Workload,
+    order: Order = "depth-first",
+    chunks: int = 1,
+    streams: int = 1,
+    buffers: int | None = None,
+    memory: HostMemory = "pinned",
+    launch: Launch = "live",
+) -> Schedule:
+    """The schedule that the command's options describe. Raises InputError when they do not go together."""
+    return pattern(workload, Config(order, chunks, streams, buffers, memory, launch))
+
+
 def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
     """The program people start from: blocking copies, one chunk after another, nothing overlaps."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, 1)] * 3, blocking=True)
-    ops = [*chunked.before([1], 0, blocking=True), *_by_chunk(stages), *chunked.after([1], 0, blocking=True)]
-    return _schedule(chunked, ops, 1, "live", f"serial N={chunks}", cut=chunks > 1)
+    return pattern(workload, Config("serial", chunks, memory=memory))
 
 
 def depth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """For each chunk in turn: its H2D copies, its kernels, its D2H copies."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    return _over_streams(chunked, _by_chunk(stages), streams, launch, f"depth-first N={chunks} S={streams}")
-
-
-def _by_chunk(stages: _Stages) -> Iterable[Op]:
-    return filter(None, chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True)))
+    return pattern(workload, Config("depth-first", chunks, streams, None, memory, launch))
 
 
 def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
@@ -231,20 +287,7 @@ def breadth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """Stage by stage: the H2D copies of all chunks, then all kernels, then all D2H copies."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    ops = filter(None, chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True)))
-    return _over_streams(chunked, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
-
-
-def _over_streams(
-    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0
-) -> Schedule:
-    """A program whose chunks take turns over the streams, between what is copied once."""
-    used = range(1, 1 + min(streams, chunked.chunks))
-    before, after = chunked.before(used, events), chunked.after(used, events + 1)
-    more = max((1 + op.event for op in (*before, *after) if isinstance(op, RecordEvent)), default=events)
-    return _schedule(chunked, (*before, *ops, *after), streams, launch, name, more)
+    return pattern(workload, Config("breadth-first", chunks, streams, None, memory, launch))
 
 
 def ring(
@@ -260,22 +303,7 @@ def ring(
     Chunk i uses the buffer of chunk i - k again, so it waits until that chunk's work on it has ended: by
     stream order where both run in one stream, by an event otherwise. ``streams`` defaults to ``buffers``.
     """
-    check_whole("buffers", buffers, 1, LARGEST_COUNT)
-    streams = buffers if streams is None else streams
-    chunked = _Chunked(workload, chunks, memory, buffers)
-    buffers = min(buffers, chunks)
-    stream = _in_turn(chunks, streams)
-    ops: list[Op] = []
-    across = buffers % streams != 0  # chunks i and i - buffers run in different streams
-    h2d, kernels, d2h = chunked.stages([stream] * 3)
-    for i, row in enumerate(chunked.rows([*h2d, *kernels, *d2h])):
-        if across and i >= buffers:
-            ops.append(WaitEvent(i - buffers, stream[i]))
-        ops += row
-        if across and i + buffers < chunks:
-            ops.append(RecordEvent(i, stream[i]))
-    events = max(0, chunks - buffers) if across else 0
-    return _over_streams(chunked, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
+    return pattern(workload, ring_config(chunks, buffers, streams, memory, launch))
 
 
 def prefetch(
@@ -287,9 +315,8 @@ def prefetch(
     Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back. What is
     copied once goes before the first batch, and behind the last batch's kernels.
     """
-    check_whole("buffers", buffers, 1, LARGEST_COUNT)
-    chunked = _Chunked(workload, chunks, memory, buffers)
-    slots = min(buffers, chunks)
+    config = ring_config(chunks, buffers, 3, memory, launch)  # its buffers; batches do not take turns over streams
+    chunked, slots = _Chunked(workload, config), config.slots or 1
     copy_in, compute, copy_out = 1, 2, 3
     stages = chunked.stages([[stream] * chunks for stream in (copy_in, compute, copy_out)])
     inputs = [_prefetch_input(copies, i, slots, copy_in) for i, copies in enumerate(chunked.rows(stages.h2d))]
@@ -309,7 +336,7 @@ def prefetch(
             ops += inputs[i + 1]
     after = chunked.after([copy_out, compute], 3 * chunks)
     events = 3 * chunks + bool(after)
-    return _schedule(chunked, (*ops, *after), 3, launch, f"prefetch N={chunks} K={slots}", events)
+    return _schedule(chunked, (*ops, *after), 3, f"prefetch N={chunks} K={slots}", events)
 
 
 def _prefetch_input(copies: Iterable[Op], batch: int, slots: int, stream: int) -> list[Op]:
@@ -330,29 +357,3 @@ def serialized(schedule: Schedule) -> Schedule:
             ops.append(msgspec.structs.replace(op, stream=1))
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)
-
-
-BUILDERS: dict[str, Callable[..., Schedule]] = {"depth-first": depth_first, "breadth-first": breadth_first}
-
-
-def build(
-    workload: Workload,
-    order: Order = "depth-first",
-    chunks: int = 1,
-    streams: int = 1,
-    buffers: int | None = None,
-    memory: HostMemory = "pinned",
-    launch: Launch = "live",
-) -> Schedule:
-    """The schedule that the command's options describe. Raises InputError when they do not go together."""
-    if order not in get_args(Order):
-        raise InputError(f"order = {order!r}: expected one of {', '.join(get_args(Order))}")
-    if order == "serial":
-        if launch == "graph":
-            raise InputError("launch = 'graph': a serial program blocks the host; use another order")
-        return serial(workload, chunks, memory)
-    if buffers is not None:
-        if order != "depth-first":
-            raise InputError(f"buffers = {buffers}: a ring of buffers is issued depth-first, not {order}")
-        return ring(workload, chunks, buffers, streams, memory, launch)
-    return BUILDERS[order](workload, chunks, streams, memory, launch)

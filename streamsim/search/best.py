@@ -267,13 +267,12 @@ def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -
 
 def _with_chunks(config: Config, chunks: int) -> Config:
     """The same with another number of chunks, and no more streams or buffers than that, as the grid has it."""
-    buffers = None if config.buffers is None else min(config.buffers, chunks)
-    return msgspec.structs.replace(config, chunks=chunks, streams=min(config.streams, chunks), buffers=buffers)
+    return msgspec.structs.replace(config, chunks=chunks).fitted()
 
 
 def _usual(workload: Workload, grid: Grid) -> Config:
     chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
-    return Config(chunks=chunks, streams=min(DEFAULT_STREAMS, chunks), memory=grid.memory)
+    return Config(chunks=chunks, streams=DEFAULT_STREAMS, memory=grid.memory).fitted()
 
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:

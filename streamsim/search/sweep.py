@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 T = TypeVar("T")
-CONFIG = ("order", "chunks", "streams", "buffers", "memory", "launch")
+CONFIG = Config.__struct_fields__
 RESULTS = ("makespan_s", "serial_s", "speedup")
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # in a block: a fraction of a second on SimPy, on the compiled twin
