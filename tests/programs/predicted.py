@@ -1,6 +1,6 @@
 """What is predicted of the programs of a record, by what its user knows of the kernel, and how wrong that is.
 
-``cd tests; python -m programs.predicted`` prints the tables of docs/design.md, other rules for small parts among them.
+``cd tests; python -m programs.predicted`` prints the tables of docs/evidence.md, with other rules for small parts.
 """
 
 from __future__ import annotations

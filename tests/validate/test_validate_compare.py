@@ -416,7 +416,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     assert predicted.makespan_s == pytest.approx(4 * US)
     assert list(predicted.engine) == list(measured.engine)
     write_record(record, tmp_path / "r.json.gz")
-    assert main(["compare", str(tmp_path / "r.json.gz")]) == 0
+    assert main(["compare", str(tmp_path / "r.json.gz"), "--timelines"]) == 0
     assert "measured, traced" in capsys.readouterr().out
 
 
