@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from fake_cuda import CARD
 
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
 from streamsim_validate.compare.compare import predict_device_s
 from streamsim_validate.gpu.profiler import spans_of

@@ -19,20 +19,23 @@ from streamsim.analysis.bounds import (
     LINK,
     Flow,
     best_practices,
+    bound_of,
     duplex_bound,
     gomez_luna,
     gomez_luna_streams,
     ideal_pipeline,
     lower_bound,
     napkin,
-    published,
+    published_of,
     simple_multi_copy,
     stages_of,
     van_werkhoven,
     van_werkhoven_transfer,
 )
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.profile import Device
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
@@ -56,7 +59,7 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
     assert bound.seconds <= timeline.makespan_s
     assert bound.seconds == max(bound.each.values())
     assert bound.each[bound.bound_by] == bound.seconds
-    assert lower_bound(schedule, device, timeline.program) == bound
+    assert bound_of(lower(schedule, device)) == bound
 
 
 @given(schedules(most=40, streams=6, launch="live"), devices(copy_engines=2))
@@ -361,14 +364,14 @@ def test_stages_that_are_not_there_take_no_time(inputs: tuple[int, ...], outputs
     stages = stages_of(schedule, load_device("h200"))
     assert stages.chunks == 8
     assert (stages.h2d_s > 0, stages.d2h_s > 0) == (bool(inputs), bool(outputs))
-    assert all(0 < value < 1 for value in published(stages).values())
+    assert all(0 < value < 1 for value in published_of(stages).values())
 
 
 def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
     schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
-    predictions = published(stages_of(schedule, device))
+    predictions = published_of(stages_of(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))

@@ -37,6 +37,7 @@ WIDTHS, PLACES = (14, 8, 10, 8, 8, 8), (0, 2, 0, 2, 0, 1)
 
 SWEEP = """
 import json, resource, sys, time
+from streamsim.search.sweep import predict_block
 from streamsim.search.sweep_output import write_sweep
 from streamsim.search.sweep_text import sweep_of
 size, chunks, streams, fast, path = json.loads(sys.argv[1])
@@ -47,7 +48,7 @@ sweep = sweep_of({
 })
 assert len(sweep) == size
 if fast:  # compile, or load what was compiled before
-    sweep.rows(0, 1, fast)
+    predict_block(sweep, 0, 1, fast)
 begin = time.perf_counter()
 write_sweep(sweep, path, fast=fast)
 print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

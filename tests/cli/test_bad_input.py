@@ -85,7 +85,12 @@ def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
         ("--h2d 4KiB --memory managed", "Invalid value for '--memory': 'managed'"),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
         ("--h2d 4KiB --launch graph --order serial", "launch = 'graph': "),
-        ("--h2d 4KiB --launch graph --memory pageable", "ops[0]: a blocking or pageable copy cannot be captured"),
+        (
+            "--h2d 4KiB --launch graph --memory pageable",
+            "launch = 'graph': pageable copies cannot be captured; use pinned memory",
+        ),
+        ("--h2d 4KiB --chunks 4 --streams 4 --order serial", "streams = 4: a serial program has one stream"),
+        ("--h2d 4KiB --chunks 4 --buffers 2 --order serial", "buffers = 2: a ring of buffers is issued depth-first"),
         ("--h2d 4KiB --format xml", "Invalid value for '--format': 'xml'"),
         ("--h2d 4KiB --device b200", "device = 'b200': "),
         ("--h2d 4KiB --device none.toml", "none.toml: cannot read it: no such file"),
@@ -203,7 +208,7 @@ def test_too_little_memory_is_one_line(
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("streamsim.cli.options.build", no_room)
+    monkeypatch.setattr("streamsim.program.patterns.pattern", no_room)
     line = refused(capsys, tmp_path, "schedule", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
     assert line == "not enough memory for a schedule of this size; use fewer chunks"
 

@@ -16,6 +16,7 @@ import click
 import msgspec
 import pytest
 
+import streamsim
 from streamsim.analysis.predict import predict
 from streamsim.cli import app, main
 from streamsim.device.files import dump_device, write_device
@@ -26,7 +27,6 @@ from streamsim.program.files import parse_schedule, read_schedule, write_schedul
 from streamsim.program.patterns import build, depth_first, serial
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best import find_best
 from streamsim.search.grid import Grid
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
@@ -157,7 +157,7 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[
     p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
     swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
     grid = Grid(chunks=(3,), streams=(2,), orders=("breadth-first",))
-    best = find_best(WORKLOAD, load_device("h200"), grid).to_json()
+    best = streamsim.best(WORKLOAD, load_device("h200"), grid).to_json()
     for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
         assert said.get("serial_program", "unchunked") == "unchunked"

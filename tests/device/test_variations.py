@@ -9,12 +9,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import LATENCIES, SLOWER
 
 from streamsim.cli import main
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import LATENCIES, SLOWER, Device, LinkDirection
-from streamsim.device.variations import changed, current, full_name, names, parse_settings, with_memory_limit
+from streamsim.device.profile import Device, LinkDirection
+from streamsim.device.settings import current, full_name, names, parse_settings
+from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first, ring

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from strategies import devices, make_device, pipeline_of, schedules
 
 from streamsim.cli import main
-from streamsim.device.files import RETIRED, dump_device, parse_device, read_device, write_device
+from streamsim.device.files import dump_device, parse_device, read_device, write_device
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
+from streamsim.device.profile import RETIRED, Device
 from streamsim.device.schemas import KINDS, schema
 from streamsim.errors import InputError, Notice
 from streamsim.files.atomic_files import replacing, write_bytes, write_text

@@ -6,16 +6,19 @@ Ticks and bytes: on the plain device a copy of n bytes lasts n ticks, and nothin
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 import strategies as card
 from strategies import d2h, h2d, kernel, link, make_device, program
 
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
 
 IDEAL = make_device()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import oracle
 import pytest
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 DEVICE = card.make_device()
-KERNEL = WorkloadKernel(duration_s=1e-6)
 Access = tuple[Region, bool]  # the bytes, and whether they are written
 
 
@@ -36,37 +35,6 @@ def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
     """First element and count of each chunk."""
     counts = [part.elements for part in Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
     return [(sum(counts[:i]), count) for i, count in enumerate(counts)]
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
-    sizes = st.lists(st.integers(1, 8), max_size=3)
-    inputs, outputs = draw(sizes), draw(sizes)
-    least = 0 if inputs or outputs else 1
-    kernels = draw(st.lists(st.just(KERNEL), min_size=least, max_size=3))
-    return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
-
-
-@st.composite
-def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
-    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
-    workload = draw(workloads())
-    chunks = draw(st.integers(1, min(workload.work, 12)))
-    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
-    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
-    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
-    more: dict[str, Any] = {"memory": memory, "launch": launch}
-    makers: tuple[Callable[[], Schedule], ...] = (
-        lambda: serial(workload, chunks, memory),
-        lambda: one_stream(workload, chunks, **more),
-        lambda: depth_first(workload, chunks, streams, **more),
-        lambda: breadth_first(workload, chunks, streams, **more),
-        lambda: ring(workload, chunks, buffers, **more),
-        lambda: ring(workload, chunks, buffers, streams, **more),
-        lambda: prefetch(workload, chunks, buffers, **more),
-    )
-    return workload, draw(st.sampled_from(makers))(), chunks
 
 
 def accesses(op: Op) -> list[Access]:
@@ -122,7 +90,7 @@ def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, _ = made
     for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
@@ -133,13 +101,13 @@ def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int])
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedule, int]) -> None:
     assert races(made[1]) == []
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
     """Without races every order that CUDA allows gives what the issue order gives, so one symbolic run is enough.
 
@@ -174,7 +142,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, chunks = made
     kernels = [op for op in schedule if isinstance(op, Kernel)]
@@ -185,7 +153,7 @@ def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Sch
 
 
 @settings(deadline=None)
-@given(built(), card.devices())
+@given(card.built(), card.devices())
 def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     made: tuple[Workload, Schedule, int], device: Device
 ) -> None:
@@ -196,7 +164,7 @@ def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedule, int]) -> None:
     recorded = set()
     for op in made[1]:
@@ -328,7 +296,7 @@ def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
 
 
 @settings(deadline=None)
-@given(workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
+@given(card.small_workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
 def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     workload: Workload, buffers: int, streams: int, data: st.DataObject
 ) -> None:
@@ -379,7 +347,7 @@ def test_build_gives_the_pattern_that_the_options_describe() -> None:
 
 
 @settings(deadline=None)
-@given(built(), card.plain_devices())
+@given(card.built(), card.plain_devices())
 def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Schedule, int], device: Device) -> None:
     _, schedule, _ = made
     alone = serialized(schedule)
@@ -392,7 +360,7 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
 
 
 @settings(deadline=None)
-@given(workloads(), st.data())
+@given(card.small_workloads(), st.data())
 def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
     chunks = data.draw(st.integers(1, min(workload.work, 12)))
     one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))

@@ -1,6 +1,6 @@
 """What is predicted of the programs of a record, by what its user knows of the kernel, and how wrong that is.
 
-``cd tests; python -m programs.predicted`` prints the tables of docs/design.md, other rules for small parts among them.
+``cd tests; python -m programs.predicted`` prints the tables of docs/evidence.md, with other rules for small parts.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _errors(record: Record, group: Group, device: Device, known: Known, rule: st
         kernel = kernel_of(record, group, known, chunks)
         workload = Workload(group.elements, bytes_in, bytes_out, (kernel,), rule)
         configs = [Config(program.order, chunks, program.streams) for program in programs]
-        for program, end_ns in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
-            yield Error(group.kernel, group.elements, chunks, (end_ns / 1e3 + wake_us) / program.wall_us[1] - 1)
+        for program, end_s in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
+            yield Error(group.kernel, group.elements, chunks, (end_s * 1e6 + wake_us) / program.wall_us[1] - 1)
 
 
 def row(name: str, one: Callable[[str], list[Error]], cublas: bool = False) -> str:

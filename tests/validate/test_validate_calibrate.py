@@ -13,7 +13,8 @@ import pytest
 
 import streamsim_validate
 from streamsim import load_device
-from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, KernelCost, LinkDirection, number_names
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import streamsim_validate
 from streamsim.device.files import write_device
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
@@ -416,7 +416,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     assert predicted.makespan_s == pytest.approx(4 * US)
     assert list(predicted.engine) == list(measured.engine)
     write_record(record, tmp_path / "r.json.gz")
-    assert main(["compare", str(tmp_path / "r.json.gz")]) == 0
+    assert main(["compare", str(tmp_path / "r.json.gz"), "--timelines"]) == 0
     assert "measured, traced" in capsys.readouterr().out
 
 

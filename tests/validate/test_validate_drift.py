@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from streamsim import load_device
 from streamsim.device.files import write_device
-from streamsim.device.profile import KernelCost
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.variations import mean_of
 from streamsim.model import simulate
 from streamsim_validate.calibrate.fits import HostCalls, Timing, rows_of
 from streamsim_validate.calibrate.probes import host_calls
 from streamsim_validate.cli import main
 from streamsim_validate.compare.compare import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.coverage import expectations
-from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, mean_of, profiles_of
+from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
 from streamsim_validate.gpu.replay import closed
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run, write_record
 from streamsim_validate.suites.suites import Case, digest, sincos
