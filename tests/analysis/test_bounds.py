@@ -13,18 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import MS_KERNEL, PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
 
-from streamsim.analysis.bounds import (
-    CHAIN,
-    HOST,
-    LINK,
-    Flow,
+from streamsim.analysis.bounds import CHAIN, HOST, LINK, Flow, bound_of, duplex_bound, lower_bound
+from streamsim.analysis.formulas import (
     best_practices,
-    bound_of,
-    duplex_bound,
     gomez_luna,
     gomez_luna_streams,
     ideal_pipeline,
-    lower_bound,
     napkin,
     published_of,
     simple_multi_copy,
