@@ -55,7 +55,7 @@ def a_record(most_chunks: int) -> Record:
         cases = [
             case
             for case in suite("standard", connections)
-            if case.effect == "grid" and case.workload.elements > MI and case.arguments["chunks"] <= most_chunks
+            if case.effect == "grid" and case.workload.work > MI and int(case.arguments["chunks"]) <= most_chunks
         ]
         runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, cases))))
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1")

@@ -13,10 +13,11 @@ import msgspec
 
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device
-from streamsim.lowering.costs import D2H, FULL_CARD, H2D, NOTHING, Shape
+from streamsim.lowering.costs import D2H, H2D, NOTHING, Shape
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.side_by_side import FULL_CARD
 
 ENGINE_WORDS = {
     "h2d": "H2D copy engine",

@@ -14,12 +14,11 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
 from streamsim.errors import InputError
+from streamsim.text.quantities import RATE, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
-UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them ends in none that comes before it
 SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
 
 
@@ -65,7 +64,7 @@ class Field(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """One of ``UNITS``, or ``""``."""
+        """That in its name: see :func:`streamsim.text.quantities.unit_of`."""
         return unit_of(self.name)
 
     @property
@@ -90,11 +89,6 @@ class Field(NamedTuple):
     @property
     def _limits(self) -> tuple[float, float]:
         return (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S) if self.unit == RATE else (0.0, LONGEST_S)
-
-
-def unit_of(name: str) -> str:
-    """The unit at the end of a field's name: one of ``UNITS``, or ``""``."""
-    return next((unit for unit in UNITS if name.endswith(unit)), "")
 
 
 @lru_cache

@@ -78,7 +78,7 @@ def paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[floa
 
 
 # Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
-# From there to the whole launch it is a line. See docs/design.md for the kernels that this was judged on.
+# From there to the whole launch it is a line. See docs/evidence.md for the kernels that this was judged on.
 LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
 
 

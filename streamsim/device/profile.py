@@ -40,7 +40,7 @@ EFFECTS = {
     "launch": "kernels take no launch",
 }
 
-# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
 RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
 
 HostTime = Annotated[float, About(off={"host": 0.0})]

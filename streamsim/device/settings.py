@@ -7,14 +7,11 @@ A number has a dotted name, ``h2d.bandwidth_bytes_per_s``; without its unit it i
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING
 
-from streamsim.checks import LARGEST_BYTES
-from streamsim.device.fields import RATE, SIZE, TIME, unit_of
 from streamsim.device.profile import tables_of
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
+from streamsim.text.quantities import parser_for, unit_of
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
@@ -79,12 +76,7 @@ def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
     name = full_name(device, name)
     if isinstance(current(device, name), str):
         return None
-    unit = unit_of(name)
-    if unit == RATE:
-        return parse_bandwidth
-    if unit == TIME:
-        return parse_seconds
-    return partial(parse_bytes if unit == SIZE else parse_count, least=0, most=LARGEST_BYTES)
+    return parser_for(name)
 
 
 def split_setting(text: str, example: str) -> tuple[str, str]:

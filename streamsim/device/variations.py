@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.device.fields import RATE, As, Table, fields_of, restored
+from streamsim.device.fields import As, Table, fields_of, restored
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, tables_of
 from streamsim.device.settings import DIRECTIONS, targets
 from streamsim.errors import InputError
+from streamsim.text.quantities import RATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -16,7 +16,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
-from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
+from streamsim.text.quantities import parser_for
 from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown, uncapitalised
 
@@ -93,11 +93,7 @@ def _quantity(text: str, path: str, parsers: Parsers) -> float:
     if name in parsers:
         number: float = parsers[name](text, path)
         return number
-    if name.endswith("_bytes_per_s"):
-        return parse_bandwidth(text, path)
-    if name.endswith("_s"):
-        return parse_seconds(text, path)
-    return (parse_bytes if name.endswith("bytes") else parse_count)(text, path, least=0)
+    return parser_for(name)(text, path)
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:

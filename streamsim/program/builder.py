@@ -18,7 +18,10 @@ to use one in another program is an InputError.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
 
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
@@ -36,23 +39,21 @@ from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, p
 from streamsim.text.shown import LONGEST_REPR, one_line, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from streamsim.program.schedule import Direction, Launch, Op, StreamKind
+    from streamsim.program.schedule import Launch, Op, StreamKind
     from streamsim.program.schedule import Memory as MemoryKind
 
-ON_CARD = "device"
 
+class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Bytes of a buffer of a program: all of them, or those of a slice, ``x[0:1024]`` or ``x["1MiB":]``.
 
-class Memory:
-    """Bytes of a buffer of a program: all of them, or those of a slice, ``x[0:1024]`` or ``x["1MiB":]``."""
+    ``kind``: on the device, or on the host pinned or pageable. No cycle goes through it.
+    """
 
-    __slots__ = ("_program", "kind", "region")
-
-    def __init__(self, program: Program, region: Region, kind: MemoryKind) -> None:
-        self._program = program
-        self.region = region
-        self.kind = kind
+    _program: Program
+    region: Region
+    kind: MemoryKind
 
     @property
     def bytes(self) -> int:
@@ -63,16 +64,27 @@ class Memory:
         """The bytes ``start .. stop`` of these. Raises InputError for a step and beyond the ends."""
         region = self.region
         if not isinstance(wanted, slice) or wanted.step is not None:
-            raise InputError(
-                f"{region.buffer}[{shown(wanted)}]: expected a slice of bytes without a step, as x[0:1024]"
-            )
-        start, stop = _bytes(wanted.start, 0), _bytes(wanted.stop, region.bytes)
+            what = f"{region.buffer}[{shown(wanted)}]"
+            raise InputError(f"{what}: expected a slice of bytes without a step, as x[0:1024]")
+        start, stop = _size(wanted.start), _size(wanted.stop)
+        start, stop = 0 if start is None else start, region.bytes if stop is None else stop
         if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= region.bytes:
             raise InputError(
                 f"{region.buffer}[{shown(wanted.start)}:{shown(wanted.stop)}]: expected whole numbers of bytes, the"
                 f" smaller first, from 0 to {region.bytes}"
             )
         return Memory(self._program, Region(region.buffer, region.offset + start, stop - start), self.kind)
+
+    def cut(self, sizes: Sequence[int]) -> list[Memory | None]:
+        """Pieces of so many bytes, one after another; None for one of 0 bytes. Raises InputError beyond the end."""
+        if sum(sizes) > self.region.bytes:
+            raise InputError(f"{self}: cannot be cut into {sum(sizes)} bytes")
+        program, name, kind = self._program, self.region.buffer, self.kind
+        starts = accumulate(sizes, initial=self.region.offset)
+        return [
+            Memory(program, Region(name, start, size), kind) if size else None
+            for start, size in zip(starts, sizes, strict=False)
+        ]
 
     def __repr__(self) -> str:
         region = self.region
@@ -97,7 +109,7 @@ class Event:
 
 
 class Stream:
-    """A stream of a program. Each method issues one op into it."""
+    """A stream of a program. Each method issues one op. Raises InputError for a handle of another program."""
 
     __slots__ = ("_ops", "_program", "kind", "number")
 
@@ -108,30 +120,24 @@ class Stream:
         self.kind = kind
 
     def copy_in(
-        self, to: Memory | int | str | None = None, source: Memory | None = None, *, blocking: bool = False
+        self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
     ) -> None:
-        """Copy to the card: ``to`` device memory from ``source`` on the host, as many bytes as they are.
+        """Copy to the card: to the device memory ``to``, from the host memory ``source``.
 
-        Where one of them is not given, or ``to`` is a size, the copy touches memory of its own there. ``blocking``
-        holds the host until it is done. Raises InputError when the two differ in size or lie on the wrong side.
+        A side that is a size, or is not given, is memory that nothing else touches, pinned on the host. ``blocking``
+        holds the host until the copy is done. Raises InputError when the sides differ in size or are no such memory.
         """
-        self._copy("h2d", to, source, blocking)
+        device, host = self._region("to", to, True), self._region("source", source, False)
+        size = device.bytes if device and host else _bytes(to, source)
+        self._ops.append(Copy("h2d", size, self.number, host, device, blocking))
 
     def copy_out(
-        self, to: Memory | int | str | None = None, source: Memory | None = None, *, blocking: bool = False
+        self, to: Memory | int | str | None = None, source: Memory | int | str | None = None, *, blocking: bool = False
     ) -> None:
-        """Copy from the card: ``to`` host memory from ``source`` on the device; the rest as for :meth:`copy_in`."""
-        self._copy("d2h", to, source, blocking)
-
-    def _copy(self, direction: Direction, to: Memory | int | str | None, source: Memory | None, blocking: bool) -> None:
-        there = self._region("to", to, direction == "h2d") if isinstance(to, Memory) else None
-        here = None if source is None else self._region("source", source, direction == "d2h")
-        named = there or here
-        size = _bytes(to, 0) if there is None and to is not None else named.bytes if named is not None else None
-        if size is None:
-            raise InputError("to = None: a copy needs memory or a size, such as 64MiB")
-        host, device = (here, there) if direction == "h2d" else (there, here)
-        self._ops.append(Copy(direction, size, self.number, host, device, blocking))
+        """Copy from the card: to the host memory ``to``, from the device memory ``source``; see :meth:`copy_in`."""
+        host, device = self._region("to", to, False), self._region("source", source, True)
+        size = host.bytes if device and host else _bytes(to, source)
+        self._ops.append(Copy("d2h", size, self.number, host, device, blocking))
 
     def kernel(
         self,
@@ -141,8 +147,8 @@ class Stream:
         elements: int | str = 0,
         parameter: int = 0,
         fill: float | str | None = None,
-        reads: Memory | Iterable[Memory] = (),
-        writes: Memory | Iterable[Memory] = (),
+        reads: Memory | Sequence[Memory] = (),
+        writes: Memory | Sequence[Memory] = (),
         threads: int | str = 0,
         share: float | str = 1.0,
         parts: Iterable[tuple[float | str, float | str]] = (),
@@ -160,8 +166,8 @@ class Stream:
                 parameter,
                 parse_seconds(duration, "duration") if isinstance(duration, str) else duration,
                 parse_share(fill, "fill") if isinstance(fill, str) else fill,
-                self._regions("reads", reads),
-                self._regions("writes", writes),
+                self._touched("reads", reads) if reads else (),
+                self._touched("writes", writes) if writes else (),
                 parse_share(share, "share") if isinstance(share, str) else share,
                 parse_count(threads, "threads") if isinstance(threads, str) else threads,
                 tuple(map(_part, parts)) if parts else (),
@@ -189,19 +195,19 @@ class Stream:
             raise InputError(f"{event}: of another program; record one in a stream of this program")
         return event
 
-    def _region(self, field: str, memory: Memory, is_on_card: bool) -> Region:
-        if not isinstance(memory, Memory):
-            raise InputError(f"{field} = {shown(memory)}: expected memory, as Program.device() and pinned() give it")
+    def _region(self, field: str, memory: Memory | int | str | None, is_on_card: bool) -> Region | None:
+        """The bytes of ``memory``; None where it is only a size. Raises InputError unless they can be touched here."""
+        if type(memory) is not Memory:
+            return None if memory is None or isinstance(memory, int | str) else _no_memory(field, memory)
         if memory._program is not self._program:
             raise InputError(f"{field} = {memory}: of another program; declare it in this program")
-        if (memory.kind == ON_CARD) is not is_on_card:
+        if (memory.kind == "device") is not is_on_card:
             raise InputError(f"{field} = {memory}: expected {'device' if is_on_card else 'pinned or pageable'} memory")
         return memory.region
 
-    def _regions(self, field: str, memory: Memory | Iterable[Memory]) -> tuple[Region, ...]:
-        if isinstance(memory, Memory):
-            return (self._region(field, memory, True),)
-        return tuple([self._region(field, one, True) for one in memory]) if memory else ()
+    def _touched(self, field: str, memory: Memory | Sequence[Memory]) -> tuple[Region, ...]:
+        some: Sequence[Any] = memory if isinstance(memory, list | tuple) else (memory,)
+        return tuple([self._region(field, one, True) or _no_memory(field, one) for one in some])
 
     def __repr__(self) -> str:
         return f"stream {self.number} ({self.kind if self.number else 'legacy default'})"
@@ -228,7 +234,7 @@ class Program:
         return Stream(self, LEGACY_STREAM, "blocking")
 
     def event(self) -> Event:
-        """A new event, not yet recorded. Mostly :meth:`Stream.record` makes it."""
+        """A new event, not yet recorded. Mostly :meth:`Stream.record` makes one."""
         self._events += 1
         return Event(self, self._events - 1)
 
@@ -274,10 +280,20 @@ class Program:
         return f"Program({len(self._ops)} ops, {len(self._kinds)} streams, {len(self._buffers)} buffers)"
 
 
-def _bytes(size: int | str | None, default: int) -> int:
-    if isinstance(size, str):
-        return parse_bytes(size, "size", least=0)
-    return default if size is None else size
+def _no_memory(field: str, given: object) -> NoReturn:
+    raise InputError(f"{field} = {shown(given)}: expected memory, as Program.device() and Program.pinned() give it")
+
+
+def _bytes(to: Memory | int | str | None, source: Memory | int | str | None) -> int:
+    """What a copy moves: the size that is given, or the bytes of its memory."""
+    for side in (to, source) if isinstance(to, int | str) else (source, to):
+        if side is not None:
+            return side.bytes if isinstance(side, Memory) else parse_bytes(side) if isinstance(side, str) else side
+    raise InputError("to = None, source = None: a copy needs memory or a size, such as 64MiB")
+
+
+def _size(size: int | str | None) -> int | None:
+    return parse_bytes(size, "size", least=0) if isinstance(size, str) else size
 
 
 def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:

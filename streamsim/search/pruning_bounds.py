@@ -38,10 +38,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
 from streamsim.lowering.chunks import ChunkCosts, kinds_of
-from streamsim.lowering.costs import D2H, FULL_CARD, H2D, KERNEL, call_ticks, hand_over_table
+from streamsim.lowering.costs import D2H, H2D, KERNEL, call_ticks, hand_over_table
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
 from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
+from streamsim.rules.hand_overs import crossing
+from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,11 +177,14 @@ class LowerBounds:
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        hand_over = self._hand_over
         if not breadth_first:
-            return hand_over[kinds[-1]][kinds[0]] if kinds else 0
-        between_stages = sum(hand_over[a][b] for a, b in pairwise(kinds) if a != b)
-        return sum(hand_over[kind][kind] for kind in set(kinds)) - between_stages
+            return self._crossing(kinds[-1], kinds[0]) if kinds else 0
+        between_stages = sum(self._crossing(a, b) for a, b in pairwise(kinds) if a != b)
+        return sum(self._crossing(kind, kind) for kind in set(kinds)) - between_stages
+
+    def _crossing(self, before: int, after: int) -> int:
+        """Ticks from an op of one kind to the next one of its stream."""
+        return crossing(self._hand_over, before, after, 0)
 
     def _cut(self, config: Config) -> _Cut:
         key = config.chunks, config.memory
@@ -194,7 +199,7 @@ class LowerBounds:
         return cut
 
     def _size(self, many: int, ops: tuple[Shape, ...]) -> _Size:
-        gaps = [self._hand_over[kind][follower] for kind, follower in pairwise(self._kinds)]
+        gaps = [self._crossing(kind, follower) for kind, follower in pairwise(self._kinds)]
         before, now = [], 0
         for op, gap in zip(ops, (*gaps, 0), strict=False):
             before.append(now)

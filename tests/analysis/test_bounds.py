@@ -6,13 +6,35 @@ LAW. In one stream nothing is left to choose: the bound is the makespan, to the 
 """
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import NS, PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules, ticks
+from strategies import (
+    NS,
+    PAGEABLE,
+    d2h,
+    devices,
+    draining,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    program,
+    schedules,
+    ticks,
+)
 
-from streamsim.analysis.bounds import CHAIN, HOST, LINK, Flow, bound_of, duplex_bound, lower_bound
+from streamsim.analysis.bounds import (
+    CHAIN,
+    HOST,
+    LINK,
+    Flow,
+    bound_of,
+    duplex_bound,
+    lower_bound,
+)
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import Device
@@ -63,7 +85,7 @@ WORKLOADS = st.builds(
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
     workload: Workload, name: str, chunks: int, streams: int, data: st.DataObject
 ) -> None:
-    memory = data.draw(st.sampled_from(("pinned", "pageable")))
+    memory: Any = data.draw(st.sampled_from(("pinned", "pageable")))
     schedule = data.draw(
         st.sampled_from(
             (

@@ -298,7 +298,8 @@ def check_sums(found: Explanation) -> None:
 @given(st.integers(1, 4), st.data())
 def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data: st.DataObject) -> None:
     """Against the definition: every order, one after another."""
-    keys = data.draw(st.permutations(["host-waits", "issue-order", "needless-order", "duplex"]))[:count]
+    some: list[Any] = ["host-waits", "issue-order", "needless-order", "duplex"]
+    keys = data.draw(st.permutations(some))[:count]
     orders = [
         order
         for order in permutations(keys)

@@ -5,14 +5,21 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import MS_KERNEL, NS, link, make_device, ticks
+from strategies import (
+    MS_KERNEL,
+    NS,
+    link,
+    make_device,
+    program,
+    ticks,
+)
 
-from streamsim.analysis.bounds import lower_bound
-from streamsim.analysis.formulas import (
+from streamsim.analysis.bounds import (
     best_practices,
     gomez_luna,
     gomez_luna_streams,
     ideal_pipeline,
+    lower_bound,
     napkin,
     published_of,
     simple_multi_copy,
@@ -23,7 +30,7 @@ from streamsim.analysis.formulas import (
 from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first, one_stream
-from streamsim.program.schedule import Copy, Kernel, Schedule
+from streamsim.program.schedule import Copy, Kernel, Op
 from streamsim.program.workload import Workload, WorkloadKernel
 
 # --- published formulas ---------------------------------------------------------------------------------------------
@@ -119,11 +126,11 @@ STAGE = st.integers(1, 9)
 @given(STAGE, STAGE, STAGE, st.integers(1, 12), st.integers(1, 12))
 def test_the_ideal_devices_run_the_closed_form(h: int, k: int, d: int, chunks: int, streams: int) -> None:
     """Depth-first, uniform chunks, exactly; and the bound is met or missed from below."""
-    ops = []
+    ops: list[Op] = []
     for chunk in range(chunks):
         stream = 1 + chunk % streams
         ops += [Copy("h2d", h * SIZE, stream), Kernel(stream, duration_s=k * NS), Copy("d2h", d * SIZE, stream)]
-    schedule = Schedule(tuple(ops), ("non-blocking",) * streams)
+    schedule = program(*ops, streams=streams)
     for name, copy_engines in (("ideal", 2), ("ideal-one-copy-engine", 1)):
         makespan = max(simulate(schedule, load_device(name)).end)
         assert makespan == ideal_pipeline(h, k, d, chunks, streams, copy_engines)

@@ -104,7 +104,9 @@ PAGEABLE = Buffer("pageable", 128, "pageable")
 @st.composite
 def pipelines(draw: st.DrawFn) -> Schedule:
     """Any program whose ops name their memory: ranges that can be halved three times, often the same ones."""
-    kinds = tuple(draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=3)))
+    kinds: tuple[Any, ...] = tuple(
+        draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=3))
+    )
     stream, event = st.integers(0, len(kinds)), st.integers(0, 1)
     size, offset = st.sampled_from((8, 8, 16)), st.sampled_from((0, 8, 16, 32, 64))
 

@@ -2,7 +2,9 @@
 
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -126,7 +128,7 @@ def mutated(draw: st.DrawFn, original: bytes) -> bytes:
     return data
 
 
-def value_or_one_line(parse, dump, data: bytes) -> None:
+def value_or_one_line(parse: Callable[..., object], dump: Callable[[Any], Any], data: bytes) -> None:
     """A value that comes back exactly, or an InputError of one line."""
     message, value = "file: ", None
     try:

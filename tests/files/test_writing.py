@@ -2,6 +2,7 @@
 
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_place_that_may_not_be_written(tmp_path: Path) -> None:
 
 def test_text_that_utf8_cannot_hold(tmp_path: Path) -> None:
     schedule = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
-    for write in (lambda p: write_schedule(schedule, p), lambda p: write_text("\ud800", p)):
+    for write in (partial(write_schedule, schedule), partial(write_text, "\ud800")):
         with pytest.raises(InputError, match="not text that UTF-8 can hold"):
             write(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []

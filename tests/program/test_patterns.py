@@ -94,7 +94,7 @@ def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
 def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, _ = made
     for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
-        expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.elements)}
+        expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.work)}
         counted = Counter(copied(schedule, direction))
         assert counted.keys() == expected
         assert set(counted.values()) <= {1}
@@ -114,7 +114,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
     Whatever the pattern, the kernels of a chunk are issued together and chunk after chunk.
     """
     workload, schedule, chunks = made
-    bounds = chunk_bounds(workload.elements, chunks)
+    bounds = chunk_bounds(workload.work, chunks)
     on_card: dict[str, tuple[int, int, int]] = {}  # device bytes -> chunk first, count, kernels that have run on them
     kernels_run: Counter[tuple[int, int]] = Counter()
     for op in schedule:
@@ -147,7 +147,7 @@ def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Sch
     workload, schedule, chunks = made
     kernels = [op for op in schedule if isinstance(op, Kernel)]
     assert len(kernels) == chunks * len(workload.kernels)
-    assert sum(op.elements for op in kernels) == workload.elements * len(workload.kernels)
+    assert sum(op.elements for op in kernels) == workload.work * len(workload.kernels)
     total = sum(op.duration_s or 0 for op in kernels)
     assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
 
@@ -300,9 +300,9 @@ def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
 def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     workload: Workload, buffers: int, streams: int, data: st.DataObject
 ) -> None:
-    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    chunks = data.draw(st.integers(1, min(workload.work, 12)))
     made = ring(workload, chunks, buffers, streams)
-    largest = max(count for _, count in chunk_bounds(workload.elements, chunks))
+    largest = max(count for _, count in chunk_bounds(workload.work, chunks))
     on_card = [b for b in made.buffers if b.memory == "device"]
     sizes = workload.inputs + workload.outputs
     assert Counter(b.bytes for b in on_card) == Counter(
@@ -362,7 +362,7 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
 @settings(deadline=None)
 @given(card.small_workloads(), st.data())
 def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
-    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    chunks = data.draw(st.integers(1, min(workload.work, 12)))
     one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))
     assert one_each.ops == many.ops
     assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end

@@ -36,7 +36,7 @@ WORK = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
 
 def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, int]:
     """Ticks of all combinations as they are written in the grid, straight from the patterns and SimPy."""
-    found = {}
+    found: dict[Config, int] = {}
     for order, n, s, k, launch in product(grid.orders, grid.chunks, grid.streams, grid.buffers, grid.launches):
         if order == "serial" and k is not None:
             continue  # a ring is issued depth-first
@@ -71,7 +71,7 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
     @given(workloads(), devices(), grids)
     def check(workload: Workload, device: Device, grid: Grid) -> None:
         nonlocal pruned
-        tried = everything(workload, grid, device) if workload.elements >= min(grid.chunks) else {}
+        tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
         assume(tried)
         best = streamsim.best(workload, device, grid, fast=fast)
         shortest = min(tried.values())
@@ -128,7 +128,7 @@ def chunks_within(tried: dict[Config, int], winner: Config, shortest: int) -> tu
 def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     workload: Workload, device: Device, grid: Grid, budget: int
 ) -> None:
-    tried = everything(workload, grid, device) if workload.elements >= min(grid.chunks) else {}
+    tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
     assume(tried)
     best = streamsim.best(workload, device, grid, fast=False, budget_ops=budget)
     shortest, optimum = round(best.best.makespan_s / S_PER_TICK), min(tried.values())
@@ -158,7 +158,7 @@ def test_no_more_is_simulated_than_the_budget_allows(
     workload: Workload, device: Device, grid: Grid, budget: int
 ) -> None:
     """But for one program, when none is so cheap."""
-    assume(workload.elements >= min(grid.chunks))
+    assume(workload.work >= min(grid.chunks))
     bound = LowerBounds(workload, device)
     try:
         queue = sorted(((bound(config), config) for config in grid.configs(workload)), key=lambda item: item[0])
@@ -233,6 +233,7 @@ def test_what_is_simpler() -> None:
 @given(workloads(), devices(connections=1))
 def test_ties_go_to_the_simplest(workload: Workload, device: Device) -> None:
     """Nothing is both as fast and simpler; without costs for cutting, many are as fast."""
+    assert workload.elements
     grid = Grid(tuple(range(1, min(6, workload.elements) + 1)), (1, 2, 3), ("breadth-first", "depth-first"))
     best = streamsim.best(workload, device, grid, fast=False).best
     for chunks, streams, order in product(grid.chunks, grid.streams, grid.orders):
@@ -267,7 +268,7 @@ def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool, monkey
 
 @given(workloads(), st.integers(1, 12), st.integers(1, 5), st.none() | st.integers(1, 8))
 def test_device_bytes_are_those_of_the_schedules_buffers(workload: Workload, n: int, s: int, k: int | None) -> None:
-    assume(n <= workload.elements)
+    assume(n <= workload.work)
     config = Config(chunks=n, streams=s, buffers=k)
     buffers = config.schedule(workload).buffers
     assert config.device_bytes(workload) == sum(buffer.bytes for buffer in buffers if buffer.memory == "device")
@@ -296,7 +297,9 @@ def test_the_memory_limit_holds_and_leaves_the_best_of_what_fits(
 @st.composite
 def better(draw: st.DrawFn) -> tuple[Device, Device]:
     """One in-order queue per engine, directions that do not slow each other; and the same with something better."""
-    fixed = dict.fromkeys(("h2d_to_kernel", "kernel_to_d2h", "d2h_to_h2d", "kernel_to_h2d"), draw(st.integers(0, 3)))
+    fixed: dict[str, Any] = dict.fromkeys(
+        ("h2d_to_kernel", "kernel_to_d2h", "d2h_to_h2d", "kernel_to_h2d"), draw(st.integers(0, 3))
+    )
     engines, latency = draw(st.sampled_from((0, 1, 2))), draw(st.integers(0, 3))
     rates = st.sampled_from((0.25, 0.5, 1, 2))
     ticks = st.integers(0, 4)
@@ -305,8 +308,9 @@ def better(draw: st.DrawFn) -> tuple[Device, Device]:
 
     def device(k: int) -> Device:
         names = ("copy", "kernel", "submit")
-        host = {name: cost[k] for name, cost in zip(names, costs, strict=False)}
-        links = {name: link(latency + costs[3][k], rate[k]) for name, rate in (("h2d", h2d), ("d2h", d2h))}
+        host: dict[str, Any] = {name: cost[k] for name, cost in zip(names, costs, strict=False)}
+        slower = int(costs[3][k])
+        links: dict[str, Any] = {name: link(latency + slower, rate[k]) for name, rate in (("h2d", h2d), ("d2h", d2h))}
         return make_device(copy_engines=engines, connections=1, **links, **fixed, **host)
 
     return device(0), device(1)
@@ -323,7 +327,7 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
 
     Needs a fixed order (one queue an engine, kernels one by one) and directions that do not slow each other.
     """
-    assume(chunks <= workload.elements and not any(kernel.duration_s is None for kernel in workload.kernels))
+    assume(chunks <= workload.work and not any(kernel.duration_s is None for kernel in workload.kernels))
     config = Config(
         order,  # type: ignore[arg-type]
         chunks,

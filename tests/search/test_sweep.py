@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 from effort import examples
 from hypothesis import given
@@ -18,7 +19,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.files import write_workload
-from streamsim.program.patterns import breadth_first, build, serial
+from streamsim.program.patterns import Order, breadth_first, build, serial
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.search.evaluate import is_fast
@@ -55,7 +56,7 @@ def test_every_row_is_what_predicting_it_gives() -> None:
         link = msgspec.structs.replace(base.h2d, latency_s=latency, **moved)
         device = msgspec.structs.replace(base, h2d=link)
         workload = Workload(None, (h2d,), (65536,), (WorkloadKernel(duration_s=10e-6),))
-        orders = ("depth-first", "breadth-first", "serial")
+        orders: tuple[Order, ...] = ("depth-first", "breadth-first", "serial")
         for order, buffers, chunks, streams in product(orders, (None, 2), range(1, 6), (1, 2)):
             if (order != "depth-first" and buffers) or (order == "serial" and streams > 1):
                 continue
@@ -227,7 +228,7 @@ def test_the_heat_map_shows_the_fastest_of_each_cell_and_marks_the_optimum() -> 
     assert image.shape == (2, 4)
     assert image[1, 3] == (8 - 4) ** 2 * 1e3 + 2e3
     star = ax.lines[0]
-    assert (list(star.get_xdata()), list(star.get_ydata())) == ([2], [0])  # column of 4 chunks, row of 1 stream
+    assert np.asarray(star.get_xydata()).tolist() == [[2, 0]]  # column of 4 chunks, row of 1 stream
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
 
 
