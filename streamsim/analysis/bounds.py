@@ -19,6 +19,7 @@ from streamsim.lowering.costs import D2H, FULL_CARD, H2D, KERNEL, NOTHING, Shape
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
 
 ENGINE_WORDS = {
     "h2d": "H2D copy engine",
@@ -39,6 +40,9 @@ class Bound(msgspec.Struct, frozen=True):
     seconds: float
     bound_by: str
     each: dict[str, float]
+
+    def __repr__(self) -> str:
+        return f"Bound({format_seconds(self.seconds)} by {self.bound_by})"
 
 
 def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:

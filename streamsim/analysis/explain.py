@@ -58,6 +58,8 @@ from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Kernel, Schedule
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,6 +142,10 @@ class Loss:
     remedy: str
     remedied: Case | None = None
 
+    def __repr__(self) -> str:
+        lost, gain = format_seconds(self.lost_s), format_seconds(self.gain_alone_s)
+        return short(f"Loss({self.title}: {lost} lost; {gain} gained alone by: {self.remedy})")
+
     @property
     def helps(self) -> bool:
         """Whether the remedy can be done and gains something alone."""
@@ -186,6 +192,10 @@ class Explanation:
     is_exact: bool
     is_racy: bool
     link: str
+
+    def __repr__(self) -> str:
+        took, lost = format_seconds(self.makespan_s), format_seconds(self.gap_s)
+        return short(f"Explanation({took} on {self.device}, {lost} of it lost; {self.advice})")
 
     @property
     def gap_s(self) -> float:
