@@ -24,6 +24,7 @@ from streamsim.checks import (
     check_whole,
 )
 from streamsim.errors import InputError
+from streamsim.text.shown import short
 
 Direction = Literal["h2d", "d2h"]
 Memory = Literal["device", "pinned", "pageable"]
@@ -34,6 +35,7 @@ DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory,
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
 MOST_CARDS = 64  # of a host
+MOST_OPS_SHOWN = 8
 
 
 class _Value(
@@ -209,7 +211,7 @@ Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
 OP_TYPES = frozenset(get_args(Op))
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
     """Operations in the order in which one host thread issues them. Immutable and checked.
 
     ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
@@ -248,6 +250,14 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
+
+    def __repr__(self) -> str:
+        """In full with few ops, else in words."""
+        if len(self.ops) <= MOST_OPS_SHOWN:
+            return super().__repr__()
+        name = f"{self.name}: " if self.name else ""
+        issued = "" if self.launch == "live" else ", as a graph"
+        return short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")
 
     @property
     def used_streams(self) -> tuple[int, ...]:
