@@ -323,12 +323,7 @@ def test_streams_that_take_queues_from_each_other(
         event=2,
     )
     workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
-    shapes: tuple[tuple[Order, int | None], ...] = (
-        ("depth-first", None),
-        ("depth-first", 4),
-        ("depth-first", 7),
-        ("breadth-first", None),
-    )
+    buffers_of: dict[Order, tuple[int | None, ...]] = {"depth-first": (None, 4, 7), "breadth-first": (None,)}
     ways = [
         Config(order, chunks, streams, buffers=buffers, launch=launch)
         for order, rings in buffers_of.items()
