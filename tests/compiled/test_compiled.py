@@ -20,7 +20,7 @@ from streamsim.compiled import available, makespans, simulate, telling
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
+from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
