@@ -13,8 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamsim.analysis.bounds import Bound, lower_bound, published
-    from streamsim.analysis.explain import Explanation, Loss, explain
+    from streamsim.analysis.bounds import Bound, lower_bound
+    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.explain import explain
+    from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import Prediction, predict
     from streamsim.analysis.races import Finding, check, repaired
@@ -96,7 +98,7 @@ _HOME = {
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
     "Bound": "analysis.bounds",  # a lower bound and what sets it
     "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
-    "published": "analysis.bounds",  # the published formulas
+    "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
     "repaired": "analysis.races",  # a schedule with the waits that its races lack
@@ -116,9 +118,9 @@ _HOME = {
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
     "explain": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.explain",  # what explain gives
+    "Explanation": "analysis.causes",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
-    "Loss": "analysis.explain",  # a cause, what it has lost, and its remedy
+    "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives

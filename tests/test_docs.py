@@ -11,7 +11,7 @@ import pytest
 from documents import ROOT, Reader, blocks
 
 import streamsim
-from streamsim.analysis.explain import CAUSES
+from streamsim.analysis.causes import CAUSES
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid
@@ -23,6 +23,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 GUIDES = ("predict", "validate", "choose", "explain")
 INDEX = "README.md"
+ENTRIES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]  # where people come in
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -46,7 +47,7 @@ def test_every_guide_shows_commands_code_and_a_picture(name: str) -> None:
     assert any(bang and target.startswith("../figures/") for bang, target in LINK.findall(text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES + ENTRIES, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_every_link_leads_somewhere(page: Path) -> None:
     for _, target in LINK.findall(text_of(page)):
         if target.startswith("https://"):
@@ -66,6 +67,16 @@ def anchors(page: Path) -> set[str]:
 def test_the_index_names_every_page() -> None:
     targets = {target for _, target in LINK.findall(text_of(DOCS / INDEX))}
     assert {page.name for page in PAGES} - {INDEX} <= targets
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES + ENTRIES
+        for bang, target in LINK.findall(text_of(page))
+        if bang
+    }
+    assert set((ROOT / "figures").glob("*.png")) <= shown
 
 
 def test_every_cause_is_in_its_guide() -> None:

@@ -17,7 +17,7 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.analysis.explain import Explanation, Loss
+    from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.remedies import Source
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table

@@ -10,7 +10,8 @@ import msgspec
 
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import Device
-from streamsim.device.variations import changed, parse_settings, with_memory_limit
+from streamsim.device.settings import parse_settings
+from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
 from streamsim.program.files import read_workload

@@ -26,7 +26,7 @@ from streamsim.program.files import dump_schedule, read_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.analysis.explain import Explanation
+    from streamsim.analysis.causes import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.remedies import Source

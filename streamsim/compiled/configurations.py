@@ -18,31 +18,19 @@ import numpy as np
 
 from streamsim.compiled.loop import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state, run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
-from streamsim.lowering.costs import (
-    BYTE_BITS,
-    D2H,
-    H2D,
-    NOTHING,
-    Shape,
-    after_wait_ticks,
-    call_ticks,
-    event_ticks,
-    holds_host,
-    kernel_shape,
-    rate_of,
-    streams_ticks,
-)
+from streamsim.lowering.chunks import ChunkCosts
+from streamsim.lowering.costs import NOTHING, Shape, after_wait_ticks, call_ticks, event_ticks, streams_ticks
 from streamsim.model import simulate
 from streamsim.program.config import useful_streams
-from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
+from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.config import Config, HostMemory
-    from streamsim.program.schedule import Direction, Launch
+    from streamsim.program.schedule import Launch
     from streamsim.program.workload import Part, Workload
 
     Array = np.ndarray[Any, Any]
@@ -171,10 +159,8 @@ class _Costs:
         """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
         key = ((), memory, launch, blocking)
         if key not in self._rows:
-            workload, call = self.workload, self._calls[launch][Copy]
-            shapes = [self._copy("h2d", n, memory, blocking, call) for n in workload.h2d_once]
-            shapes += [self._copy("d2h", n, memory, blocking, call) for n in workload.d2h_once]
-            self._rows[key] = self._add_row(shapes)
+            costs = self._chunk_costs(memory, launch)
+            self._rows[key] = self._add_row(costs, costs.once(), blocking)
         return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
@@ -188,32 +174,16 @@ class _Costs:
         """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            self._rows[key] = self._add_row(list(self._chunk(part, memory, launch, blocking)))
+            costs = self._chunk_costs(memory, launch)
+            self._rows[key] = self._add_row(costs, costs.chunk(part), blocking)
         return self._rows[key]
 
-    def _add_row(self, shapes: list[tuple[Shape, bool]]) -> tuple[int, int]:
-        most = max((most_ticks(shape, self._overhead) for shape, _ in shapes), default=0)
-        return self._append([shape_row(*both) for both in shapes]), most
+    def _chunk_costs(self, memory: HostMemory, launch: Launch) -> ChunkCosts:
+        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable")
 
-    def _chunk(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> Iterable[tuple[Shape, bool]]:
-        """The ops of a chunk, and whether each holds the host; NOTHING for an array that it has nothing of."""
-        calls = self._calls[launch]
-        absent = Shape(NOTHING, 0), False
-        for n_bytes in part.inputs:
-            yield self._copy("h2d", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
-        for kernel in self.workload.launches(part):
-            yield kernel_shape(self.device, kernel, calls[Kernel]), False
-        for n_bytes in part.outputs:
-            yield self._copy("d2h", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
-
-    def _copy(
-        self, direction: Direction, n_bytes: int, memory: HostMemory, blocking: bool, call: int
-    ) -> tuple[Shape, bool]:
-        rate, units = rate_of(self.device, direction, n_bytes, memory == "pageable"), n_bytes << BYTE_BITS
-        shape = Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate)
-        copy = Copy(direction, n_bytes, 1, Region("host", 0, n_bytes), blocking=blocking)
-        pageable = frozenset(["host"] if memory == "pageable" else [])
-        return shape, holds_host(copy, pageable, self.device.host.pageable_immediate_bytes)
+    def _add_row(self, costs: ChunkCosts, shapes: list[Shape], blocking: bool) -> tuple[int, int]:
+        most = max((most_ticks(shape, self._overhead) for shape in shapes), default=0)
+        return self._append([shape_row(shape, costs.holds(shape, blocking)) for shape in shapes]), most
 
     def _append(self, rows: list[tuple[Any, ...]]) -> int:
         """Add rows to the table; where they begin."""

@@ -18,7 +18,7 @@ import msgspec
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
-from streamsim.device.variations import with_faster_calls, with_faster_link
+from streamsim.device.variations import faster
 from streamsim.program.config import Config
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from streamsim.device.profile import Device, KernelCost
-    from streamsim.program.workload import Workload, WorkloadKernel
+    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
     from streamsim.search.shortest import Bounded, Progress, Searched
 
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
-SHORTEST_S = 1e-9  # of a kernel
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -283,24 +282,10 @@ def _usual(workload: Workload, grid: Grid) -> Config:
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:
     """The workload and the device with one thing 1.1 times as fast: bandwidths times 1.1, times over 1.1."""
-    costs = tuple(map(_faster_cost, device.compute.kernels))
-    compute = msgspec.structs.replace(device.compute, kernels=costs)
-    kernels = tuple(map(_faster_kernel, workload.kernels))
+    kernels = tuple(kernel.scaled(1 / FASTER) if kernel.is_timed else kernel for kernel in workload.kernels)
+    faster_kernels = msgspec.structs.replace(workload, kernels=kernels)
     return {
-        "link": (workload, with_faster_link(device, FASTER)),
-        "kernel": (
-            msgspec.structs.replace(workload, kernels=kernels),
-            msgspec.structs.replace(device, compute=compute),
-        ),
-        "launch": (workload, with_faster_calls(device, FASTER)),
+        "link": (workload, faster(device, "link", FASTER)),
+        "kernel": (faster_kernels, faster(device, "kernel", FASTER)),
+        "launch": (workload, faster(device, "launch", FASTER)),
     }
-
-
-def _faster_kernel(kernel: WorkloadKernel) -> WorkloadKernel:
-    return kernel.scaled(1 / FASTER) if kernel.is_timed else kernel
-
-
-def _faster_cost(cost: KernelCost) -> KernelCost:
-    if min(cost.duration_s) < SHORTEST_S * FASTER:
-        return cost
-    return msgspec.structs.replace(cost, duration_s=tuple(seconds / FASTER for seconds in cost.duration_s))

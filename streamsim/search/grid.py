@@ -95,10 +95,13 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         programs = self._programs()
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
             allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
+            ways = [
+                (order, allowed[order], useful_buffers(buffers, chunks), launch) for order, buffers, launch in programs
+            ]
             for streams in sorted(set[int]().union(*allowed.values())):
-                for order, buffers, launch in programs:
-                    if streams in allowed[order]:
-                        yield Config(order, chunks, streams, useful_buffers(buffers, chunks), self.memory, launch)
+                for order, numbers, buffers, launch in ways:
+                    if streams in numbers:
+                        yield Config(order, chunks, streams, buffers, self.memory, launch)
 
     def _programs(self) -> list[tuple[Order, int | None, Launch]]:
         """Combine what is not a number: rings are issued depth-first, serial programs live and without one."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
-from streamsim.device.variations import current, full_name, parser_of, split_setting, with_memory_limit
+from streamsim.device.settings import current, full_name, parser_of, split_setting
+from streamsim.device.variations import with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-    from streamsim.lowering.lowered import Lowered
+    from streamsim.device.profile import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Timeline:
     """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
 
     Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured
-    time line has no ``ready``, an event or host call has no engine). 48 bytes an op.
+    time line has no ``ready``, an event or host call has no engine). 41 bytes an op. ``device``: what it was predicted
+    for; a measured time line has none.
     """
 
     schedule: Schedule
@@ -51,13 +53,14 @@ class Timeline:
     ready: array[int]
     start: array[int]
     end: array[int]
-    program: Lowered | None = None
+    device: Device | None = None
 
     def __len__(self) -> int:
         return len(self.schedule.ops)
 
     def __repr__(self) -> str:
-        return f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)})"
+        where = "" if self.device is None else f" on {self.device.name}"
+        return short(f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)}{where})")
 
     @property
     def makespan_s(self) -> float:

@@ -6,6 +6,7 @@ LAW. In one stream nothing is left to choose: the bound is the makespan, to the 
 """
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,12 +32,13 @@ from streamsim.analysis.bounds import (
     van_werkhoven,
     van_werkhoven_transfer,
 )
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.profile import Device
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 
 NS = 1e-9
@@ -88,7 +90,7 @@ WORKLOADS = st.builds(
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
     workload: Workload, name: str, chunks: int, streams: int, data: st.DataObject
 ) -> None:
-    memory = data.draw(st.sampled_from(("pinned", "pageable")))
+    memory: Any = data.draw(st.sampled_from(("pinned", "pageable")))
     schedule = data.draw(
         st.sampled_from(
             (
@@ -394,11 +396,11 @@ STAGE = st.integers(1, 9)
 @given(STAGE, STAGE, STAGE, st.integers(1, 12), st.integers(1, 12))
 def test_the_ideal_devices_run_the_closed_form(h: int, k: int, d: int, chunks: int, streams: int) -> None:
     """Depth-first, uniform chunks, exactly; and the bound is met or missed from below."""
-    ops = []
+    ops: list[Op] = []
     for chunk in range(chunks):
         stream = 1 + chunk % streams
         ops += [Copy("h2d", h * SIZE, stream), Kernel(stream, duration_s=k * NS), Copy("d2h", d * SIZE, stream)]
-    schedule = Schedule(tuple(ops), ("non-blocking",) * streams)
+    schedule = program(*ops, streams=streams)
     for name, copy_engines in (("ideal", 2), ("ideal-one-copy-engine", 1)):
         makespan = max(simulate(schedule, load_device(name)).end)
         assert makespan == ideal_pipeline(h, k, d, chunks, streams, copy_engines)

@@ -27,7 +27,7 @@ from streamsim.model import simulate
 from streamsim.search.evaluate import is_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SLOW_SIZES = (1_000,)  # on SimPy, unless all are asked for
@@ -118,7 +118,7 @@ def on_asimpy() -> float:
     """The same with async processes."""
     from asimpy import Environment, Process, Resource
 
-    class Chunk(Process):
+    class Chunk(Process):  # type: ignore[misc]  # may not be installed
         def init(self) -> None:
             pass
 
@@ -140,8 +140,8 @@ def on_salabim() -> float:
     """The same with components."""
     import salabim
 
-    class Chunk(salabim.Component):
-        def process(self):
+    class Chunk(salabim.Component):  # type: ignore[misc]  # may not be installed
+        def process(self) -> Iterator[None]:
             for engine, ticks in zip(engines, STAGES, strict=True):
                 yield self.request(engine)
                 yield self.hold(ticks)

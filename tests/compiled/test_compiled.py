@@ -17,8 +17,8 @@ from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, telling
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import build
@@ -28,6 +28,7 @@ from streamsim_validate.records.record import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.program.patterns import Order
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
@@ -238,7 +239,7 @@ def configs(draw: st.DrawFn, most_chunks: int) -> Config:
 @examples(500)
 @given(st.data(), workloads(), devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
-    way = data.draw(configs(workload.elements))
+    way = data.draw(configs(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
@@ -249,7 +250,7 @@ def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, size
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
     workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
     _, device = data.draw(draining())
-    way = data.draw(configs(workload.elements))
+    way = data.draw(configs(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
@@ -293,7 +294,7 @@ def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
         assert simulate(schedule, device).end == model.simulate(schedule, device).end
 
 
-ORDERS = ("depth-first", "breadth-first")
+ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first")
 
 
 @compiled
@@ -313,7 +314,11 @@ def test_streams_that_take_queues_from_each_other(
         concurrent_kernels=2,
         h2d=link(2, shared=0.75),
         d2h=link(3, crowded_latency=7),
-        **dict.fromkeys(("copy", "kernel", "h2d_to_kernel", "kernel_to_d2h", "event"), 2),
+        copy=2,
+        kernel=2,
+        h2d_to_kernel=2,
+        kernel_to_d2h=2,
+        event=2,
     )
     workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
     ways = [
@@ -401,7 +406,9 @@ def test_numba_that_cannot_be_imported_is_one_line(monkeypatch: pytest.MonkeyPat
         simulate(program(h2d(1, 8)), make_device())
 
 
-def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(monkeypatch) -> None:
+def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
     from streamsim.compiled import loop
 

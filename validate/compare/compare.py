@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.analysis.bounds import Stages, published_of, stages_of, van_werkhoven_transfer
+from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
