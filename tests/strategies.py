@@ -38,6 +38,11 @@ SOURCES = dict.fromkeys(
 )
 
 
+def ticks(seconds: float) -> int:
+    """Whole nanoseconds, the nearest."""
+    return round(seconds / NS)
+
+
 def pipeline_of(elements: int) -> Workload:
     """4 bytes an element in, 4 out, and a kernel of a millisecond."""
     return Workload(elements, (4,), (4,), (MS_KERNEL,))
