@@ -20,9 +20,10 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.report.gantt import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim_validate.compare.compare import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row, compare
-from streamsim_validate.records.record import Record, read_record
+from streamsim_validate.records.files import read_record
 
 if TYPE_CHECKING:
+    from streamsim_validate.records.record import Record
     from collections.abc import Callable
 
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from hypothesis import settings
 
 from streamsim import compiled
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate import fits, simulated
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu.card import open_gpu
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamsim.device.profile import Device
+    from streamsim_validate.calibrate.samples import Samples
     from streamsim_validate.gpu.card import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
@@ -106,12 +107,12 @@ def _what_is_here_is_no_garbage() -> None:
 def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits and comparisons run the compiled twin, of the same ticks; samples that have been fitted are not again."""
     if compiled.available():
-        for module in (fits, compare):
+        for module in (simulated, compare):
             monkeypatch.setattr(module, "simulate", compiled.simulate)
     monkeypatch.setattr(fits, "fit", fit_once)
 
 
-def fit_once(samples: fits.Samples, fit=fits.fit) -> Device:
+def fit_once(samples: Samples, fit=fits.fit) -> Device:
     """``fits.fit``, once for the same samples."""
     content = msgspec.json.encode(samples.plain())
     if content not in _FITTED:

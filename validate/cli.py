@@ -16,7 +16,9 @@ from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
 from streamsim_validate.gpu.card import open_gpu
-from streamsim_validate.records.record import Record, journal_path, median_and_spread, read_record
+from streamsim_validate.records.files import read_record
+from streamsim_validate.records.journal import journal_path
+from streamsim_validate.records.record import Record, median_and_spread
 from streamsim_validate.run.campaign import REPEATS, Plan, check_writable, run
 from streamsim_validate.suites.suites import RANDOM_COUNT, SUITES
 
@@ -114,7 +116,8 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
       streamsim-validate calibrate -o again.toml --from my-gpu.samples.gz
     """  # noqa: D301 - click wants the backspace itself
     from streamsim_validate.calibrate.fits import fit
-    from streamsim_validate.calibrate.take import read_samples, take, write_samples
+    from streamsim_validate.calibrate.measurement import measure_probes
+    from streamsim_validate.calibrate.samples import read_samples, write_samples
 
     if taken and samples:
         raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
@@ -124,7 +127,7 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
         found = read_samples(Path(taken))
     else:
         with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
-            found = take(gpu, on_step=on_step)
+            found = measure_probes(gpu, on_step=on_step)
     if samples:
         write_samples(found, Path(samples))
     profile = fit(found)

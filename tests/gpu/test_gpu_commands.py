@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsim_validate.records.record import read_record
+from streamsim_validate.records.files import read_record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -43,8 +43,10 @@ from streamsim_validate.compare.compare import (
 from streamsim_validate.compare.profiles import changes
 from streamsim_validate.compare.tables import to_csv, to_json, to_text
 from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
-from streamsim_validate.records.record import Entry, Machine, Record, Run, Spans, read_record, write_record
-from streamsim_validate.suites.suites import Case, digest
+from streamsim_validate.records.files import read_record, write_record
+from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.record import Entry, Machine, Record, Run
+from streamsim_validate.records.spans import Spans
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -73,17 +75,17 @@ def a_device(name: str = "ideal", **host: float) -> Device:
     )
 
 
-def an_entry(case: Case, device_us: tuple[float, ...], issue_us: float = 0.1, **more: object) -> Entry:
+def an_entry(recipe: Recipe, device_us: tuple[float, ...], issue_us: float = 0.1, **more: object) -> Entry:
     samples = tuple(us * US for us in device_us)
     issue = (issue_us * US,) * len(samples)
-    found = Entry(case.key, digest(case.schedule()), "ok", True, case, None, samples, samples, issue)
+    found = Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, samples, samples, issue)
     return msgspec.structs.replace(found, **more)
 
 
-def a_case(
+def a_recipe(
     pattern: str = "depth-first", workload: Workload = WORKLOAD, effect: str = "grid", **arguments: object
-) -> Case:
-    return Case(pattern, arguments, workload, effect)  # type: ignore[arg-type]
+) -> Recipe:
+    return Recipe(pattern, arguments, workload, effect)  # type: ignore[arg-type]
 
 
 def a_record(*entries: Entry, connections: int = 8, profile: Device | None = None) -> Record:
@@ -94,7 +96,7 @@ def a_record(*entries: Entry, connections: int = 8, profile: Device | None = Non
 
 # One chunk measured at 5 us (4 predicted: -20 %), two chunks at 2.5 us (3 predicted: +20 %).
 RECORD = a_record(
-    an_entry(a_case(**ONE), (4.0, 5.0, 6.0)), an_entry(a_case(**TWO), (2.5, 2.5, 2.5)), profile=a_device()
+    an_entry(a_recipe(**ONE), (4.0, 5.0, 6.0)), an_entry(a_recipe(**TWO), (2.5, 2.5, 2.5)), profile=a_device()
 )
 
 
@@ -121,7 +123,7 @@ def test_a_graph_is_timed_from_outside_its_launch() -> None:
 
 
 def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
-    record = a_record(an_entry(a_case(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
+    record = a_record(an_entry(a_recipe(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
     (row,) = compare(record).rows
     assert (row.predicted_s, row.wall_predicted_s) == (pytest.approx(4 * US), pytest.approx(5 * US))
     assert row.wall_error == pytest.approx(0.25)
@@ -151,7 +153,7 @@ def test_a_given_profile_replaces_the_records_own() -> None:
 
 def test_a_record_without_a_profile_asks_for_one() -> None:
     with pytest.raises(InputError, match="no calibrated profile: give one with --device"):
-        compare(a_record(an_entry(a_case(**ONE), (4.0,))))
+        compare(a_record(an_entry(a_recipe(**ONE), (4.0,))))
 
 
 def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
@@ -168,12 +170,12 @@ def test_another_cards_profile_is_refused() -> None:
 
 def test_no_schedule_is_silently_dropped() -> None:
     entries = (
-        an_entry(a_case(**ONE), (4.0,)),
-        an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,)),
-        an_entry(a_case(**TWO), (), status="skipped: too large"),
-        an_entry(a_case("serial", chunks=2), (4.0,), digest="another"),
-        an_entry(a_case("serial", chunks=1), (0.0,)),
-        an_entry(a_case("serial", chunks=4), (4.0,), wall_s=(0.0,)),
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,)),
+        an_entry(a_recipe(**TWO), (), status="skipped: too large"),
+        an_entry(a_recipe("serial", chunks=2), (4.0,), digest="another"),
+        an_entry(a_recipe("serial", chunks=1), (0.0,)),
+        an_entry(a_recipe("serial", chunks=4), (4.0,), wall_s=(0.0,)),
     )
     found = compare(a_record(*entries, profile=a_device()))
     assert [row.key for row in found.rows] == [entries[0].key]
@@ -187,7 +189,7 @@ def test_no_schedule_is_silently_dropped() -> None:
         assert all(entry.key in written for entry in entries)
 
 
-NOT_MEASURED = an_entry(a_case(**ONE), (), status="skipped: too large")
+NOT_MEASURED = an_entry(a_recipe(**ONE), (), status="skipped: too large")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ NOT_MEASURED = an_entry(a_case(**ONE), (), status="skipped: too large")
     [
         (msgspec.structs.replace(RECORD, runs=()), ""),
         (a_record(profile=a_device()), ""),
-        (a_record(an_entry(a_case(**ONE), ()), profile=a_device()), ""),
+        (a_record(an_entry(a_recipe(**ONE), ()), profile=a_device()), ""),
         (a_record(NOT_MEASURED, profile=a_device()), f"; '{NOT_MEASURED.key}': skipped: too large"),
         (a_record(NOT_MEASURED), f"; '{NOT_MEASURED.key}': skipped: too large"),  # no profile either
     ],
@@ -216,7 +218,7 @@ def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a schedule lacks is said in its line, whether or not others can be compared."""
-    entry = an_entry(a_case(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
+    entry = an_entry(a_recipe(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
     write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
     for form in ("table", "json", "csv"):
         assert main(["compare", str(tmp_path / "r.json.gz"), "--format", form, "--samples", "20"]) == 0
@@ -245,8 +247,8 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
 
 def test_pageable_memory_stays_out_of_the_other_groups() -> None:
     entries = (
-        an_entry(a_case(**ONE), (4.0,)),
-        an_entry(a_case(effect="pageable", memory="pageable", **TWO), (3.0,)),
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(effect="pageable", memory="pageable", **TWO), (3.0,)),
     )
     groups = compare(a_record(*entries, profile=a_device())).summaries
     assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
@@ -303,7 +305,7 @@ def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_
 @given(st.data())
 def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: st.DataObject) -> None:
     """Two configurations of the patterns that both know, in the suites' words and in the search's."""
-    cases, configs = [], []
+    recipes, configs = [], []
     for _ in range(2):
         chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
         order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
@@ -320,17 +322,17 @@ def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: s
                 arguments["streams"] = streams
             arguments["launch"] = launch
             config = Config("depth-first" if order == "ring" else order, chunks, streams, buffers, launch=launch)
-        cases.append(a_case(order, **arguments))
+        recipes.append(a_recipe(order, **arguments))
         configs.append(config)
-    first, second = cases
+    first, second = recipes
     one, other = configs
     assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
-    assert first.simplicity < a_case("stages", chunks=1, lanes=1).simplicity
+    assert first.simplicity < a_recipe("stages", chunks=1, lanes=1).simplicity
 
 
 def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
     """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
-    lonely = an_entry(a_case(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
+    lonely = an_entry(a_recipe(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
     record = msgspec.structs.replace(
         RECORD, runs=(*RECORD.runs, *a_record(*RECORD.runs[0].entries, lonely, connections=1, profile=a_device()).runs)
     )
@@ -409,7 +411,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = Spans((0, 1500, 4000), (1000, 3500, 5000))
-    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=seen), profile=a_device())
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=seen), profile=a_device())
     predicted, measured = time_lines(record, compare(record).rows[0])
     assert measured is not None
     assert [list(column)[:3] for column in (measured.start, measured.end)] == [list(seen.start_ns), list(seen.end_ns)]
@@ -421,7 +423,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
 
 
 def test_a_time_line_of_another_schedule_is_refused() -> None:
-    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
     with pytest.raises(InputError, match="has 1 ops where the schedule has 3"):
         time_lines(record, compare(record).rows[0])
 
@@ -448,7 +450,7 @@ def test_a_tolerance_is_judged_on_its_group(text: str, value: float) -> None:
 
 
 def test_what_cannot_be_predicted_counts() -> None:
-    lost = an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,))
+    lost = an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,))
     found = compare(a_record(*RECORD.runs[0].entries, lost, profile=a_device()))
     assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(1 / 3)
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, ring
 from streamsim.program.schedule import Copy, Kernel, Schedule
-from streamsim_validate.gpu.profiler import COMPUTE, D2H, H2D, INSTALL, Activity, is_available, match
+from streamsim_validate.gpu.profiler import INSTALL, is_available, match
+from streamsim_validate.records.spans import COMPUTE, D2H, H2D, Activity
 from streamsim_validate.suites.suites import sincos
 
 SCHEDULE = Schedule(

@@ -18,18 +18,11 @@ from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Re
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels
 from streamsim_validate.gpu.kernels import KernelSpec, pass_through_reference, register
-from streamsim_validate.gpu.replay import (
-    Bench,
-    LostGpuError,
-    Replayer,
-    Sample,
-    closed,
-    measure_launch_s,
-    prepare,
-    with_timing_events,
-)
+from streamsim_validate.gpu.replay import Bench, LostGpuError, Replayer, Sample, measure_launch_s, prepare
+from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, relay, stages
+from streamsim_validate.records.timed import closed, with_timing_events
 from streamsim_validate.run.measure import Job, Measured, groups, measure
-from streamsim_validate.suites.suites import blocking_streams, legacy, legacy_kernels, relay, sincos, stages
+from streamsim_validate.suites.suites import sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,10 +21,11 @@ from streamsim.model import simulate
 from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.profiles import Drift, drift_of, profiles_of
-from streamsim_validate.gpu.profiler import timeline_of
-from streamsim_validate.gpu.replay import closed, with_timing_events
-from streamsim_validate.records.record import Entry, Record, Run, check_card, median_and_spread
-from streamsim_validate.suites.suites import workload_key
+from streamsim_validate.records.card import check_same_card
+from streamsim_validate.records.recipe import workload_key
+from streamsim_validate.records.record import Entry, Record, Run, median_and_spread
+from streamsim_validate.records.spans import timeline_of
+from streamsim_validate.records.timed import closed, with_timing_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -207,7 +208,7 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
     _check_measured(record)
     profiles = {id(run): profiles_of(run, device) for run in record.runs}
     for found in profiles.values():
-        check_card(record, found.whole)
+        check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
         try:
@@ -252,22 +253,22 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
     wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
     if not wall_s > 0:
         raise InputError("its measured time on the host's clock is 0: there is nothing to compare with")
-    case = entry.case
+    recipe = entry.recipe
     return Row(
         key=entry.key,
         connections=run.connections,
         klass=classify(schedule, issue_s, wall_s),
-        pattern=OWN_SCHEDULE if case is None else case.pattern,
-        effect=OWN_SCHEDULE if case is None else case.effect,
-        workload="" if case is None else workload_key(case.workload),
+        pattern=OWN_SCHEDULE if recipe is None else recipe.pattern,
+        effect=OWN_SCHEDULE if recipe is None else recipe.effect,
+        workload="" if recipe is None else workload_key(recipe.workload),
         measured_s=measured_s,
         noise=spread_s / measured_s,
         predicted_s=predict_device_s(schedule, device),
         wall_s=wall_s,
         wall_predicted_s=simulate(closed(schedule), device).host_s,
         issue_s=issue_s,
-        formulas_s=formulas(schedule, device, None if case is None else case.workload),
-        simplicity=() if case is None else case.simplicity,
+        formulas_s=formulas(schedule, device, None if recipe is None else recipe.workload),
+        simplicity=() if recipe is None else recipe.simplicity,
     )
 
 

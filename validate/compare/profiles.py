@@ -16,10 +16,11 @@ import msgspec
 
 from streamsim.device.profile import Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.fits import HostCalls, fit_host_calls, timings_of
+from streamsim_validate.records.chains import timings_of
+from streamsim_validate.records.host_calls import HostCalls, fit_host_calls
 
 if TYPE_CHECKING:
-    from streamsim_validate.calibrate.fits import Timing
+    from streamsim_validate.records.chains import Timing
     from streamsim_validate.records.record import Entry, Group, Run
 
 MEASURED_BYTES = ("in_flight_bytes", "crowded_bytes")  # whole numbers of a direction that are no counts

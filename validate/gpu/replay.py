@@ -59,6 +59,7 @@ from streamsim_validate.gpu.reference import (
     outputs,
     run_reference,
 )
+from streamsim_validate.records.timed import closed, first_closing, with_timing_events
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu.card import Gpu
@@ -81,13 +82,6 @@ class LostGpuError(InputError):
     """The card's context is dead (a kernel touched memory that is not its own, say): nothing more can be measured."""
 
 
-def closed(schedule: Schedule) -> Schedule:
-    """The schedule with the host waiting for the whole device at its end, so that its time has an end."""
-    if schedule.ops[-1] == Synchronize():
-        return schedule
-    return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
-
-
 def refuse_races(schedule: Schedule) -> None:
     """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
     races = [finding for finding in check_schedule(schedule) if finding.severity == "error"]
@@ -97,40 +91,6 @@ def refuse_races(schedule: Schedule) -> None:
             f"race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
             " --allow-races (allow_races=True) runs it all the same"
         )
-
-
-def _closing(schedule: Schedule) -> int:
-    """Index of the first of the synchronisations that end the schedule."""
-    first = len(schedule.ops)
-    while first and isinstance(schedule.ops[first - 1], Synchronize):
-        first -= 1
-    return first
-
-
-def with_timing_events(schedule: Schedule) -> Schedule:
-    """The schedule as a timed program issues it, closed.
-
-    Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for
-    it. Before the closing synchronisation the first stream waits for an event recorded at the end of every
-    other, and event ``schedule.events + 1`` is recorded in it. The device's time lies between the two.
-    A graph is timed from outside, by an event before and one after its launch: it comes back closed, no more.
-    """
-    schedule = closed(schedule)
-    streams = schedule.used_streams
-    if schedule.launch == "graph" or not streams:
-        return schedule
-    first, *others = streams
-    start, stop = schedule.events, schedule.events + 1
-    before: list[Op] = [RecordEvent(start, first), *(WaitEvent(start, stream) for stream in others)]
-    after: list[Op] = []
-    for event, stream in enumerate(others, stop + 1):
-        after += (RecordEvent(event, stream), WaitEvent(event, first))
-    cut = _closing(schedule)
-    return msgspec.structs.replace(
-        schedule,
-        ops=(*before, *schedule.ops[:cut], *after, RecordEvent(stop, first), *schedule.ops[cut:]),
-        events=stop + 1 + len(others),
-    )
 
 
 @dataclass
@@ -412,7 +372,7 @@ class Replayer:
     def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> Calls:
         compiler = _Compiler(self._bench, schedule, timing)
         self._keep.append(compiler.keep)
-        cut = _closing(schedule)
+        cut = first_closing(schedule)
         return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
 
     def _graph_calls(self) -> tuple[Calls, Calls]:
@@ -420,7 +380,7 @@ class Replayer:
         schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
         compiler = _Compiler(self._bench, schedule)
         self._keep.append(compiler.keep)
-        closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[_closing(schedule) :]]
+        closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[first_closing(schedule) :]]
         streams, used = gpu.streams(schedule.streams), schedule.used_streams
         if not used:
             return Calls([], list(closing)), Calls([], list(closing))
@@ -569,8 +529,6 @@ __all__ = [
     "Replayer",
     "Sample",
     "WrongOutputError",
-    "closed",
     "prepare",
     "refuse_races",
-    "with_timing_events",
 ]
