@@ -12,12 +12,12 @@ from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare.compare import compare
-from streamsim_validate.records.recipe import Recipe
-from streamsim_validate.suites.suites import EVEN, HEAVY, MI, SMALL, sincos
+from streamsim_validate.compare import compare
+from streamsim_validate.records import Recipe
+from streamsim_validate.suites import EVEN, HEAVY, MI, SMALL, sincos
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare.compare import Row
+    from streamsim_validate.compare import Row
 
 SIZE_IN = (9.0, 5.8)
 MS = 1e3

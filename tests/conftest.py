@@ -22,15 +22,15 @@ from hypothesis import settings
 from streamsim import compiled
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import fits, simulated
-from streamsim_validate.compare import compare
-from streamsim_validate.gpu.card import open_gpu
+from streamsim_validate.compare import predictions
+from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamsim.device.profile import Device
-    from streamsim_validate.calibrate.samples import Samples
-    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.calibrate import Samples
+    from streamsim_validate.gpu import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
@@ -107,7 +107,7 @@ def _what_is_here_is_no_garbage() -> None:
 def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits and comparisons run the compiled twin, of the same ticks; samples that have been fitted are not again."""
     if compiled.available():
-        for module in (simulated, compare):
+        for module in (simulated, predictions):
             monkeypatch.setattr(module, "simulate", compiled.simulate)
     monkeypatch.setattr(fits, "fit", fit_once)
 

@@ -14,13 +14,9 @@ from fake_cuda import CARD
 from streamsim.device.library import load_device
 from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
-from streamsim_validate.compare.compare import predict_device_s
-from streamsim_validate.records.files import write_record
-from streamsim_validate.records.recipe import Recipe, digest
-from streamsim_validate.records.record import Entry, Machine, Record, Run
-from streamsim_validate.records.spans import spans_of
-from streamsim_validate.records.timed import closed
-from streamsim_validate.suites.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
+from streamsim_validate.compare import predict_device_s
+from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, closed, digest, spans_of, write_record
+from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
 FIGURES = Path(__file__).parent.parent / "figures"
 NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")

@@ -27,8 +27,8 @@ from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload
-from streamsim_validate.calibrate.probes import probes
-from streamsim_validate.suites.suites import SUITES, suite
+from streamsim_validate.calibrate import probes
+from streamsim_validate.suites import SUITES, suite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,11 +12,12 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels, profiler
+from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
-from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import PATTERNS, Recipe
 from streamsim_validate.run.measure import Job, measure
-from streamsim_validate.suites.suites import KI, MI, sincos
+from streamsim_validate.suites.workloads import KI, MI, sincos
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu.card import Gpu

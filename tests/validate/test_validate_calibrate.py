@@ -17,14 +17,14 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Kernel, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
-from streamsim_validate.calibrate.probes import probes
 from streamsim_validate.calibrate.queues import RULES, rules
 from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
-from streamsim_validate.compare.compare import predict_device_s
+from streamsim_validate.compare.predictions import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.chains import Chain, Timing

@@ -12,7 +12,7 @@ import streamsim_validate
 from streamsim.device.files import read_device
 from streamsim.program.schedule import RecordEvent, WaitEvent
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.records.timed import with_timing_events

@@ -27,19 +27,8 @@ from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
-from streamsim_validate.compare.compare import (
-    EVERYTHING,
-    Choice,
-    Row,
-    choose,
-    classify,
-    compare,
-    formulas,
-    percentile95,
-    predict_device_s,
-    summarise,
-    time_lines,
-)
+from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
+from streamsim_validate.compare.predictions import classify, compare, formulas, predict_device_s, time_lines
 from streamsim_validate.compare.profiles import changes
 from streamsim_validate.compare.tables import to_csv, to_json, to_text
 from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance

@@ -17,8 +17,8 @@ from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.cli import main
-from streamsim_validate.compare.compare import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.coverage import expectations
+from streamsim_validate.compare.predictions import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, mean_of, profiles_of
 from streamsim_validate.records.chains import Timing, rows_of
 from streamsim_validate.records.files import write_record
@@ -26,7 +26,7 @@ from streamsim_validate.records.host_calls import HostCalls
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
-from streamsim_validate.suites.suites import sincos
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,13 +13,15 @@ from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Kernel
 from streamsim_validate.calibrate.kernels import KERNELS
-from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels, widths_of
+from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels
+from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import Memo, run_reference
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.suites import random_suite
 from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_recipes
-from streamsim_validate.suites.suites import MI, RANDOM_COUNT, suite
+from streamsim_validate.suites.suites import RANDOM_COUNT, suite
+from streamsim_validate.suites.workloads import MI
 
 if TYPE_CHECKING:
     import pytest

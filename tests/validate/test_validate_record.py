@@ -42,7 +42,8 @@ from streamsim_validate.records.record import (
     to_times,
 )
 from streamsim_validate.records.spans import Spans
-from streamsim_validate.suites.suites import sincos, suite
+from streamsim_validate.suites.suites import suite
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from pathlib import Path

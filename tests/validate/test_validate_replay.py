@@ -17,12 +17,13 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels
+from streamsim_validate.gpu.bench import Bench, measure_launch_s, prepare
 from streamsim_validate.gpu.kernels import KernelSpec, pass_through_reference, register
-from streamsim_validate.gpu.replay import Bench, LostGpuError, Replayer, Sample, measure_launch_s, prepare
+from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
 from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, relay, stages
 from streamsim_validate.records.timed import closed, with_timing_events
 from streamsim_validate.run.measure import Job, Measured, groups, measure
-from streamsim_validate.suites.suites import sincos
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -662,12 +663,12 @@ def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
 
 def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its output is verified before its repeats and after them."""
-    from streamsim_validate.gpu import replay
+    from streamsim_validate.gpu import replayer
 
     computed = []
-    original = replay.run_reference
+    original = replayer.run_reference
     monkeypatch.setattr(
-        replay, "run_reference", lambda schedule, memo: computed.append(schedule) or original(schedule, memo)
+        replayer, "run_reference", lambda schedule, memo: computed.append(schedule) or original(schedule, memo)
     )
     measure(_jobs(6), fake_gpu()[0], 1)
     assert len(computed) == 6

@@ -12,6 +12,7 @@ import msgspec
 
 from streamsim.device.profile import CopyEngines, Device, number_names
 from streamsim.errors import InputError
+from streamsim_validate.calibrate.all_probes import LATER, probes
 from streamsim_validate.calibrate.copies import COPY_BYTES, fit_link, quiet_link
 from streamsim_validate.calibrate.hand_overs import (
     event_streams_spread,
@@ -23,14 +24,13 @@ from streamsim_validate.calibrate.host_probes import after_wait_spread, fit_afte
 from streamsim_validate.calibrate.kernels import fit_compute, kernel_spread
 from streamsim_validate.calibrate.link_spread import link_spread
 from streamsim_validate.calibrate.probe import DIRECTIONS
-from streamsim_validate.calibrate.probes import LATER, probes
 from streamsim_validate.calibrate.queues import QUEUES, fit_queues, fit_rules
 from streamsim_validate.calibrate.shared_link import fit_crowded, fit_duplex
-from streamsim_validate.records.card import CALIBRATED_ON
+from streamsim_validate.records import CALIBRATED_ON
 
 if TYPE_CHECKING:
     from streamsim_validate.calibrate.samples import Samples
-    from streamsim_validate.records.chains import Chain
+    from streamsim_validate.records import Chain
 
 
 def fit(samples: Samples) -> Device:

@@ -26,19 +26,19 @@ from streamsim_validate.calibrate.probe import (
 )
 from streamsim_validate.calibrate.samples import NORMAL, Samples
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
-from streamsim_validate.records.host_calls import (
+from streamsim_validate.records import (
     CHUNK,
     MIX_LENGTH,
     MIXES,
-    RECORD,
-    SYNCHRONISE,
-    WAIT,
+    RECORD_CHAINS,
+    SYNCHRONISE_CHAINS,
+    WAIT_CHAINS,
     HostCalls,
     fit_host_calls,
     growths_over_streams,
+    median_and_spread,
     mix_kind,
 )
-from streamsim_validate.records.record import median_and_spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,11 +60,11 @@ def host_calls() -> Iterator[Probe]:
         ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
         yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
     for n in HOST_LENGTHS:
-        yield probe_of(RECORD, 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
+        yield probe_of(RECORD_CHAINS, 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
         records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
         waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
-        yield probe_of(WAIT, 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
-        yield probe_of(SYNCHRONISE, 0, n, [Synchronize(stream=1)] * n)
+        yield probe_of(WAIT_CHAINS, 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
+        yield probe_of(SYNCHRONISE_CHAINS, 0, n, [Synchronize(stream=1)] * n)
 
 
 def _mix(letters: str, stream: int) -> Iterator[Op]:
@@ -154,7 +154,7 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
     if host.streams_s:
         growth, half = median_and_spread(tuple(growths_over_streams(samples.timings)))
         found["streams_s"] = min(1.0, NORMAL * half / (growth - 1))  # of a difference near 0 there is no more to say
-    found["synchronize_s"] = samples.scatter(SYNCHRONISE, "wall_s")
+    found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
     return {f"host.{call}": scatter for call, scatter in found.items()}

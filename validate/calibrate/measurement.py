@@ -7,16 +7,15 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from streamsim.collector import collector_off
-from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.queues import QUEUES
 from streamsim_validate.calibrate.samples import COPY_KINDS, Samples
-from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.gpu import Bench, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records.chains import Chain, Timing
-from streamsim_validate.records.host_calls import MIXES, mix_kind
+from streamsim_validate.records import MIXES, Chain, Timing, mix_kind
 
 if TYPE_CHECKING:
-    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
 OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run

@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from streamsim.program.schedule import Buffer, Copy, Direction, Kernel, Op, Region, Schedule, Synchronize
-from streamsim_validate.records.chains import Chain
+from streamsim_validate.records import Chain
 
 KI, MI = 1 << 10, 1 << 20
 LARGEST_PAGEABLE_BYTES, MOST_ELEMENTS = 16 * MI, 64 * MI

@@ -14,10 +14,17 @@ from streamsim.errors import InputError
 from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate.probe import DIRECTIONS
-from streamsim_validate.records.card import Card  # noqa: TC001 (msgspec reads the annotation when it decodes)
-from streamsim_validate.records.chains import Chain, ChainRow, Timing, per_link, rows_of, timings_of
-from streamsim_validate.records.host_calls import SYNCHRONISE
-from streamsim_validate.records.record import median_and_spread
+from streamsim_validate.records import (
+    SYNCHRONISE_CHAINS,
+    Card,
+    Chain,
+    ChainRow,
+    Timing,
+    median_and_spread,
+    per_link,
+    rows_of,
+    timings_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,7 +35,7 @@ SHORTEST_S, LONGEST_S = 1e-9, 86_400.0  # of a run: no clock here resolves less,
 NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
 # Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
 RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
-NOTHING_ON_CARD = {SYNCHRONISE}  # kinds of chains that do: their time on the card is 0
+NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
 COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
 
 

@@ -16,12 +16,10 @@ import msgspec
 
 from streamsim.device.profile import Device, KernelCost, LinkDirection, number_names
 from streamsim.errors import InputError
-from streamsim_validate.records.chains import timings_of
-from streamsim_validate.records.host_calls import HostCalls, fit_host_calls
+from streamsim_validate.records import HostCalls, fit_host_calls, timings_of
 
 if TYPE_CHECKING:
-    from streamsim_validate.records.chains import Timing
-    from streamsim_validate.records.record import Entry, Group, Run
+    from streamsim_validate.records import Entry, Group, Run, Timing
 
 MEASURED_BYTES = ("in_flight_bytes", "crowded_bytes")  # whole numbers of a direction that are no counts
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier

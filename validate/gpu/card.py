@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
-from streamsim_validate.records.card import Card
+from streamsim_validate.records import Card
 
 if TYPE_CHECKING:
     import types

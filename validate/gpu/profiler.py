@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
-from streamsim_validate.records.spans import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, engine_of, spans_of
+from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, engine_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
     from streamsim_validate.gpu.card import Gpu
-    from streamsim_validate.gpu.replay import Replayer
-    from streamsim_validate.records.spans import Spans
+    from streamsim_validate.gpu.replayer import Replayer
+    from streamsim_validate.records import Spans
 
 BUFFER_BYTES = 8 << 20
 TRACED_RUNS = 5
@@ -52,7 +52,8 @@ def profile_all(
     jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
 ) -> Iterator[tuple[str, Spans | InputError]]:
     """The key of each schedule with its measured time line, or with the reason why there is none."""
-    from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+    from streamsim_validate.gpu.bench import Bench, prepare
+    from streamsim_validate.gpu.replayer import Replayer
 
     bench = Bench(gpu, allow_races)
     try:

@@ -80,3 +80,14 @@ def finish(
     write_record(found, record)
     journal.unlink(missing_ok=True)
     return found
+
+
+def check_writable(path: Path) -> None:
+    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{path}: cannot write it: no permission; choose another output")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64  # the calls of a link of a mix, by their letters, and its links
 MANY_STREAMS = 32
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
-RECORD, WAIT, SYNCHRONISE = "record", "wait", "synchronise"  # kinds of chains of one call
+RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"  # kinds of chains of one call
 DOUBLINGS = math.log2(MANY_STREAMS / FEW_STREAMS)
 
 
@@ -57,9 +57,9 @@ def fit_host_calls(timings: Timings) -> HostCalls:
         copy_s=copies_s / 2,
         kernel_s=all_s - copies_s,
         streams_s=all_s / len(CHUNK) * (float(median(growths_over_streams(timings))) - 1) / DOUBLINGS,
-        record_s=per_link(timings, RECORD, 0, "issue_s"),
-        wait_s=per_link(timings, WAIT, 0, "issue_s"),
-        synchronize_s=per_link(timings, SYNCHRONISE, 0, "wall_s"),
+        record_s=per_link(timings, RECORD_CHAINS, 0, "issue_s"),
+        wait_s=per_link(timings, WAIT_CHAINS, 0, "issue_s"),
+        synchronize_s=per_link(timings, SYNCHRONISE_CHAINS, 0, "wall_s"),
     )
     return HostCalls(*(max(0.0, seconds) for seconds in found))
 

@@ -11,33 +11,39 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from streamsim.cli.notes import steps
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
-from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.host_probes import host_calls
-from streamsim_validate.calibrate.measurement import measure_probes
-from streamsim_validate.calibrate.samples import PlainSamples, Samples
-from streamsim_validate.gpu import profiler
-from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
-from streamsim_validate.gpu.card import connections as default_connections
-from streamsim_validate.gpu.kernels import load_kernels
-from streamsim_validate.gpu.replay import refuse_races
+from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, profiler, refuse_races
+from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records.chains import Timing, rows_of
-from streamsim_validate.records.files import finish
-from streamsim_validate.records.journal import Header, Journal, RunBegins, RunEnds, Traced, header, journal_path
-from streamsim_validate.records.recipe import Recipe, digest
-from streamsim_validate.records.record import Entry, Group, Record, now, to_times
+from streamsim_validate.records import (
+    Entry,
+    Group,
+    Journal,
+    Recipe,
+    Record,
+    RunBegins,
+    RunEnds,
+    Timing,
+    Traced,
+    check_writable,
+    digest,
+    finish,
+    header,
+    journal_path,
+    now,
+    rows_of,
+    to_times,
+)
 from streamsim_validate.run.measure import Job, Measured, measure
-from streamsim_validate.suites.suites import RANDOM, RANDOM_COUNT, suite, suite_connections
+from streamsim_validate.suites import RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
@@ -149,21 +155,10 @@ def _refuse_races(schedules: Sequence[Schedule]) -> None:
             raise InputError(f"{schedule.name or f'schedule {i}'}: {error}") from error
 
 
-def check_writable(path: Path) -> None:
-    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; name a file in it")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InputError(f"{path}: cannot write it: no permission; choose another output")
-
-
 def _start(plan: Plan, connections: int) -> None:
     """Run a measuring process, which prints its own complaint."""
     environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
-    command = [sys.executable, "-m", "streamsim_validate.run.campaign", str(connections)]
+    command = [sys.executable, "-m", "streamsim_validate.run", str(connections)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
         try:
@@ -322,27 +317,3 @@ def group(number: int, companions: Sequence[Measured]) -> Group:
         if measured.samples
     }
     return Group(number, rows_of(timings))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run a measuring process: the plan on stdin, the number of connections as argument."""
-    try:
-        plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
-        for path in plan.kernels:
-            load_kernels(path)
-        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
-            calibrates = partial(measure_probes, on_step=on_step) if plan.calibrate else None
-            measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
-    except InputError as error:
-        print(f"{COMPLAINT}{error}", file=sys.stderr)
-        return getattr(error, "exit_code", BAD_INPUT)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
-__all__ = ["Header", "Plan", "check_writable", "measure_plan", "planned", "run"]

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
-from streamsim_validate.gpu.replay import Bench, LostGpuError, Replayer, Sample, prepare
+from streamsim_validate.gpu import (
+    Bench,
+    Key,
+    LostGpuError,
+    Replayer,
+    Sample,
+    buffers_of,
+    check_fits,
+    free_host_bytes,
+    prepare,
+    union,
+)
 from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
-    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved

@@ -16,8 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records.recipe import Recipe, Value
-from streamsim_validate.suites.suites import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
+from streamsim_validate.records import Recipe, Value
+from streamsim_validate.suites.workloads import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
 
 FEWEST_ELEMENTS, MOST_ELEMENTS = 256 * KI, 64 * MI - 1  # as in the standard suite
 MOST_BYTES = 256 * MI  # of all arrays of a workload: on the host, and again on the card
