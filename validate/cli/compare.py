@@ -1,13 +1,14 @@
 """``streamsim-validate compare``: a record against the model. Needs no card."""
 
 import json
+from collections.abc import Sequence
 
 import click
 
 from streamsim.cli import process
 from streamsim.cli.options import format_options
 from streamsim.device.library import load_device
-from streamsim_validate.compare import by_class, compare, expectations, judge, parse_tolerance, tables
+from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
 from streamsim_validate.records import read_record
 
 
@@ -68,6 +69,11 @@ def compare_command(
         else:
             click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
             click.echo(tables.to_text(comparison, verdicts, every, covered))
+    return _exit_code(verdicts)
+
+
+def _exit_code(verdicts: Sequence[Verdict]) -> int:
+    """Say which tolerances failed; the code with which the command ends."""
     failed = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failed:
         click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)

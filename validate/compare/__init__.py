@@ -12,7 +12,7 @@ from streamsim_validate.compare.comparison import (
 from streamsim_validate.compare.coverage import Coverage, Expected, by_class, expectations
 from streamsim_validate.compare.predictions import classify, compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.compare.tolerance import judge, parse_tolerance
+from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
 
 __all__ = [
     "BLOCKING",
@@ -23,6 +23,7 @@ __all__ = [
     "Coverage",
     "Expected",
     "Row",
+    "Verdict",
     "by_class",
     "classify",
     "compare",
