@@ -13,7 +13,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -26,7 +26,7 @@ from streamsim_validate.compare import predictions
 from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streamsim.device.profile import Device
     from streamsim_validate.calibrate import Samples
@@ -67,7 +67,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node) -> None:
+def pytest_xdist_node_collection_finished(node: Any) -> None:
     """No test begins before that; one that fails to compile will say so."""
     if compiler := node.config.stash.get(COMPILER, None):
         compiler.wait()
@@ -77,11 +77,11 @@ COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Test by test to whoever is free, but that one process has the card, and one makes what a file shares."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = Path(nodeid.partition("::")[0]).stem
             return ON_CARD if file.startswith(ON_CARD) else file if file in SHARING else nodeid
@@ -112,7 +112,7 @@ def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "fit", fit_once)
 
 
-def fit_once(samples: Samples, fit=fits.fit) -> Device:
+def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> Device:
     """``fits.fit``, once for the same samples."""
     content = msgspec.json.encode(samples.plain())
     if content not in _FITTED:

@@ -317,7 +317,8 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
         for at in (2, 3):  # so much longer than on a quiet card, whatever goes the other way
             slowed = min(op.bytes, side.crowded_bytes)
             latencies[at] += int(slowed / crowded - slowed / alone + Fraction(1, 2))
-        return Need(*latencies, op.bytes, alone, shared)
+        latency, duplex, crowded_alone, crowded_duplex = latencies
+        return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
     floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
@@ -398,7 +399,7 @@ class Table:
     def drain(self, n: int) -> Fraction:
         """What a full card's launch loses: the floor, or all if it is less, and the rest by the threads launched."""
         lost = max(Fraction(0), self.ticks(self.full) - self.at_full_pace(self.full))
-        return min(self.floor, lost) + max(Fraction(0), lost - self.floor) * min(1, Fraction(n, self.full))
+        return min(self.floor, lost) + max(Fraction(0), lost - self.floor) * min(Fraction(1), Fraction(n, self.full))
 
     def pace(self, n: int) -> Fraction:
         """Of a card with n threads, from a launch of as many."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fake_cuda import CARD
 
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 US = 1e-6
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
-ONE = {"chunks": 1, "streams": 1}
-TWO = {"chunks": 2, "streams": 2}
+ONE: dict[str, Any] = {"chunks": 1, "streams": 1}
+TWO: dict[str, Any] = {"chunks": 2, "streams": 2}
 
 # 16,000 elements of 4 bytes each way on the ideal device's 64 bytes a nanosecond: 1 us to the card, 1 us back.
 # The kernel takes 2 us for all of them and 1 us for half. One chunk: 1 + 2 + 1 = 4 us. Two chunks in two

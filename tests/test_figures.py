@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from fake_cuda import CARD
 
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
 from streamsim_validate.compare import predict_device_s
 from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, closed, digest, spans_of, write_record
@@ -53,7 +53,7 @@ def a_record(most_chunks: int) -> Record:
         recipes = [
             recipe
             for recipe in suite("standard", connections)
-            if recipe.effect == "grid" and recipe.workload.elements > MI and recipe.arguments["chunks"] <= most_chunks
+            if recipe.effect == "grid" and recipe.workload.work > MI and int(recipe.arguments["chunks"]) <= most_chunks
         ]
         runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, recipes))))
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1")

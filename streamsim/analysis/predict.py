@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamsim.analysis.bounds import lower_bound, published, stages_of
+from streamsim.analysis.bounds import bound_of
+from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.device.assumptions import link_words
-from streamsim.model import simulate
+from streamsim.device.library import as_device
+from streamsim.lowering.lowered import lower
+from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamsim.device.profile import Device
+    from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
 SCHEMA_VERSION = 1
@@ -128,17 +134,20 @@ class Prediction:
         }
 
 
-def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> Prediction:
-    """Simulate ``schedule`` on ``device``, and beside it the serial programs and the bounds.
+def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Schedule | None = None) -> Prediction:
+    """Simulate ``schedule`` on ``device``, or the one of that name, and beside it the serial programs and the bounds.
 
     ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
-    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
+    Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
+    for its buffers.
     """
+    device = as_device(device)
     device.check_room(schedule.device_bytes)
-    timeline = simulate(schedule, device)
+    lowered = lower(schedule, device)
+    timeline = run(lowered)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
     serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
-    bound = lower_bound(schedule, device, timeline.program)
+    bound = bound_of(lowered)
     makespan_s = timeline.makespan_s
     return Prediction(
         timeline=timeline,
@@ -151,8 +160,8 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
         bound_by=bound.bound_by,
         engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
-        critical_s=_critical_s(timeline, makespan_s),
-        formulas=published(stages_of(schedule, device, timeline.program)),
+        critical_s=_critical_s(timeline, lowered, makespan_s),
+        formulas=published_of(stages_of(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
     )
@@ -169,10 +178,10 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _critical_s(timeline: Timeline, makespan_s: float) -> dict[str, float]:
+def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0)
     ended = 0  # kernels side by side may both be on the path: count each tick once
-    for step in critical_path(timeline):
+    for step in critical_path(timeline, lowered):
         engine, end = timeline.engine[step.op], timeline.end[step.op]
         if engine >= 0 and end > ended:
             spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)

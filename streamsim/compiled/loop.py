@@ -469,8 +469,6 @@ def run(card, hand_over, launch, more, cold, event, shapes, ops, segments, waits
                     times[1, op] = returns
                 call.comes = returns + card.submit
                 if call.kind != NOTHING:
-                    if first == 0:
-                        call.pending += 1
                     _release(ops, lanes, heads, op, call.comes)
             first = this.last
             for k in range(this.waits_from, this.waits_to):
@@ -609,7 +607,7 @@ def run(card, hand_over, launch, more, cold, event, shapes, ops, segments, waits
 
 @_inlined
 def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
-    """Write down an op that follows ``before`` in its stream, and waits for so many other things."""
+    """Write down an op that follows ``before`` in its stream, and waits for its call and so many other things."""
     new = ops[uintp(op)]
     new.tick = 0
     new.copies = 0
@@ -629,7 +627,7 @@ def _put(ops, tails, lane_of_kind, op, shape, kind, queue, before, waits):
     if ahead >= 0:
         ops[uintp(ahead)].behind = op
         waits += 1
-    new.pending = waits
+    new.pending = waits + 1
 
 
 @_inlined
@@ -695,19 +693,18 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
     tails[:] = NONE
     owners[:] = NONE
     owned[:, :streams] = 0
-    n = n_segments = later = 0
+    n = n_segments = 0
     across = slots % streams != 0
     waits_for_once = len(also) - streams
     before = NONE
     for shape in range(config.once, config.once + once_in):
         kind = shapes[uintp(shape)].kind
         queue = _queue_of(card, np.int64(lane_of_kind[kind]), 0, tails, owners, owned)
-        _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later)
+        _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, 0)
         before = n
         n += 1
         if shapes[uintp(shape)].holds:
             n_segments = _hold(segments, waits, n_segments, before)
-            later = 1
     last[0] = before
     if once_in and streams > 1:
         ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
@@ -742,7 +739,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
                 kind = shapes[uintp(shape)].kind
                 if kind == NOTHING:  # this chunk has nothing of the array
                     continue
-                more = later + waits_for_slot
+                more = np.int64(waits_for_slot)
                 waits_for_slot = False
                 if before == NONE and once_in and stream > 0:
                     wait = also[uintp(waits_for_once + stream - 1)]
@@ -754,7 +751,6 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
                 n += 1
                 if shapes[uintp(shape)].holds:
                     n_segments = _hold(segments, waits, n_segments, before)
-                    later = 1
             last[uintp(stream)] = before
             if across and i + slots < chunks:
                 ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
@@ -781,12 +777,11 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
         for shape in range(config.once + once_in, config.once + once_in + once_out):
             kind = shapes[uintp(shape)].kind
             queue = _queue_of(card, np.int64(lane_of_kind[kind]), 0, tails, owners, owned)
-            _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, later + (streams - 1 if n == first else 0))
+            _put(ops, tails, lane_of_kind, n, shape, kind, queue, before, streams - 1 if n == first else 0)
             before = n
             n += 1
             if shapes[uintp(shape)].holds:
                 n_segments = _hold(segments, waits, n_segments, before)
-                later = 1
     if n_segments == 0 or segments[n_segments - 1].last < n:
         segment = segments[n_segments]
         segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments

@@ -11,24 +11,23 @@ import streamsim.model
 from streamsim.compiled.loop import new_state, run
 from streamsim.compiled.records import flatten
 from streamsim.lowering.lowered import lower
-from streamsim.model import complete_events
-from streamsim.timeline.timeline import Timeline
+from streamsim.model.simulation import timeline_of
+from streamsim.model.times import Times, complete_events
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim.timeline.timeline import Timeline
 
 
 def simulate(schedule: Schedule, device: Device) -> Timeline:
     """See :func:`streamsim.compiled.simulate`."""
-    program = lower(schedule, device)
-    arrays = flatten(program)
+    lowered = lower(schedule, device)
+    arrays = flatten(lowered)
     if arrays is None:  # SimPy counts in Python's integers
-        return streamsim.model.simulate(schedule, device)
-    times = np.full((5, len(schedule.ops)), -1, np.int64)
-    run(*arrays, new_state(device.compute.concurrent_kernels, len(arrays.ops)), times)
-    issued, returned, ready, start, end = (array("q", row.tobytes()) for row in times)
-    engine = program.engine()
-    timeline = Timeline(schedule, program.engine_names, engine, issued, returned, ready, start, end, program)
-    complete_events(timeline, program)
-    return timeline
+        return streamsim.model.run(lowered)
+    rows = np.full((5, len(schedule.ops)), -1, np.int64)
+    run(*arrays, new_state(device.compute.concurrent_kernels, len(arrays.ops)), rows)
+    times = Times(*(array("q", row.tobytes()) for row in rows))
+    complete_events(times, lowered)
+    return timeline_of(lowered, times)

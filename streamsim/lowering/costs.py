@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.program.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.rules.clock import TICKS_PER_S, ticks
+from streamsim.rules.crowding import CROWD
+from streamsim.rules.hand_overs import KINDS
+from streamsim.rules.link import ticks_for
+from streamsim.rules.side_by_side import FULL_CARD, PACES
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device, HandOver, LinkDirection
     from streamsim.program.schedule import Direction
 BYTE_BITS = 20
-FULL_CARD = 1 << 20
-PACES = 8  # steps in which the pace of a card is known between no thread and all
-PACE = FULL_CARD // PACES  # threads in a step
 NO_KERNEL = (0,) * (PACES + 1)
 FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
 PAIR, MOST_IN_THE_WAY = 2, 4  # streams of a program, and more of them, that make an event's hand-over no longer
-CROWD = 4  # hardware queues with kernels that wait: more of them crowd a card no further
 
 
 # What an op does, as the link and the hand-over table see it.
@@ -43,7 +43,7 @@ class Rate(NamedTuple):
 
     def duration(self, units: int) -> int:
         """Ticks that a copy takes with the link to itself."""
-        return self.latency[0] - -units // self.alone
+        return self.latency[0] + ticks_for(units, self.alone)
 
     @property
     def feels_crowds(self) -> bool:
@@ -77,27 +77,12 @@ class Shape(NamedTuple):
         """Ticks alone that it occupies its engine: all but a kernel's drain."""
         return self.duration - self.drain
 
-    def given(self, room: int, held: int) -> int:
-        """How much of the card a kernel is given: of ``room`` that earlier kernels leave.
 
-        They and it hold so many threads. Until those are all of the card's, the card does not go at its full pace: a
-        later kernel has what others leave of that, and no less than its own threads add.
-        """
-        if self.threads < held < FULL_CARD:
-            idle = self._idle_with(held)
-            room = min(room, max(room, self._idle_with(held - self.threads)) - idle)
-        return max(1, min(self.width, room))
-
-    def _idle_with(self, held: int) -> int:
-        step, rest = divmod(held, PACE)
-        idle, then = self.idle[step], self.idle[step + 1]
-        return idle - (idle - then) * rest // PACE
-
-
-def hand_over_table(hand_over: HandOver) -> tuple[tuple[int, ...], ...]:
-    """Ticks from the end of an op of one kind until one of another kind that waits for it may start."""
-    names = ("h2d", "d2h", "kernel")
-    return tuple(tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for b in names) for a in names)
+def hand_over_table(hand_over: HandOver) -> tuple[int, ...]:
+    """Ticks from the end of an op of one kind until one of another that waits for it may start, row by row of kinds."""
+    names = ("h2d", "d2h", "kernel", "nothing")
+    assert len(names) == KINDS
+    return tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for a in names for b in names)
 
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:

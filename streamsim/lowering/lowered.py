@@ -28,10 +28,11 @@ from streamsim.lowering.costs import (
 from streamsim.program.cuda_order import StreamOrder
 from streamsim.program.schedule import Copy, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.rules.clock import ticks
-from streamsim.rules.queue_owners import QueueOwners
+from streamsim.rules.hand_overs import crossing
+from streamsim.rules.queue_owners import NOBODY, queue_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
 
@@ -60,10 +61,10 @@ class Lowered(NamedTuple):
     queue: bytearray  # hardware queue (connection), among those of the op's engine
     after: array[int]  # the op that follows in the same stream, or -1
     also: dict[int, list[int]]  # other ops that wait for this one
-    pending: array[int]  # how many ops an op waits for, and its call if that may come later
+    pending: array[int]  # how many things an op waits for: other ops, and its call
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: list[Segment]
-    hand_over: tuple[tuple[int, ...], ...]  # ticks from kind to kind
+    hand_over: tuple[int, ...]  # ticks from kind to kind, row by row
     after_wait: int  # ticks that the calls after a wait take longer: see :meth:`calls`
     submit: int
     wake: int
@@ -86,23 +87,17 @@ class Lowered(NamedTuple):
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
         return array("b", bytes(self.kind).translate(bytes(k & 0xFF for k in self.engine_of).ljust(256)))
 
-    def shortest_crossings(self) -> dict[tuple[int, int], int]:
-        """The pairs of kinds of which an op on one engine waits for an op on another; the least ticks that takes."""
-        kind = self.kind + bytes((NOTHING,))  # what follows the op -1
-        pairs = set(zip(kind, map(kind.__getitem__, self.after), strict=False))
-        pairs |= {(kind[op], kind[other]) for op, others in self.also.items() for other in others}
-        engines = self.engine_of
-        return {(a, b): self.hand_over[a][b] for a, b in pairs if b != NOTHING and engines[a] != engines[b]}
-
     def crossing(self, before: int, op: int) -> int:
         """Ticks from the end of ``before`` until ``op``, which waits for it, may start; an event's between streams."""
-        ops, ticks = self.schedule.ops, self.hand_over[self.kind[before]][self.kind[op]]
-        return ticks if ops[before].stream == ops[op].stream else ticks + self.event
+        ops, kind = self.schedule.ops, self.kind
+        event = 0 if ops[before].stream == ops[op].stream else self.event
+        return crossing(self.hand_over, kind[before], kind[op], event)
 
-    def hands_over(self) -> array[int]:
-        """Of each op :meth:`crossing` to the op that follows in the same stream, if there is one."""
-        pairs = enumerate(self.after)
-        return array("q", (self.crossing(op, follower) if follower >= 0 else 0 for op, follower in pairs))
+    def followers(self, op: int) -> Iterator[int]:
+        """The ops that wait for an op, the next one of its stream first."""
+        if self.after[op] >= 0:
+            yield self.after[op]
+        yield from self.also.get(op, ())
 
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
@@ -159,9 +154,27 @@ def _queues(schedule: Schedule, device: Device, kind: Sequence[int]) -> bytearra
     """The hardware queue of every copy and kernel, among those of its engine; 0 for what goes to no engine."""
     engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
     owners = [QueueOwners(copies.connections) for _ in range(copies.count or 1)] + [QueueOwners(device.connections)]
-    queue_of = [owners[engine].queue_of for engine in engine_of[:NOTHING]]
+    of_kind = [owners[engine].queue_of for engine in engine_of[:NOTHING]]
     issued = zip(schedule.ops, kind, strict=True)
-    return bytearray(0 if its == NOTHING else queue_of[its](op.stream or 0) for op, its in issued)
+    return bytearray(0 if its == NOTHING else of_kind[its](op.stream or 0) for op, its in issued)
+
+
+class QueueOwners:
+    """Who owns which of the ``queues`` in front of an engine, as ops are issued to it."""
+
+    def __init__(self, queues: int) -> None:
+        self._queues = queues
+        self._owners, self._used = [NOBODY] * queues, [-1] * queues
+        self._owned: dict[int, int] = {}  # stream -> the queue that it took last
+        self._issued = 0
+
+    def queue_of(self, stream: int) -> int:
+        """The queue of the next op issued, which is in ``stream``; the legacy stream, 0, shares that of stream 1."""
+        stream = stream or 1
+        queue = queue_of(stream, self._owned.get(stream, 0), self._owners, self._used, 0, self._queues)
+        self._owners[queue], self._used[queue], self._owned[stream] = stream, self._issued, queue
+        self._issued += 1
+        return queue
 
 
 def _fill_order(program: Lowered) -> None:
@@ -190,8 +203,6 @@ def _fill_order(program: Lowered) -> None:
             first = i + 1
     if first < len(ops):
         program.segments.append(Segment(first, len(ops), ()))
-    for i in range(program.segments[0].last, len(ops)):
-        program.pending[i] += 1  # the call itself: only the first segment is issued before anything runs
 
 
 def _order_call(program: Lowered, streams: StreamOrder, i: int, op: Op) -> tuple[int, ...] | None:
@@ -218,13 +229,14 @@ class _Edges:
     def add(self, op: int, stream: int, before: tuple[int, ...]) -> None:
         if self._run_ends and self._kind[op] != KERNEL:
             before = tuple(dict.fromkeys(end for earlier in before for end in self._run_ends.get(earlier, (earlier,))))
+        self._pending[op] = 1  # its call
         last = self._last[stream]
         self._last[stream] = op
         if before == (last,):
-            self._pending[op] = 1
+            self._pending[op] += 1
             self._after[last] = op
         elif before:
-            self._pending[op] = len(before)
+            self._pending[op] += len(before)
             for earlier in before:
                 if earlier == last:
                     self._after[earlier] = op

@@ -1,90 +1,65 @@
-"""How crowded a card is: while kernels wait for copies in several hardware queues, copies begin later."""
+"""How crowded the card is: the kernels on it that wait for copies, which make copies begin later."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
-from itertools import compress, count
+from collections import deque
 from typing import TYPE_CHECKING
 
-from streamsim.lowering.costs import COPIES, CROWD, KERNEL
-from streamsim.model.queues import FOREVER
+from streamsim.lowering.costs import COPIES, KERNEL
+from streamsim.rules.crowding import level
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamsim.lowering.lowered import Lowered
 
-CopyEnded = Callable[[int], None]  # a function of the kernel that has waited for the copy
-Level = Callable[[int], int]  # a function of a tick
 
+class Crowd:
+    """Counts the kernels on the card that wait for a copy on another engine.
 
-def crowd(program: Lowered, returned: Sequence[int]) -> tuple[CopyEnded, Level]:  # noqa: C901 (five functions)
-    """Make ``copy_ended(kernel)`` and ``level(now)``: they count the kernels on the card that wait for a copy.
-
-    A kernel is on the card ``program.submit`` ticks after its call has ``returned``, and it waits for as long as
-    one of its copies, on another engine, has not ended. Kernels come to the card in issue order, and wait in at most
-    as many hardware queues as they come through.
+    A kernel waits from the tick at which the card has it for as long as one of its copies has not ended.
     """
-    copies_of = waiting_for_copies(program)
-    kernels = array("i", compress(count(), copies_of))
-    most = min(CROWD, len({program.queue[op] for op in kernels}))
-    here = waiting = 0  # so many kernels have come, and so many of those wait
-    latest = comes = -1  # when the last one of them came, and when the next one will, if that is known
 
-    def copy_ended(kernel: int) -> None:
-        """One of the copies that ``kernel`` waits for has ended."""
-        nonlocal waiting
-        left = copies_of[kernel] = copies_of[kernel] - 1
-        if not left and here and kernel <= kernels[here - 1]:
-            waiting -= 1
+    def __init__(self, lowered: Lowered) -> None:
+        # Whether any copy begins later for it: otherwise there is nothing to count.
+        self.matters = len(lowered.engine_names) > 1 and any(shape.rate.feels_crowds for shape in lowered.shapes)
+        if not self.matters:
+            return
+        self._followers = lowered.followers
+        self._copies = copies_waited_for(lowered)  # by kernel: for how many copies it still waits
+        self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
+        self._coming: deque[tuple[int, int]] = deque()  # (tick, kernel) of those that the card will have
+        self._here = -1  # the last kernel that has come
+        self._waiting = 0
 
-    def level(now: int) -> int:
-        """0 (nobody waits, or in one queue only) to ``CROWD - 1`` at the tick ``now``."""
-        if comes <= now:
-            come(now)
-        then = waiting if latest <= now else waiting_at(now)
-        if then <= 1:
+    def comes(self, kernel: int, on_card: int) -> None:
+        """The card will have ``kernel`` at the tick ``on_card``: kernels come in issue order."""
+        if self._copies[kernel]:
+            self._coming.append((on_card, kernel))
+
+    def copy_ended(self, copy: int) -> None:
+        """What waits for ``copy`` waits for one copy less."""
+        for op in self._followers(copy):
+            if self._copies[op]:
+                self._copies[op] -= 1
+                self._waiting -= self._copies[op] == 0 and op <= self._here
+
+    def level(self, now: int) -> int:
+        """How crowded the card is at the tick ``now``: see :mod:`streamsim.rules.crowding`."""
+        if not self.matters:
             return 0
-        return (then if then < most else most) - 1
-
-    def come(now: int) -> None:
-        """Count the kernels that have come by the tick ``now``."""
-        nonlocal here, waiting, latest, comes
-        comes = arrival(here)
-        while 0 <= comes <= now:
-            waiting += copies_of[kernels[here]] > 0
-            here += 1
-            latest, comes = comes, arrival(here)
-
-    def arrival(place: int) -> int:
-        """When a kernel comes, or -1 if its call has not been made yet."""
-        if place == len(kernels):
-            return FOREVER
-        at = returned[kernels[place]]
-        return at + program.submit if at >= 0 else -1
-
-    def waiting_at(now: int) -> int:
-        """How many waited at a tick, when another engine has looked further ahead."""
-        then, place = waiting, here
-        while place and arrival(place - 1) > now:
-            place -= 1
-            then -= copies_of[kernels[place]] > 0
-        return then
-
-    return copy_ended, level
+        while self._coming and self._coming[0][0] <= now:
+            _, self._here = self._coming.popleft()
+            self._waiting += self._copies[self._here] > 0
+        return level(self._waiting, self._queues)
 
 
-def waiting_for_copies(program: Lowered) -> array[int]:
+def copies_waited_for(lowered: Lowered) -> array[int]:
     """For how many copies on another engine every op waits, if it is a kernel."""
-    kind, after, engine_of = program.kind, program.after, program.engine_of
+    kind, engine_of = lowered.kind, lowered.engine_of
     waits = array("i", [0]) * len(kind)
-    elsewhere = [copy in COPIES and engine_of[copy] != engine_of[KERNEL] for copy in range(256)]
-    is_copy = kind.translate(bytes(elsewhere))
-    for follower in compress(after, is_copy):
-        if follower >= 0 and kind[follower] == KERNEL:
-            waits[follower] += 1
-    for op, others in program.also.items():
-        for other in others if is_copy[op] else ():
-            waits[other] += kind[other] == KERNEL
+    for op, its in enumerate(kind):
+        if its in COPIES and engine_of[its] != engine_of[KERNEL]:
+            for other in (lowered.after[op], *lowered.also.get(op, ())):
+                if other >= 0 and kind[other] == KERNEL:
+                    waits[other] += 1
     return waits

@@ -1,4 +1,4 @@
-"""The issuing host thread: one call after another, held by the calls that wait."""
+"""The host: one thread that makes one call after another, held by those that wait."""
 
 from __future__ import annotations
 
@@ -9,63 +9,45 @@ from typing import TYPE_CHECKING
 from streamsim.lowering.costs import NOTHING
 
 if TYPE_CHECKING:
-    from streamsim.lowering.lowered import Segment
-    from streamsim.model.simulation import Simulation
+    import simpy
+
+    from streamsim.lowering.lowered import Lowered, Segment
+    from streamsim.model.card import Card
+    from streamsim.model.times import Times
 
 
 class Host:
-    """Issues the ops of a segment in one go, as far as the next call that must wait for the card.
+    """The thread that issues a program to ``card``.
 
-    Until then nothing on the card can change when a call returns, so all the times are known in advance;
-    the ops become ready at their own times.
+    It makes the calls of a segment in one go: nothing on the card changes when a call returns, until one that waits.
+    So their times are known as soon as the first of them is made, and the card gets every op with its own.
     """
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._segments = iter(simulation.program.segments)
-        self.waits_for: set[int] = set()  # the ops whose end the waiting call needs, the same set all the time
-        self._last_call = 0  # the op whose call is waiting
-        self._returns = 0  # the earliest tick at which it can return
+    def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times, card: Card) -> None:
+        self._env, self._lowered, self._times, self._card = env, lowered, times, card
+        env.process(self._issue())
 
-    def resume(self, now: int) -> None:
-        """Issue from the tick ``now`` on until a call has to wait."""
-        simulation = self._simulation
-        for segment in self._segments:
-            now = self._issue(segment, now)
-            if segment.last == len(simulation.issued):
-                simulation.all_issued()
-            self._last_call, self._returns = segment.last - 1, now
-            self.waits_for.update(op for op in segment.waits_for if simulation.end[op] < 0)
-            for op in segment.waits_for:
-                self._note_end(simulation.end[op])
-            if self.waits_for:
-                return
-            now = self._return()
+    def _issue(self) -> simpy.events.ProcessGenerator:
+        now = self._lowered.launch
+        for segment in self._lowered.segments:
+            now = self._call(segment, now)
+            self._card.settle()
+            self._card.awaited = {op for op in segment.waits_for if self._times.end[op] < 0}
+            if self._card.awaited:
+                all_ended = self._env.event()
+                self._card.all_ended = all_ended.succeed
+                yield all_ended
+            for op in segment.waits_for:  # the last call returns when the host has heard of all that it waits for
+                now = max(now, self._times.end[op] + self._lowered.wake)
+            self._times.returned[segment.last - 1] = now
 
-    def ended(self, op: int, now: int) -> None:
-        """An op that the host waits for has ended: go on if it was the last one."""
-        self.waits_for.remove(op)
-        self._note_end(now)
-        if not self.waits_for:
-            self.resume(self._return())
-
-    def _note_end(self, end: int) -> None:
-        if end >= 0:
-            self._returns = max(self._returns, end + self._simulation.program.wake)
-
-    def _return(self) -> int:
-        self._simulation.returned[self._last_call] = self._returns
-        return self._returns
-
-    def _issue(self, segment: Segment, now: int) -> int:
-        """Make the calls of a segment one after another; returns the tick at which the last returns."""
-        simulation, first, last = self._simulation, segment.first, segment.last
-        times = array("q", accumulate(simulation.program.calls(segment), initial=now))
-        simulation.issued[first:last] = times[:-1]
-        simulation.returned[first:last] = times[1:]
-        pending, kind = simulation.pending, simulation.program.kind
-        for op in range(first, last):
-            if kind[op] != NOTHING and (first or not pending[op]):
-                pending[op] += not first
-                simulation.release(op, 0)
-        return times[-1]
+    def _call(self, segment: Segment, now: int) -> int:
+        """Make the calls of a segment one after another from ``now`` on; the tick at which the last one returns."""
+        times, kind, submit = self._times, self._lowered.kind, self._card.submit
+        ticks = array("q", accumulate(self._lowered.calls(segment), initial=now))
+        times.issued[segment.first : segment.last] = ticks[:-1]
+        times.returned[segment.first : segment.last] = ticks[1:]
+        for op in range(segment.first, segment.last):
+            if kind[op] != NOTHING:
+                submit(op, times.returned[op])
+        return ticks[-1]

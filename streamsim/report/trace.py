@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.files.atomic_files import replacing
+from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
 from streamsim.report.side_by_side import lanes
 from streamsim.timeline.timeline import Timeline, label
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamsim.lowering.lowered import Lowered
 
 Event = dict[str, Any]
 
@@ -238,21 +238,16 @@ def _dependences(timeline: Timeline, engines: _Tracks) -> Iterator[tuple[str, in
 
     A measured time line does not know them.
     """
-    if timeline.program is None:
+    if timeline.device is None:
         return
+    lowered = lower(timeline.schedule, timeline.device)
     ops = timeline.schedule.ops
     for earlier in _on_card(timeline):
-        for op in _followers(timeline.program, earlier):
+        for op in lowered.followers(earlier):
             same_stream = ops[earlier].stream == ops[op].stream
             if not same_stream or timeline.engine[earlier] != timeline.engine[op]:
                 category = "stream order" if same_stream else _across(ops[earlier], ops[op])
                 yield category, engines.of[earlier], timeline.end[earlier] - 1, op
-
-
-def _followers(program: Lowered, op: int) -> Iterator[int]:
-    if program.after[op] >= 0:
-        yield program.after[op]
-    yield from program.also.get(op, ())
 
 
 def _across(earlier: Op, later: Op) -> str:

@@ -1,52 +1,60 @@
 """The link between host and card: two directions that slow each other down while both move bytes.
 
-Pure arithmetic on whole ticks and fixed-point bytes. A copy's bytes flow at its own rate while its
-direction has the link alone and at its shared rate while the other direction flows too, so partial
-overlap slows only the overlapping part and bytes are conserved.
+A copy's bytes begin to flow when its latency has passed; then so many units flow in a tick, fewer while the other
+direction flows too. Partial overlap slows only the overlapping part, and bytes are conserved.
 """
 
-NEVER = 1 << 62
+NEVER = 1 << 62  # a flow that does not begin: there is no copy
 
 
-class Flow:
-    """One direction: ``left`` units to move, flowing from the tick ``begins`` on (NEVER: no copy).
+def ticks_for(units: int, rate: int) -> int:
+    """Whole ticks in which at least so many units flow, at so many a tick."""
+    return -(-units // rate)
 
-    ``alone`` or ``shared`` of them a tick; ``then`` will be left when the next flow ends.
+
+def flowed(since: int, now: int, begins: int, left: int, alone: int, shared: int, other_begins: int) -> int:
+    """What a flow that had ``left`` units at the tick ``since`` has left at ``now``; the other goes on until then."""
+    if begins >= now:
+        return left
+    begins = max(since, begins)
+    meets = min(max(begins, other_begins), now)
+    return left - (meets - begins) * alone - (now - meets) * shared
+
+
+def next_end(
+    since: int,
+    begins_a: int,
+    left_a: int,
+    alone_a: int,
+    shared_a: int,
+    begins_b: int,
+    left_b: int,
+    alone_b: int,
+    shared_b: int,
+) -> tuple[int, int, int]:
+    """When the next of two flows ends if none starts or finishes before, or NEVER; and what both have left then.
+
+    They have ``left`` units at the tick ``since``, and flow from ``begins`` on.
     """
-
-    def __init__(self) -> None:
-        self.begins = NEVER
-        self.left = self.then = self.alone = self.shared = 1
-
-
-class Link:
-    """The two flows, whose units were ``left`` at the tick ``since``: when one of them ended last."""
-
-    def __init__(self, there: Flow, back: Flow) -> None:
-        self._there, self._back = there, back
-        self.since = 0
-
-    def next_end(self) -> int:
-        """When the next flow ends if none starts or finishes before, or NEVER; notes what will be left ``then``."""
-        first, second = self._there, self._back
-        if first.begins > second.begins:
-            first, second = second, first
-        since, begins, left = self.since, first.begins, first.left
-        if begins > since:
-            since = begins
-            if since == NEVER:
-                return NEVER
-        both, other = second.begins, second.left
-        if both > since:
-            end = since - -left // first.alone
-            if end <= both:
-                first.then, second.then = 0, other
-                return end
-            left -= (both - since) * first.alone
-            since = both
-        ticks = -(-left // first.shared)
-        if ticks * second.shared > other:
-            ticks = -(-other // second.shared)
-        first.then = left - ticks * first.shared
-        second.then = other - ticks * second.shared
-        return since + ticks
+    swapped = begins_a > begins_b
+    if swapped:
+        begins_a, begins_b = begins_b, begins_a
+        left_a, left_b = left_b, left_a
+        alone_a = alone_b
+        shared_a, shared_b = shared_b, shared_a
+    end = NEVER
+    if begins_a < NEVER:
+        since = max(since, begins_a)
+        if begins_b > since and (begins_b == NEVER or left_a <= (begins_b - since) * alone_a):
+            end = since + ticks_for(left_a, alone_a)
+            left_a = 0
+        else:
+            both = max(since, begins_b)
+            left_a -= (both - since) * alone_a
+            ticks = min(ticks_for(left_a, shared_a), ticks_for(left_b, shared_b))
+            end = both + ticks
+            left_a -= ticks * shared_a
+            left_b -= ticks * shared_b
+    if swapped:
+        left_a, left_b = left_b, left_a
+    return end, left_a, left_b

@@ -10,8 +10,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.patterns import HostMemory, Order  # noqa: TC001 (msgspec looks at the annotations)
+from streamsim.program.config import Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
 
 if TYPE_CHECKING:
@@ -88,12 +87,14 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs()
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            allowed = {min(streams, chunks) for streams in self.streams}
-            for streams in sorted(allowed | {1}):
-                for order, buffers, launch in programs:
-                    if streams in allowed if order != "serial" else streams == 1:
-                        ring = None if buffers is None else min(buffers, chunks)
-                        yield Config(order, chunks, streams, ring, self.memory, launch)
+            allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
+            ways = [
+                (order, allowed[order], useful_buffers(buffers, chunks), launch) for order, buffers, launch in programs
+            ]
+            for streams in sorted(set[int]().union(*allowed.values())):
+                for order, numbers, buffers, launch in ways:
+                    if streams in numbers:
+                        yield Config(order, chunks, streams, buffers, self.memory, launch)
 
     def _programs(self) -> list[tuple[Order, int | None, Launch]]:
         """Combine what is not a number: rings are issued depth-first, serial programs live and without one."""

@@ -6,7 +6,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from streamsim.errors import InputError
+from streamsim.lowering.lowered import lower
+
 if TYPE_CHECKING:
+    from streamsim.lowering.lowered import Lowered
     from streamsim.timeline.timeline import Timeline
 
 Because = Literal["start", "host", "stream", "event", "engine"]
@@ -20,20 +24,24 @@ class Step:
     because: Because
 
 
-def critical_path(timeline: Timeline) -> list[Step]:
+def critical_path(timeline: Timeline, lowered: Lowered | None = None) -> list[Step]:
     """The chain of ops, first to last, that sets the makespan: each waited for the one before it.
 
     ``because`` says for what: the engine was busy (or its queue blocked), the op before it in the stream,
-    an event of another stream, the host's call, or nothing (``start``). Needs a predicted time line.
+    an event of another stream, the host's call, or nothing (``start``). ``lowered``: the schedule made ready for the
+    device, if at hand. Raises InputError for a measured time line, which does not know why an op waited.
     """
-    return _CriticalPath(timeline).steps()
+    if lowered is None:
+        if timeline.device is None:
+            raise InputError("a measured time line does not say why an op waited; simulate its schedule for that")
+        lowered = lower(timeline.schedule, timeline.device)
+    return _CriticalPath(timeline, lowered).steps()
 
 
 class _CriticalPath:
-    def __init__(self, timeline: Timeline) -> None:
-        assert timeline.program is not None, "a measured time line does not know why"
+    def __init__(self, timeline: Timeline, lowered: Lowered) -> None:
         self.t = timeline
-        self.program = timeline.program
+        self.program = lowered
         self._before: dict[int, list[int]] = {}
         for op, after in enumerate(self.program.after):
             if after >= 0:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Iterator
 
-    from streamsim.lowering.lowered import Lowered
+    from streamsim.device.profile import Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Timeline:
     """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
 
     Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured
-    time line has no ``ready``, an event or host call has no engine). 48 bytes an op.
+    time line has no ``ready``, an event or host call has no engine). 41 bytes an op. ``device``: what it was predicted
+    for; a measured time line has none.
     """
 
     schedule: Schedule
@@ -50,7 +51,7 @@ class Timeline:
     ready: array[int]
     start: array[int]
     end: array[int]
-    program: Lowered | None = None
+    device: Device | None = None
 
     def __len__(self) -> int:
         return len(self.schedule.ops)

@@ -6,6 +6,7 @@ LAW. In one stream nothing is left to choose: the bound is the makespan, to the 
 """
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,23 +19,26 @@ from streamsim.analysis.bounds import (
     LINK,
     Flow,
     best_practices,
+    bound_of,
     duplex_bound,
     gomez_luna,
     gomez_luna_streams,
     ideal_pipeline,
     lower_bound,
     napkin,
-    published,
+    published_of,
     simple_multi_copy,
     stages_of,
     van_werkhoven,
     van_werkhoven_transfer,
 )
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.profile import Device
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 
 NS = 1e-9
@@ -55,7 +59,7 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
     assert bound.seconds <= timeline.makespan_s
     assert bound.seconds == max(bound.each.values())
     assert bound.each[bound.bound_by] == bound.seconds
-    assert lower_bound(schedule, device, timeline.program) == bound
+    assert bound_of(lower(schedule, device)) == bound
 
 
 @given(schedules(most=40, streams=6, launch="live"), devices(copy_engines=2))
@@ -86,7 +90,7 @@ WORKLOADS = st.builds(
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
     workload: Workload, name: str, chunks: int, streams: int, data: st.DataObject
 ) -> None:
-    memory = data.draw(st.sampled_from(("pinned", "pageable")))
+    memory: Any = data.draw(st.sampled_from(("pinned", "pageable")))
     schedule = data.draw(
         st.sampled_from(
             (
@@ -360,14 +364,14 @@ def test_stages_that_are_not_there_take_no_time(inputs: tuple[int, ...], outputs
     stages = stages_of(schedule, load_device("h200"))
     assert stages.chunks == 8
     assert (stages.h2d_s > 0, stages.d2h_s > 0) == (bool(inputs), bool(outputs))
-    assert all(0 < value < 1 for value in published(stages).values())
+    assert all(0 < value < 1 for value in published_of(stages).values())
 
 
 def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
     device = load_device("ideal")
     schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
-    predictions = published(stages_of(schedule, device))
+    predictions = published_of(stages_of(schedule, device))
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))
@@ -392,11 +396,11 @@ STAGE = st.integers(1, 9)
 @given(STAGE, STAGE, STAGE, st.integers(1, 12), st.integers(1, 12))
 def test_the_ideal_devices_run_the_closed_form(h: int, k: int, d: int, chunks: int, streams: int) -> None:
     """Depth-first, uniform chunks, exactly; and the bound is met or missed from below."""
-    ops = []
+    ops: list[Op] = []
     for chunk in range(chunks):
         stream = 1 + chunk % streams
         ops += [Copy("h2d", h * SIZE, stream), Kernel(stream, duration_s=k * NS), Copy("d2h", d * SIZE, stream)]
-    schedule = Schedule(tuple(ops), ("non-blocking",) * streams)
+    schedule = program(*ops, streams=streams)
     for name, copy_engines in (("ideal", 2), ("ideal-one-copy-engine", 1)):
         makespan = max(simulate(schedule, load_device(name)).end)
         assert makespan == ideal_pipeline(h, k, d, chunks, streams, copy_engines)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
 
 import streamsim_validate
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
@@ -58,7 +58,7 @@ def test_a_graph_is_timed_from_outside_its_launch() -> None:
 def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
     record = a_record(an_entry(a_recipe(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
     (row,) = compare(record).rows
-    assert (row.predicted_s, row.wall_predicted_s) == (pytest.approx(4 * US), pytest.approx(5 * US))
+    assert (row.predicted_s, row.wall_predicted_s) == pytest.approx((4 * US, 5 * US))
     assert row.wall_error == pytest.approx(0.25)
 
 
@@ -67,8 +67,8 @@ def test_each_run_is_predicted_with_its_own_connections() -> None:
 
     One connection: copy, kernel, kernel: 3 us. Many: the kernel that is free runs beside the copy: 2 us.
     """
-    ops = (Copy("h2d", 64_000, 1), *(Kernel(stream, duration_s=1 * US) for stream in (1, 2)), Synchronize())
-    schedule = Schedule(ops, ("non-blocking", "non-blocking"))
+    kernels = (Kernel(stream, duration_s=1 * US) for stream in (1, 2))
+    schedule = Schedule((Copy("h2d", 64_000, 1), *kernels, Synchronize()), ("non-blocking", "non-blocking"))
     samples = (2.5 * US,)
     entry = Entry("mine", digest(schedule), schedule=schedule, device_s=samples, wall_s=samples, issue_s=(0.1 * US,))
     rows = [compare(a_record(entry, connections=k, profile=a_device())).rows[0] for k in (1, 32)]
@@ -241,12 +241,12 @@ def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: s
     recipes, configs = [], []
     for _ in range(2):
         chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
-        order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
+        order: Any = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
         arguments: dict[str, Any] = {"chunks": chunks}
         if order == "serial":
             config = Config("serial", chunks)
         else:
-            launch = data.draw(st.sampled_from(("live", "graph")))
+            launch: Any = data.draw(st.sampled_from(("live", "graph")))
             buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
             if buffers is not None:
                 arguments["buffers"] = buffers
@@ -351,7 +351,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     assert predicted.makespan_s == pytest.approx(4 * US)
     assert list(predicted.engine) == list(measured.engine)
     write_record(record, tmp_path / "r.json.gz")
-    assert main(["compare", str(tmp_path / "r.json.gz")]) == 0
+    assert main(["compare", str(tmp_path / "r.json.gz"), "--timelines"]) == 0
     assert "measured, traced" in capsys.readouterr().out
 
 

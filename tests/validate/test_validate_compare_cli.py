@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_record import NOBODY_KNOWS, ONE, RECORD, US, a_device, a_recipe, a_record, an_entry
 
 from streamsim.device.files import write_device
 from streamsim.errors import InputError
@@ -23,6 +22,8 @@ from streamsim_validate.records.files import write_record
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+from small_record import NOBODY_KNOWS, ONE, RECORD, US, a_device, a_recipe, a_record, an_entry
 
 # Tolerances
 

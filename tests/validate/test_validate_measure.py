@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -275,12 +275,15 @@ def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
 
 def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its output is verified before its repeats and after them."""
-    from streamsim_validate.gpu import replayer
+    from streamsim_validate.gpu import reference, replayer
 
     computed = []
-    original = replayer.run_reference
-    monkeypatch.setattr(
-        replayer, "run_reference", lambda schedule, memo: computed.append(schedule) or original(schedule, memo)
-    )
+
+    def run_reference(schedule: Schedule, memo: Any) -> Any:
+        computed.append(schedule)
+        return original(schedule, memo)
+
+    original = reference.run_reference
+    monkeypatch.setattr(replayer, "run_reference", run_reference)
     measure(_jobs(6), fake_gpu()[0], 1)
     assert len(computed) == 6

@@ -103,9 +103,9 @@ def test_it_draws_what_a_user_may_write() -> None:
     chunks = {int(recipe.arguments["chunks"]) for recipe in RECIPES}
     assert (min(chunks), max(chunks)) == (1, 128)
     assert max(int(recipe.arguments.get("streams", 1)) for recipe in RECIPES) == 32
-    assert sum(w.elements % 2 for w in workloads) > len(workloads) // 4
-    assert min(w.elements for w in workloads) < 300_000
-    assert max(w.elements for w in workloads) > 20 * MI
+    assert sum(w.work % 2 for w in workloads) > len(workloads) // 4
+    assert min(w.work for w in workloads) < 300_000
+    assert max(w.work for w in workloads) > 20 * MI
     graphs = sum(recipe.arguments.get("launch") == "graph" for recipe in RECIPES)
     pageable = sum(recipe.arguments.get("memory") == "pageable" for recipe in RECIPES)
     assert sum(recipe.pattern in LAUNCHABLE for recipe in RECIPES) > graphs > 8 * len(RECIPES) // 100 > pageable > 0
@@ -115,7 +115,7 @@ def test_it_draws_what_a_user_may_write() -> None:
 def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
     memo = Memo()
     for recipe, schedule in zip(RECIPES[:100], SCHEDULES, strict=False):
-        if recipe.workload.outputs and recipe.effect == "named kernels" and recipe.workload.elements < MI:
+        if recipe.workload.outputs and recipe.effect == "named kernels" and recipe.workload.work < MI:
             want = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
             found = run_reference(schedule, memo).outputs.values()
             assert [output.stretches for output in found] == [output.stretches for output in want], recipe.key
@@ -156,5 +156,5 @@ def test_it_fits_a_small_card_and_is_soon_measured() -> None:
 def test_the_suite_is_the_drawn_cases_in_the_order_of_size() -> None:
     found = suite("random", seed=3, count=20)
     assert {recipe.key for recipe in found} == set(keys(3, 20))
-    assert [recipe.workload.elements for recipe in found] == sorted(recipe.workload.elements for recipe in found)
+    assert [recipe.workload.work for recipe in found] == sorted(recipe.workload.work for recipe in found)
     assert len(suite("random")) == RANDOM_COUNT == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -154,7 +154,7 @@ def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorte
 
     def elapsed_ms(_start: int, _stop: int) -> float:
         since = max(i for i, call in enumerate(cuda.log) if call[0] == "eventRecord" and call[1] == _start)
-        launches = sum(call[0] == "launchKernel" for call in cuda.log[since:])
+        launches: int = sum(call[0] == "launchKernel" for call in cuda.log[since:])
         return 1e3 * (20e-6 + 53e-6 * launches)
 
     monkeypatch.setattr(cuda, "eventElapsedTime", elapsed_ms)
@@ -244,8 +244,8 @@ def programs(draw: st.DrawFn) -> Schedule:
         (kernel,) * draw(st.integers(1, 2)),
     )
     chunks, streams, buffers = (draw(st.integers(1, most)) for most in (9, 5, 4))
-    memory = draw(st.sampled_from(["pinned", "pageable"]))
-    launch = draw(st.sampled_from(["live", "graph"])) if memory == "pinned" else "live"
+    memory: Any = draw(st.sampled_from(["pinned", "pageable"]))
+    launch: Any = draw(st.sampled_from(["live", "graph"])) if memory == "pinned" else "live"
     builders: list[Callable[[], Schedule]] = [
         lambda: serial(workload, chunks, memory),
         lambda: depth_first(workload, chunks, streams, memory, launch),

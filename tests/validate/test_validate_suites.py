@@ -26,9 +26,9 @@ def test_standard_has_at_least_400_different_schedules() -> None:
 
 
 def test_standard_covers_what_it_should() -> None:
-    elements = {recipe.workload.elements for recipe in USUAL}
+    elements = {recipe.workload.work for recipe in USUAL}
     assert (min(elements), max(elements)) == (256 * KI, 64 * MI)
-    assert any(recipe.workload.elements % int(recipe.arguments["chunks"]) for recipe in USUAL)
+    assert any(recipe.workload.work % int(recipe.arguments["chunks"]) for recipe in USUAL)
     chunks = {int(recipe.arguments["chunks"]) for recipe in USUAL}
     assert (min(chunks), max(chunks)) == (1, 128)
     streams = {len(schedule.streams) for schedule in SCHEDULES.values()}
@@ -101,7 +101,7 @@ def test_quick_touches_every_effect_with_few_schedules() -> None:
     quick = suite("quick")
     assert 25 <= len(quick) <= 45
     assert {recipe.effect for recipe in quick} >= {recipe.effect for recipe in USUAL} - {"size"}
-    assert all(recipe.workload.elements <= 16 * MI for recipe in quick)
+    assert all(recipe.workload.work <= 16 * MI for recipe in quick)
 
 
 def test_an_unknown_suite_is_one_line() -> None:

@@ -6,7 +6,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from streamsim.device.profile import Compute, KernelCost
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Compute
 from streamsim.program.schedule import Kernel, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from streamsim.analysis.races import check_schedule
+from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel, Schedule
 from streamsim_validate.gpu.bench import NS
@@ -47,7 +47,7 @@ class LostGpuError(InputError):
 
 def refuse_races(schedule: Schedule) -> None:
     """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
-    races = [finding for finding in check_schedule(schedule) if finding.severity == "error"]
+    races = [finding for finding in check(schedule) if finding.severity == "error"]
     if races:
         first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
         raise InputError(

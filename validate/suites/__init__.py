@@ -2,13 +2,14 @@
 
 from streamsim_validate.suites.fixed_suites import GRID
 from streamsim_validate.suites.suites import CONNECTIONS, RANDOM, RANDOM_COUNT, SUITES, suite, suite_connections
-from streamsim_validate.suites.workloads import EVEN, HEAVY, LIGHT, MI, SMALL, sincos
+from streamsim_validate.suites.workloads import EVEN, HEAVY, KI, LIGHT, MI, SMALL, sincos
 
 __all__ = [
     "CONNECTIONS",
     "EVEN",
     "GRID",
     "HEAVY",
+    "KI",
     "LIGHT",
     "MI",
     "RANDOM",

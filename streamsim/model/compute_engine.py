@@ -1,0 +1,95 @@
+"""The compute engine: kernels side by side while there is room."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from streamsim.model.engine import Engine
+from streamsim.rules.link import ticks_for
+from streamsim.rules.side_by_side import FULL_CARD, given
+
+if TYPE_CHECKING:
+    import simpy
+
+    from streamsim.lowering.costs import Shape
+    from streamsim.model.card import Card
+    from streamsim.model.queues import HardwareQueues
+
+
+class Running:
+    """A kernel on the card, ``given`` so much of it since the tick ``since``, when ``left`` of its work was to do.
+
+    Work is counted in ticks times the share of the card that does it. It is done at ``end`` unless that share changes.
+    """
+
+    __slots__ = ("end", "given", "left", "op", "shape", "since")
+
+    def __init__(self, op: int, shape: Shape, now: int) -> None:
+        self.op, self.shape = op, shape
+        self.given, self.since, self.end = 0, now, now
+        self.left = shape.works * shape.width
+
+    def give(self, share: int, now: int) -> None:
+        """Give the kernel so much of the card from now on."""
+        if share != self.given:
+            self.left -= self.given * (now - self.since)
+            self.since, self.given = now, share
+            self.end = now + ticks_for(self.left, share)
+
+
+class ComputeEngine(Engine):
+    """Kernels side by side, at most so many with work to do: see :mod:`streamsim.rules.side_by_side`.
+
+    A kernel whose work is done makes room for others, and ends when it has drained.
+    """
+
+    def __init__(self, card: Card, queues: HardwareQueues) -> None:
+        super().__init__(card, queues)
+        self._most = card.lowered.device.compute.concurrent_kernels
+        self._running: list[Running] = []  # in the order in which they started
+        self._draining: list[tuple[int, int]] = []  # a heap of (end, op): kernels whose work is done
+        self._rings_at = -1  # the tick for which the last alarm was set
+        self.changed = False
+
+    def start(self, op: int, now: int) -> None:
+        self._running.append(Running(op, self.card.shapes[op], now))
+        self._share(now)
+
+    def _share(self, now: int) -> None:
+        """Give the card to the earliest of the kernels that can use it."""
+        room, held = FULL_CARD, 0  # what is left of the card, and the threads on it
+        for kernel in self._running:
+            shape = kernel.shape
+            held += shape.threads
+            share = given(shape.width, shape.threads, shape.idle, room, held)
+            kernel.give(share, now)
+            room -= share
+        self.has_room = room > 0 and len(self._running) < self._most
+        self.changed = True
+
+    def go_on(self, now: int) -> None:
+        """All that starts at this tick has started: set an alarm for when work is done or a kernel drained."""
+        self.changed = False
+        ends = [kernel.end for kernel in self._running]
+        if self._draining:
+            ends.append(self._draining[0][0])
+        tick = min(ends, default=-1)
+        if tick != self._rings_at and ends:
+            self._rings_at = tick
+            self.env.timeout(tick - now).callbacks.append(self._ring)
+
+    def _ring(self, _: simpy.Event) -> None:
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
+        if now != self._rings_at:
+            return  # the card was shared out anew since
+        done = [kernel for kernel in self._running if kernel.end <= now]
+        if done:
+            self._running = [kernel for kernel in self._running if kernel.end > now]
+            self._share(now)
+        for kernel in done:
+            heappush(self._draining, (now + kernel.shape.drain, kernel.op))
+        self.changed = True
+        while self._draining and self._draining[0][0] <= now:
+            self.card.ended(heappop(self._draining)[1], now)
+        self.card.settle()
