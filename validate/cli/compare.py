@@ -11,6 +11,9 @@ from streamsim.device.library import load_device
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
 from streamsim_validate.records import read_record
 
+WORST = click.IntRange(0, 1000)
+SAMPLES = "Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200."
+
 
 @click.command("compare")
 @click.argument("record", type=click.Path())
@@ -22,16 +25,10 @@ from streamsim_validate.records import read_record
     metavar="'STAT [GROUP] > X%'",
     help="End with exit code 1 if so; STAT is median, p95, worst, choice or unpredicted. Repeatable.",
 )
-@click.option(
-    "--worst", type=click.IntRange(0, 1000), default=10, show_default=True, help="Worst predicted schedules to list."
-)
+@click.option("--worst", type=WORST, default=10, show_default=True, help="Worst predicted schedules to list.")
 @click.option("--timelines", is_flag=True, help="Draw the time lines of the worst schedules, too.")
 @click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
-@click.option(
-    "--samples",
-    type=int,
-    help="Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200.",
-)
+@click.option("--samples", type=int, help=SAMPLES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
 @click.option(
     "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
