@@ -24,7 +24,7 @@ from streamsim_validate.calibrate.probe import (
 from streamsim_validate.calibrate.simulated import misfits, rms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
     from streamsim_validate.calibrate.samples import Samples
@@ -93,7 +93,34 @@ def _fit_kernel(samples: Samples, name: str, parameter: int) -> KernelCost:
     times = [samples.per_link(kernel_kind(name, parameter), n) for n in sizes]
     for i, (before, after) in enumerate(pairwise(times)):
         times[i + 1] = max(after, before)  # noise must not make a larger kernel faster
-    return KernelCost(name, parameter, sizes, tuple(times))
+    layer, waves = samples.card.multiprocessors * BLOCK, max(WAVES) * samples.card.resident_threads
+    elements, duration_s = zip(*stairs(list(zip(sizes, times, strict=True)), layer, waves), strict=True)
+    return KernelCost(name, parameter, elements, duration_s)
+
+
+def stairs(points: Sequence[tuple[int, float]], layer: int, most: int) -> list[tuple[int, float]]:
+    """A kernel's curve, (elements, seconds) ascending, with the stairs that are in it up to ``most`` elements.
+
+    Blocks are whole, and the multiprocessors share them evenly. So a launch takes as long as the one with the most of
+    them does: the same from one full ``layer``, a block on each, to the next. The largest launch known of a stair tells
+    its time, and the times of stairs of which none is known lie on a line between those of the nearest two.
+    """
+    known = {-(-elements // layer): seconds for elements, seconds in points}
+    found = [point for point in points if point[0] < layer]
+    for stair in range(1, most // layer + 1):
+        seconds = _on_line(known, stair)
+        found += [((stair - 1) * layer + 1, seconds)] if stair > 1 else []
+        found.append((stair * layer, seconds))
+    return found + [point for point in points if point[0] > found[-1][0]]
+
+
+def _on_line(known: Mapping[int, float], at: int) -> float:
+    """The value at ``at``, on the line between the nearest two known ones; below the first of them, the first."""
+    above = min((x for x in known if x >= at), default=max(known))
+    below = max((x for x in known if x <= at), default=above)
+    if above == below:
+        return known[below]
+    return known[below] + (known[above] - known[below]) * (at - below) / (above - below)
 
 
 def kernel_spread(samples: Samples, device: Device) -> dict[str, float]:
