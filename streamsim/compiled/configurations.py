@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 import numpy as np
 
 from streamsim.checks import LARGEST_COUNT
-from streamsim.compiled.loop import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state, run_patterns
+from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
+from streamsim.compiled.tables import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
 from streamsim.lowering.costs import (
     BYTE_BITS,
     D2H,
