@@ -11,16 +11,15 @@ from matplotlib.figure import Figure
 
 from streamsim.files.atomic_files import write_bytes
 from streamsim.report.heatmap import HeatMap, plot_heatmap
-from streamsim.search.sweep import sweep_blocks
-from streamsim.search.sweep_text import sweep_of
+from streamsim.search.sweep_text import sweep
 
 ASKED = {
-    "h2d": ["64MiB"],
-    "kernel": ["0.57ms"],
-    "d2h": ["64MiB"],
-    "device": ["h200"],
-    "chunks": ["1,2,3,4,6,8,12,16,24,32,48,64,96,128"],
-    "streams": ["1..16"],
+    "h2d": "64MiB",
+    "kernel": "0.57ms",
+    "d2h": "64MiB",
+    "device": "h200",
+    "chunks": "1,2,3,4,6,8,12,16,24,32,48,64,96,128",
+    "streams": "1..16",
 }
 ORDERS = ("depth-first", "breadth-first")
 DARKEST = 1.5  # times the fastest: with slower ones told apart, all good ones would look alike
@@ -45,9 +44,8 @@ def draw() -> Figure:
 
 def heat_map(order: str) -> HeatMap:
     """The makespans by chunks and streams."""
-    sweep, heat = sweep_of({**ASKED, "order": [order]}), HeatMap("chunks", "streams")
-    for block in sweep_blocks(sweep):
-        heat.add(dict(zip(sweep.columns, row, strict=True)) for row in block.rows)
+    heat = HeatMap("chunks", "streams")
+    heat.add(sweep(**ASKED, order=order))
     return heat
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from streamsim.analysis.explain import explain_schedule
+from streamsim.analysis.explain import explain
 from streamsim.device.library import load_device
 from streamsim.files.atomic_files import write_bytes
 from streamsim.model import simulate
@@ -27,7 +27,7 @@ ROWS = (12.6, 8.8)  # of the panels; the upper one has two rows and most of a le
 def draw() -> Figure:
     """Draw the explanation above, what following it gives below."""
     device = load_device("h200")
-    explanation = explain_schedule(breadth_first(WORKLOAD, CHUNKS, STREAMS), device)
+    explanation = explain(breadth_first(WORKLOAD, CHUNKS, STREAMS), device)
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     above, below = figure.subplots(2, height_ratios=ROWS)
     plot_explanation(explanation, above)

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from streamsim.analysis.published_cases import Case, cases
+from streamsim.analysis.published_cases import PublishedCase, cases
 from streamsim.files.atomic_files import write_bytes
 
 SIZE_IN, DPI, FONT_PT = (7.2, 5.2), 200, 8.0
@@ -45,7 +45,7 @@ def draw() -> Figure:
     return figure
 
 
-def row(axes: Any, y: float, case: Case) -> None:
+def row(axes: Any, y: float, case: PublishedCase) -> None:
     """One case: name, bar, error and times."""
     error = case.error * 100
     axes.barh(y, error, height=0.62, color=WITHIN if abs(error) <= CLOSE else BEYOND)

@@ -13,11 +13,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from streamsim.analysis.bounds import Bound, lower_bound, published
-    from streamsim.analysis.explain import Explanation, Loss, explain_schedule
+    from streamsim.analysis.bounds import Bound, lower_bound
+    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.explain import explain
+    from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import Prediction, predict
-    from streamsim.analysis.races import Finding, check_schedule, repaired
+    from streamsim.analysis.races import Finding, check, repaired
     from streamsim.analysis.remedies import Source
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
@@ -45,12 +47,12 @@ if TYPE_CHECKING:
     from streamsim.report.heatmap import HeatMap, save_heatmap
     from streamsim.report.text import gantt
     from streamsim.report.trace import write_trace
-    from streamsim.search.best import Best, find_best
+    from streamsim.search.best import Best, best
     from streamsim.search.evaluate import evaluate
     from streamsim.search.grid import Grid
-    from streamsim.search.sweep import Axis, Sweep, sweep_blocks
-    from streamsim.search.sweep_output import write_sweep
-    from streamsim.search.sweep_text import read_sweep, sweep_of
+    from streamsim.search.sweep import Axis, Sweep
+    from streamsim.search.sweep_output import Journal, write_sweep
+    from streamsim.search.sweep_text import read_sweep, sweep
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.timeline.critical_path import critical_path
     from streamsim.timeline.timeline import Span, Timeline
@@ -96,29 +98,29 @@ _HOME = {
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
     "Bound": "analysis.bounds",  # a lower bound and what sets it
     "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
-    "published": "analysis.bounds",  # the published formulas
-    "check_schedule": "analysis.races",  # races, and events and waits that do nothing
+    "published": "analysis.formulas",  # the published formulas
+    "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
     "repaired": "analysis.races",  # a schedule with the waits that its races lack
     # The best schedule, and many of them
     "Config": "program.config",  # how to cut and issue a workload
     "Grid": "search.grid",  # all ways to combine some of them
     "evaluate": "search.evaluate",  # configs to makespans, compiled where numba is installed
-    "find_best": "search.best",  # exactly the optimum of a grid
-    "Best": "search.best",  # what find_best gives
+    "best": "search.best",  # exactly the optimum of a grid
+    "Best": "search.best",  # what best gives
+    "Sweep": "search.sweep",  # what sweep gives: iterate over it for its rows
     "Axis": "search.sweep",  # a name and its values
-    "Sweep": "search.sweep",  # every combination of some axes
-    "sweep_blocks": "search.sweep",  # the rows of a sweep, on any executor
-    "sweep_of": "search.sweep_text",  # a sweep from ranges such as "1..64*2"
-    "read_sweep": "search.sweep_text",  # such ranges from TOML
+    "sweep": "search.sweep_text",  # every combination of ranges such as "1..64*2", predicted
+    "read_sweep": "search.sweep_text",  # such a sweep from a TOML file
     "write_sweep": "search.sweep_output",  # to CSV, JSON lines or Parquet, resumable
+    "Journal": "search.sweep_output",  # how far that has come
     "HeatMap": "report.heatmap",  # the rows of a sweep by two columns
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
-    "explain_schedule": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.explain",  # what explain_schedule gives
-    "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain_schedule
-    "Loss": "analysis.explain",  # a cause, what it has lost, and its remedy
+    "explain": "analysis.explain",  # the time above the lower bound, split over its causes
+    "Explanation": "analysis.causes",  # what explain gives
+    "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
+    "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives
@@ -153,6 +155,7 @@ __all__ = [
     "HeatMap",
     "InputError",
     "Interval",
+    "Journal",
     "Kernel",
     "Loss",
     "Point",
@@ -169,16 +172,16 @@ __all__ = [
     "Workload",
     "WorkloadKernel",
     "__version__",
+    "best",
     "breadth_first",
     "build",
     "changed",
-    "check_schedule",
+    "check",
     "critical_path",
     "depth_first",
     "device_names",
     "evaluate",
-    "explain_schedule",
-    "find_best",
+    "explain",
     "gantt",
     "interval",
     "link_words",
@@ -204,8 +207,7 @@ __all__ = [
     "serial",
     "serialized",
     "simulate",
-    "sweep_blocks",
-    "sweep_of",
+    "sweep",
     "workload_of_sizes",
     "write_device",
     "write_schedule",

@@ -13,28 +13,38 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from hypothesis import settings
 
 from streamsim import compiled
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
 from streamsim_validate.calibrate import fits
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu.card import open_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from streamsim.device.profile import Device
     from streamsim_validate.gpu.card import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
+
+
+def _in_full(value: msgspec.Struct, printer: Any, _cycle: bool) -> None:
+    printer.text(msgspec.Struct.__repr__(value))
+
+
+for some in (Device, Schedule, Workload):  # hypothesis shows an example that fails in full, not by its short repr
+    some._repr_pretty_ = _in_full  # type: ignore[union-attr]
 
 MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
 COMPILE = """
@@ -66,7 +76,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node) -> None:
+def pytest_xdist_node_collection_finished(node: Any) -> None:
     """No test begins before that; one that fails to compile will say so."""
     if compiler := node.config.stash.get(COMPILER, None):
         compiler.wait()
@@ -76,11 +86,11 @@ COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Test by test to whoever is free, but that one process has the card, and one makes what a file shares."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Scheduling(LoadScopeScheduling):
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             file = Path(nodeid.partition("::")[0]).stem
             return ON_CARD if file.startswith(ON_CARD) else file if file in SHARING else nodeid
@@ -111,7 +121,7 @@ def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "fit", fit_once)
 
 
-def fit_once(samples: fits.Samples, fit=fits.fit) -> Device:
+def fit_once(samples: fits.Samples, fit: Callable[[fits.Samples], Device] = fits.fit) -> Device:
     """``fits.fit``, once for the same samples."""
     content = msgspec.json.encode(samples.plain())
     if content not in _FITTED:

@@ -45,7 +45,7 @@ def _nothing() -> None:
 
 
 def _memory(address: int, n_bytes: int) -> np.ndarray:
-    return np.frombuffer((ctypes.c_uint8 * n_bytes).from_address(address), np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * n_bytes).from_address(address))
 
 
 class FakeCuda:

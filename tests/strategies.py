@@ -6,32 +6,41 @@ Random sizes come from small sets, so that ties are the rule and not the excepti
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
-from streamsim.device.profile import (
-    Arbitration,
-    Compute,
-    CopyEngines,
-    Device,
-    HandOver,
-    Host,
-    KernelCost,
-    LinkDirection,
-)
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
+from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)
 BYTE_PER_TICK = 1e9
+LATENCIES = (  # each is at least the other
+    ("duplex_latency_s", "latency_s"),
+    ("crowded_latency_s", "latency_s"),
+    ("crowded_duplex_latency_s", "duplex_latency_s"),
+    ("crowded_duplex_latency_s", "crowded_latency_s"),
+)
+SLOWER = ("duplex_bandwidth_bytes_per_s", "crowded_bandwidth_bytes_per_s")  # none is above bandwidth_bytes_per_s
 HAND_OVERS = tuple(HandOver.__struct_fields__)
 HOST_TICKS = tuple(f for f in Host.__struct_fields__ if f.endswith("_s"))
+CARD_TICKS = tuple(f for f in Compute.__struct_fields__ if f.endswith("_s") and f != "floor_s")
 SOURCES = dict.fromkeys(
     ("connections", "h2d", "d2h", "copy_engines", "compute", "hand_over", "host"), "assumed: a device for tests"
 )
+
+
+def ticks(seconds: float) -> int:
+    """Whole nanoseconds, the nearest."""
+    return round(seconds / NS)
 
 
 def pipeline_of(elements: int) -> Workload:
@@ -88,12 +97,12 @@ def make_device(
     immediate_bytes: int = 0,
     **ticks: int,
 ) -> Device:
-    """A device with every effect off but those named; ``ticks`` are fields of Host and HandOver without their ``_s``.
+    """A device with every effect off but those named; ``ticks``: times of host, hand-overs or card without ``_s``.
 
     ``make_device(copy=2, h2d_to_kernel=5)`` charges the host 2 ticks a copy call and 5 ticks a hand-over.
     """
     costs: dict[str, Any] = {f"{name}_s": value * NS for name, value in ticks.items()}
-    unknown = set(costs) - {*HAND_OVERS, *HOST_TICKS}
+    unknown = set(costs) - {*HAND_OVERS, *HOST_TICKS, *CARD_TICKS}
     assert not unknown, unknown
     return Device(
         name="test",
@@ -109,6 +118,7 @@ def make_device(
             arbitration=kernel_rule,  # type: ignore[arg-type]
             kernel_signal=kernel_signal,  # type: ignore[arg-type]
             kernels=kernels,
+            **{name: costs.get(name, 0.0) for name in CARD_TICKS},
         ),
         hand_over=HandOver(**{name: costs.get(name, 0.0) for name in HAND_OVERS}),
         host=Host(**{name: costs.get(name, 0.0) for name in HOST_TICKS}, pageable_immediate_bytes=immediate_bytes),
@@ -206,7 +216,7 @@ def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
         "kernels": st.sampled_from([(cost,) for cost in COSTS]),
         "kernel_signal": st.sampled_from(("each", "each", "run")),
         "immediate_bytes": st.sampled_from((0, 8, 64)),
-        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS)},
+        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS, *CARD_TICKS)},
     }
     return make_device(**{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()})
 
@@ -255,7 +265,7 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     duration_s = draw(KERNEL_TICKS) * NS
     known = draw(st.sampled_from(((), (), (1 / 8,), (1 / 8, 1 / 2)))) if share < 1 else ()
     times = sorted(draw(st.integers(1, 40)) * NS for _ in known)
-    of_launch = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
+    of_launch: dict[str, Any] = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
     return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
 
 
@@ -278,3 +288,34 @@ def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | N
     issued: list[Op] = draw(st.lists(op, min_size=1, max_size=most))
     last: list[Op] = [Synchronize()] if graph and draw(st.booleans()) else []
     return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]
+
+
+@st.composite
+def small_workloads(draw: st.DrawFn) -> Workload:
+    """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
+    sizes = st.lists(st.integers(1, 8), max_size=3)
+    inputs, outputs = draw(sizes), draw(sizes)
+    least = 0 if inputs or outputs else 1
+    kernels = draw(st.lists(st.just(WorkloadKernel(duration_s=1e-6)), min_size=least, max_size=3))
+    return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
+
+
+@st.composite
+def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
+    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
+    workload = draw(small_workloads())
+    chunks = draw(st.integers(1, min(workload.elements, 12)))
+    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
+    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
+    more: dict[str, Any] = {"memory": memory, "launch": launch}
+    makers: tuple[Callable[[], Schedule], ...] = (
+        lambda: serial(workload, chunks, memory),
+        lambda: one_stream(workload, chunks, **more),
+        lambda: depth_first(workload, chunks, streams, **more),
+        lambda: breadth_first(workload, chunks, streams, **more),
+        lambda: ring(workload, chunks, buffers, **more),
+        lambda: ring(workload, chunks, buffers, streams, **more),
+        lambda: prefetch(workload, chunks, buffers, **more),
+    )
+    return workload, draw(st.sampled_from(makers))(), chunks

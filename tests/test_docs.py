@@ -11,10 +11,9 @@ import pytest
 from documents import ROOT, Reader, blocks
 
 import streamsim
-from streamsim.analysis.explain import CAUSES
+from streamsim.analysis.causes import CAUSES
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best import find_best
 from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 GUIDES = ("predict", "validate", "choose", "explain")
 INDEX = "README.md"
+ENTRIES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]  # where people come in
 LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -47,7 +47,7 @@ def test_every_guide_shows_commands_code_and_a_picture(name: str) -> None:
     assert any(bang and target.startswith("../figures/") for bang, target in LINK.findall(text))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES + ENTRIES, ids=lambda page: f"{page.parent.name}-{page.stem}")
 def test_every_link_leads_somewhere(page: Path) -> None:
     for _, target in LINK.findall(text_of(page)):
         if target.startswith("https://"):
@@ -67,6 +67,16 @@ def anchors(page: Path) -> set[str]:
 def test_the_index_names_every_page() -> None:
     targets = {target for _, target in LINK.findall(text_of(DOCS / INDEX))}
     assert {page.name for page in PAGES} - {INDEX} <= targets
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES + ENTRIES
+        for bang, target in LINK.findall(text_of(page))
+        if bang
+    }
+    assert set((ROOT / "figures").glob("*.png")) <= shown
 
 
 def test_every_cause_is_in_its_guide() -> None:
@@ -192,12 +202,12 @@ def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> No
 
 def test_the_picture_of_a_search_stars_what_best_finds() -> None:
     figure = runpy.run_path(str(ROOT / "figures" / "best.py"))
-    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"][0].split(","))
+    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"].split(","))
     workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
     for order in figure["ORDERS"]:
         heat = figure["heat_map"](order)
         grid = Grid(chunks=chunks, streams=tuple(range(1, 17)), orders=(order,))
-        best = find_best(workload, load_device("h200"), grid).best
+        best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from fake_cuda import CARD
 
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.model import simulate
 from streamsim_validate.compare.compare import predict_device_s
 from streamsim_validate.gpu.profiler import spans_of
@@ -55,7 +55,7 @@ def a_record(most_chunks: int) -> Record:
         cases = [
             case
             for case in suite("standard", connections)
-            if case.effect == "grid" and case.workload.elements > MI and case.arguments["chunks"] <= most_chunks
+            if case.effect == "grid" and case.workload.work > MI and int(case.arguments["chunks"]) <= most_chunks
         ]
         runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, cases))))
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1")

@@ -3,7 +3,7 @@
 The profile is what was calibrated on the same card just before, the host's calls are the programs' own (a call of
 CuPy's costs other than one of C++), and of the kernel nothing is known but its time: that of the whole alone, with one
 point more, or with the whole curve as measured on memory that is in no cache. What is promised of them is the table in
-docs/design.md, which these tests hold to what they find.
+docs/evidence.md, which these tests hold to what they find.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 each_card = pytest.mark.parametrize("card", CARDS)
 LARGE, SMALL = True, False
-DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+EVIDENCE = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
 
 # Median and 95th percentile, just above what they are on either card. Goals: 1.5 and 8 % of the large ones, 5 and 18 %
-# of the small ones, of which the 95th percentile misses: docs/design.md says where.
+# of the small ones, of which the 95th percentile misses: docs/evidence.md says where.
 BOUNDS = {
     (WHOLE, LARGE): (0.008, 0.072),
     (WHOLE, SMALL): (0.031, 0.255),
@@ -129,12 +129,12 @@ def test_what_the_rule_for_small_parts_misses_is_a_kernel_that_memory_binds(card
 
 
 @compiled
-def test_the_design_page_has_what_is_left_without_the_worst() -> None:
+def test_the_evidence_page_has_what_is_left_without_the_worst() -> None:
     def p95s(known: Known, wanted: Callable[[Error], bool]) -> list[float]:
         found = [[e for e in errors(card, known) if wanted(e)] for card in CARDS]
         return [round(100 * median_and_p95(of_size(some, SMALL))[1], 1) for some in found]
 
-    words = " ".join(DESIGN.split())
+    words = " ".join(EVIDENCE.split())
     without_gather = p95s(WHOLE, lambda e: e.kernel != "gather")
     assert "Without the gather the small programs come to {} and {} %".format(*without_gather) in words
     larger = p95s(CURVE, lambda e: e.elements * FLOAT_BYTES // e.chunks >= 32 << 10)
@@ -143,24 +143,24 @@ def test_the_design_page_has_what_is_left_without_the_worst() -> None:
 
 @compiled
 @pytest.mark.parametrize("known", ALL_KNOWN, ids=lambda known: known.name)
-def test_the_design_page_has_what_is_known_of_the_kernel(known: Known) -> None:
-    assert row(known.name, lambda card: errors(card, known)) in DESIGN
+def test_the_evidence_page_has_what_is_known_of_the_kernel(known: Known) -> None:
+    assert row(known.name, lambda card: errors(card, known)) in EVIDENCE
 
 
 @compiled
 @pytest.mark.parametrize("known", [WHOLE, CURVE], ids=lambda known: known.name)
-def test_the_design_page_has_cublas(known: Known) -> None:
+def test_the_evidence_page_has_cublas(known: Known) -> None:
     name = f"SGEMM, {known.name}"
-    assert row(name, lambda card: errors(card, known), cublas=True) in DESIGN
+    assert row(name, lambda card: errors(card, known), cublas=True) in EVIDENCE
 
 
 @compiled
 @pytest.mark.parametrize("name", RULES)
-def test_the_design_page_has_the_rules_that_were_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_evidence_page_has_the_rules_that_were_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, time = RULES[name]
     monkeypatch.setattr(streamsim.device.profile, "LEAST_THREADS", threads)
     monkeypatch.setattr(streamsim.device.profile, "LEAST_TIME", time)
-    assert row(name, lambda card: errors(card, WHOLE, name)) in DESIGN
+    assert row(name, lambda card: errors(card, WHOLE, name)) in EVIDENCE
 
 
 @each_card

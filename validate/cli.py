@@ -160,7 +160,10 @@ def _with_unit(field: str, value: float) -> str:
     metavar="'STAT [GROUP] > X%'",
     help="End with exit code 1 if so; STAT is median, p95, worst, choice or unpredicted. Repeatable.",
 )
-@click.option("--worst", type=click.IntRange(0, 1000), default=10, show_default=True, help="Time lines to show.")
+@click.option(
+    "--worst", type=click.IntRange(0, 1000), default=10, show_default=True, help="Worst predicted schedules to list."
+)
+@click.option("--timelines", is_flag=True, help="Draw the time lines of the worst schedules, too.")
 @click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
 @click.option(
     "--samples",
@@ -177,6 +180,7 @@ def compare_command(
     form: str,
     fail_if: tuple[str, ...],
     worst: int,
+    timelines: bool,
     every: bool,
     samples: int | None,
     seed: int,
@@ -187,6 +191,7 @@ def compare_command(
     \b
     Examples:
       streamsim-validate compare quick.json.gz
+      streamsim-validate compare r.json.gz --worst 3 --timelines
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
       streamsim-validate compare r.json.gz --samples 200 --spread h200
     """  # noqa: D301 - click wants the backspace itself
@@ -210,8 +215,9 @@ def compare_command(
         elif form == "csv":
             click.echo(tables.to_csv(comparison), nl=False)
         else:
-            click.echo(tables.worst_text(found, comparison, profile, worst) + "\n" * 2 * bool(worst), nl=False)
-            click.echo(tables.to_text(comparison, verdicts, every, covered))
+            click.echo(tables.to_text(comparison, verdicts, every, covered, worst))
+            if timelines and worst:
+                click.echo("\n" + tables.time_lines_text(found, comparison, profile, worst))
     failed = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failed:
         click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)

@@ -1,22 +1,24 @@
-"""Lower bounds on a schedule's makespan, and the published formulas that people use instead of a model.
+"""Lower bounds on a schedule's makespan.
 
-A bound holds whatever order the engines choose: the simulated makespan is never below it. The published
-predictors take whole stage times and a number of chunks; they stand here so that they can be shown beside
-every prediction.
+A bound holds whatever order the engines choose: the simulated makespan is never below it.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 
 import msgspec
 
-from streamsim.device.profile import Device, LinkDirection
-from streamsim.lowering.costs import D2H, FULL_CARD, H2D, KERNEL, NOTHING, Shape
+from streamsim.device.library import as_device
+from streamsim.device.profile import Device
+from streamsim.lowering.costs import D2H, H2D, NOTHING, Shape
 from streamsim.lowering.lowered import Lowered, lower
-from streamsim.program.schedule import Copy, Schedule
+from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.text.quantities import format_seconds
 
 ENGINE_WORDS = {
     "h2d": "H2D copy engine",
@@ -38,14 +40,21 @@ class Bound(msgspec.Struct, frozen=True):
     bound_by: str
     each: dict[str, float]
 
+    def __repr__(self) -> str:
+        return f"Bound({format_seconds(self.seconds)} by {self.bound_by})"
 
-def lower_bound(schedule: Schedule, device: Device, program: Lowered | None = None) -> Bound:
+
+def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
     """Bound the makespan from below: the engines' work, the link's, the host's, and the longest chain.
 
-    ``program``: the schedule compiled for the device, if at hand. Linear time.
-    Raises InputError when the device has no cost for a kernel that the schedule names.
+    ``device``: a Device, or the name or file of one. Linear time. Raises InputError for an unknown device, and when it
+    has no cost for a kernel that the schedule names.
     """
-    program = lower(schedule, device) if program is None else program
+    return bound_of(lower(schedule, as_device(device)))
+
+
+def bound_of(program: Lowered) -> Bound:
+    """:func:`lower_bound` of a schedule that is lowered for its device already."""
     counts = Counter(program.shape)
     amounts = [(shape, counts[index]) for index, shape in enumerate(program.shapes)]
     longest = _longest_chain(program)
@@ -222,161 +231,3 @@ def _crossings(low: float, high: float, at_low: tuple[float, ...], at_high: tupl
         gap_low, gap_high = at_low[2] - a, at_high[2] - b
         if gap_low > 0 > gap_high:
             yield low + (high - low) * gap_low / (gap_low - gap_high)
-
-
-# --- published predictors -------------------------------------------------------------------------------------------
-
-
-def napkin(h2d_s: float, kernel_s: float, d2h_s: float, chunks: int) -> float:
-    """(h + k + d) (n + 2) / (3 n): n equal chunks, three equal stages, two copy engines.
-
-    Half of the serial time at n = 4. Source: the schematic of M. Harris, "How to Overlap Data Transfers in
-    CUDA C/C++", NVIDIA, 2012, written out for n chunks.
-    """
-    return (h2d_s + kernel_s + d2h_s) * (chunks + 2) / (3 * chunks)
-
-
-def best_practices(transfer_s: float, kernel_s: float, chunks: int) -> float:
-    """Add an n-th of the shorter to the longer of the two: max(k + tT/n, tT + k/n).
-
-    Source: NVIDIA, "CUDA C++ Best Practices Guide", Asynchronous and Overlapping Transfers with Computation.
-    Its tT is the time of the transfers; here both directions together.
-    """
-    longer, shorter = max(transfer_s, kernel_s), min(transfer_s, kernel_s)
-    return longer + shorter / chunks
-
-
-def simple_multi_copy(h2d_s: float, kernel_s: float, d2h_s: float, copy_engines: int) -> float:
-    """No overlap h + k + d; one copy engine max(h + d, k); two max(h, k, d).
-
-    Source: the theoretical limits that the CUDA sample simpleMultiCopy prints,
-    https://github.com/NVIDIA/cuda-samples.
-    """
-    if copy_engines == 0:
-        return h2d_s + kernel_s + d2h_s
-    return max(h2d_s + d2h_s, kernel_s) if copy_engines == 1 else max(h2d_s, kernel_s, d2h_s)
-
-
-def van_werkhoven_transfer(
-    latency_s: float, bytes_per_stream: float, s_per_byte: float, gap_s: float, streams: int
-) -> float:
-    """(L + o) + w G n + g (n - 1): n transfers of w bytes in one direction, in the LogGP model.
-
-    Source: B. van Werkhoven, J. Maassen, F. J. Seinstra, H. E. Bal, "Performance models for CPU-GPU data
-    transfers", CCGrid 2014.
-    """
-    return latency_s + bytes_per_stream * s_per_byte * streams + gap_s * (streams - 1)
-
-
-def van_werkhoven(h2d_s: float, kernel_s: float, d2h_s: float, chunks: int, copy_engines: int) -> float:
-    """Add an n-th of the other stages to the slowest, with both transfer times from the LogGP model.
-
-    One copy engine: the transfers are one stage; none: nothing overlaps. Source: the transfer times as
-    :func:`van_werkhoven_transfer`; their overlap with the kernel in the form of the same paper.
-    """
-    stages = [h2d_s, kernel_s, d2h_s] if copy_engines == 2 else [h2d_s + d2h_s, kernel_s]
-    return sum(stages) if copy_engines == 0 else max(stages) + (sum(stages) - max(stages)) / chunks
-
-
-def gomez_luna(h2d_s: float, kernel_s: float, d2h_s: float, streams: int, per_stream_s: float) -> float:
-    """Dominant stage + other / n + n times the cost of a stream; stages: transfers, kernel.
-
-    Source: in the form of J. Gomez-Luna, J. M. Gonzalez-Linares, J. I. Benavides, N. Guil, "Performance models
-    for asynchronous data transfers on consumer graphics processing units", JPDC 72(9), 2012.
-    """
-    transfer_s = h2d_s + d2h_s
-    return max(transfer_s, kernel_s) + min(transfer_s, kernel_s) / streams + streams * per_stream_s
-
-
-def gomez_luna_streams(h2d_s: float, kernel_s: float, d2h_s: float, per_stream_s: float) -> float:
-    """Find the number of streams at which :func:`gomez_luna` is smallest: sqrt(other / per-stream cost)."""
-    other_s = min(h2d_s + d2h_s, kernel_s)
-    return math.sqrt(other_s / per_stream_s) if per_stream_s > 0 else math.inf
-
-
-def ideal_pipeline(
-    h2d_s: float, kernel_s: float, d2h_s: float, chunks: int, streams: int, copy_engines: int = 2
-) -> float:
-    """Makespan of a depth-first pipeline on the ideal device, from the stage times of *one chunk*; exact.
-
-    With s = h + k + d, m = max(h, k, d) and J = floor((N - 1) / S), two copy engines take
-    max(s + (N - 1) m, (J + 1) s + (N - 1 - J S) m): the slowest stage paces the pipeline, or a stream's
-    own chunks, one after another, do. One shared copy engine in issue order takes N s, as does none.
-    """
-    total, slowest, rounds = h2d_s + kernel_s + d2h_s, max(h2d_s, kernel_s, d2h_s), (chunks - 1) // streams
-    if copy_engines < 2:
-        return chunks * total
-    return max(total + (chunks - 1) * slowest, (rounds + 1) * total + (chunks - 1 - rounds * streams) * slowest)
-
-
-class Stages(msgspec.Struct, frozen=True):
-    """A pipeline as the published formulas see it.
-
-    Seconds of each whole stage alone and in one go; ``*_chunks_s``: the transfers cut into ``chunks`` by the
-    LogGP formula; ``issue_s``: the host's calls for one more chunk.
-    """
-
-    h2d_s: float
-    kernel_s: float
-    d2h_s: float
-    h2d_chunks_s: float
-    d2h_chunks_s: float
-    chunks: int
-    streams: int
-    copy_engines: int
-    issue_s: float
-
-
-def stages_of(schedule: Schedule, device: Device, program: Lowered | None = None) -> Stages:
-    """Add up the copies and the kernels of a schedule.
-
-    The number of chunks is that of the rarest kind of op, since a chunk may have several copies or kernels.
-    Raises InputError as :func:`lower_bound`.
-    """
-    program = lower(schedule, device) if program is None else program
-    counts = [program.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
-    chunks = min((count for count in counts if count), default=1)
-    pinned = {"h2d": device.h2d, "d2h": device.d2h}
-    n_bytes = dict.fromkeys(pinned, 0)
-    for op in schedule.ops:
-        if isinstance(op, Copy):
-            n_bytes[op.direction] += op.bytes
-    h2d_s, d2h_s = (_transfer_s(link, n_bytes[name], 1) for name, link in pinned.items())
-    h2d_chunks_s, d2h_chunks_s = (_transfer_s(link, n_bytes[name], chunks) for name, link in pinned.items())
-    kernels_s = calls_s = 0.0
-    for index, count in Counter(program.shape).items():
-        shape = program.shapes[index]
-        if shape.kind != NOTHING:
-            calls_s += shape.call * count * S_PER_TICK
-            kernels_s += shape.duration * count * S_PER_TICK * (shape.kind == KERNEL)
-    return Stages(
-        h2d_s=h2d_s,
-        kernel_s=kernels_s,
-        d2h_s=d2h_s,
-        h2d_chunks_s=h2d_chunks_s,
-        d2h_chunks_s=d2h_chunks_s,
-        chunks=chunks,
-        streams=len({op.stream for op, kind in zip(schedule.ops, program.kind, strict=True) if kind != NOTHING}),
-        copy_engines=device.copy_engines.count,
-        issue_s=calls_s / chunks,
-    )
-
-
-def _transfer_s(link: LinkDirection, n_bytes: int, pieces: int) -> float:
-    if not n_bytes:
-        return 0.0
-    per_byte = 1 / link.bandwidth_bytes_per_s
-    return van_werkhoven_transfer(link.latency_s, n_bytes / pieces, per_byte, link.latency_s, pieces)
-
-
-def published(stages: Stages) -> dict[str, float]:
-    """Seconds that each published formula predicts, by its name."""
-    whole = (stages.h2d_s, stages.kernel_s, stages.d2h_s)
-    cut = (stages.h2d_chunks_s, stages.kernel_s, stages.d2h_chunks_s)
-    return {
-        "napkin": napkin(*whole, stages.chunks),
-        "CUDA best practices guide": best_practices(stages.h2d_s + stages.d2h_s, stages.kernel_s, stages.chunks),
-        "simpleMultiCopy": simple_multi_copy(*whole, stages.copy_engines),
-        "van Werkhoven 2014": van_werkhoven(*cut, stages.chunks, stages.copy_engines),
-        "Gomez-Luna 2012": gomez_luna(*whole, stages.chunks, stages.issue_s),
-    }

@@ -10,42 +10,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.checks import LONGEST_S, check_number, check_whole
-from streamsim.device.profile import (
-    FASTEST_BYTES_PER_S,
-    LATENCIES,
-    MODEL_SPREAD,
-    SLOWER,
-    SLOWEST_BYTES_PER_S,
-    Compute,
-    Device,
-    LinkDirection,
-    number_names,
-)
+from streamsim.checks import check_number, check_whole
+from streamsim.device.library import as_device
+from streamsim.device.profile import MODEL_SPREAD, Device, number_names
+from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, Synchronize
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import numpy as np
 
+    from streamsim.device.profile import Device
     from streamsim.program.schedule import StreamKind
 
 SAMPLES, FEWEST_SAMPLES, MOST_SAMPLES = 1000, 20, 1_000_000
 MOST_SEED = (1 << 63) - 1
 LEVEL = 0.9
-KERNELS, SHORTEST_KERNEL_S = "compute.kernels", 1e-9
 MOST_POWER = 50.0  # of e: a factor beyond it says no more
 ORDERED = "same-queue-first"  # the one rule by which it matters in which order queues are served
-
-Part = TypeVar("Part", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +65,14 @@ class Interval:
 
 
 def interval(
-    schedule: Schedule, device: Device, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
+    schedule: Schedule, device: Device | str | Path, samples: int = SAMPLES, seed: int = 0, level: float = LEVEL
 ) -> Interval:
     """The interval in which the makespan of ``schedule`` on ``device`` lies with probability ``level``.
 
-    The same seed gives the same interval. Raises InputError when the device's profile has no spread or no cost of
-    one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
+    The same seed gives the same interval. Raises InputError for an unknown device, one without a spread in its profile
+    or a cost of one of the kernels, and unless ``samples`` is 20 to 1,000,000 and ``level`` between 0 and 1.
     """
-    return intervals([schedule], device, samples, seed, level)[0]
+    return intervals([schedule], as_device(device), samples, seed, level)[0]
 
 
 def _makespan_s(schedule: Schedule, device: Device) -> float:
@@ -152,57 +143,12 @@ def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
     names = sorted(number_names(device) & set(device.spread))
     for _ in range(samples):
         numbers = generator.standard_normal(len(names))
-        yield _moved(device, {name: _factor(device.spread[name] * z) for name, z in zip(names, numbers, strict=True)})
+        factors = {name: _factor(device.spread[name] * z) for name, z in zip(names, numbers, strict=True)}
+        yield multiplied(device, factors)
 
 
 def _factor(power: float) -> float:
     return math.exp(max(-MOST_POWER, min(power, MOST_POWER)))
-
-
-def _moved(device: Device, factors: Mapping[str, float]) -> Device:
-    parts = {name: getattr(device, name) for name in device.__struct_fields__}
-    moved = {name: _part(part, name, factors) for name, part in parts.items() if isinstance(part, msgspec.Struct)}
-    return msgspec.structs.replace(device, **moved)
-
-
-def _part(part: Part, path: str, factors: Mapping[str, float]) -> Part:
-    """A table of a profile with its seconds and rates times their factors, within what a profile may hold."""
-    fields: dict[str, Any] = {
-        field: _within(field, getattr(part, field) * factors[f"{path}.{field}"])
-        for field in part.__struct_fields__
-        if field.endswith("_s") and f"{path}.{field}" in factors
-    }
-    if isinstance(part, LinkDirection):
-        fields = _restored({**msgspec.structs.asdict(part), **fields})
-    if isinstance(part, Compute) and KERNELS in factors:
-        fields = {**_kernels(part, factors[KERNELS]), **fields}
-    return msgspec.structs.replace(part, **fields)
-
-
-def _within(field: str, value: float) -> float:
-    least, most = (SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S) if field.endswith("_bytes_per_s") else (0.0, LONGEST_S)
-    return max(least, min(value, most))
-
-
-def _restored(link: dict[str, Any]) -> dict[str, Any]:
-    """Sharing cannot make a link faster."""
-    for slower in SLOWER:
-        link[slower] = min(link[slower], link["bandwidth_bytes_per_s"])
-    for more, less in LATENCIES:
-        link[more] = max(link[more], link[less])
-    return link
-
-
-def _kernels(compute: Compute, factor: float) -> dict[str, Any]:
-    """All times of the tables and the floor under them by one factor, or as near to it as a profile may hold."""
-    known = [seconds for cost in compute.kernels for seconds in cost.duration_s]
-    factor = max(SHORTEST_KERNEL_S / min(known), min(factor, LONGEST_S / max(known))) if known else factor
-
-    def times(seconds: float) -> float:  # the last digit may reach beyond what a profile may hold
-        return max(SHORTEST_KERNEL_S, min(seconds * factor, LONGEST_S))
-
-    costs = (msgspec.structs.replace(cost, duration_s=tuple(map(times, cost.duration_s))) for cost in compute.kernels)
-    return {"kernels": tuple(costs), "floor_s": _within("floor_s", compute.floor_s * factor)}
 
 
 # The order of the queues

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamsim.analysis.bounds import lower_bound, published, stages_of
+from streamsim.analysis.bounds import bound_of
+from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.device.assumptions import link_words
+from streamsim.device.library import as_device
 from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamsim.device.profile import Device
     from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
@@ -68,6 +74,9 @@ class Prediction:
     memory_bytes: int | None
     link: str
     without_ring: WithoutRing | None = None
+
+    def __repr__(self) -> str:
+        return short(f"Prediction({format_seconds(self.makespan_s)} on {self.device}, {self.speedup:.2f}x)")
 
     @property
     def device_bytes(self) -> int:
@@ -130,18 +139,20 @@ class Prediction:
         }
 
 
-def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None = None) -> Prediction:
-    """Simulate ``schedule`` on ``device``, and beside it the serial programs and the bounds.
+def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Schedule | None = None) -> Prediction:
+    """Simulate ``schedule`` on ``device``, or the one of that name, and beside it the serial programs and the bounds.
 
     ``serial_schedule``: what to compare with, in place of what the schedule was cut from (see :class:`Prediction`).
-    Raises InputError when the device has no cost for a kernel that the schedule names, or no room for its buffers.
+    Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
+    for its buffers.
     """
+    device = as_device(device)
     device.check_room(schedule.device_bytes)
     lowered = lower(schedule, device)
     timeline = run(lowered)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
     serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
-    bound = lower_bound(schedule, device, lowered)
+    bound = bound_of(lowered)
     makespan_s = timeline.makespan_s
     return Prediction(
         timeline=timeline,
@@ -155,7 +166,7 @@ def predict(schedule: Schedule, device: Device, serial_schedule: Schedule | None
         engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
         critical_s=_critical_s(timeline, lowered, makespan_s),
-        formulas=published(stages_of(schedule, device, lowered)),
+        formulas=published_of(stages_of(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
     )

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import msgspec
 
 from streamsim.device.library import load_device
-from streamsim.device.profile import Device, LinkDirection
+from streamsim.device.profile import Device
+from streamsim.device.variations import with_values
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, StreamKind, Synchronize
@@ -28,7 +29,7 @@ SIMPLE_MULTI_COPY = "output of the CUDA sample simpleMultiCopy, https://github.c
 DUPLEX_LEFT = {"h2d": 12.66 / 12.98, "d2h": 11.06 / 13.17}
 
 
-class Case(msgspec.Struct, frozen=True):
+class PublishedCase(msgspec.Struct, frozen=True):
     """A published overlapped run and its prediction, in seconds; ``group`` is what was run, ``name`` on what."""
 
     group: str
@@ -43,12 +44,12 @@ class Case(msgspec.Struct, frozen=True):
         return self.predicted_s / self.published_s - 1
 
 
-def cases() -> list[Case]:
+def cases() -> list[PublishedCase]:
     """Predict every published case. Takes a few milliseconds."""
     return [*blog_cases(), *simple_multi_copy_cases(), sleep_case()]
 
 
-def table(rows: list[Case]) -> str:
+def table(rows: list[PublishedCase]) -> str:
     """Format the cases for people: what, published and predicted milliseconds, signed error."""
     lines = [f"{'milliseconds':<42} {'published':>10} {'predicted':>10} {'error':>7}"]
     for case in rows:
@@ -91,7 +92,7 @@ def blog_workload(kernel_s: float) -> Workload:
     return Workload(4 * MIB, (4,), (4,), (WorkloadKernel(duration_s=kernel_s),), name="blog")
 
 
-def blog_cases() -> list[Case]:
+def blog_cases() -> list[PublishedCase]:
     """Predict V1 and V2 from the sequential time alone."""
     found = []
     for card, profile, sequential_ms, *overlapped_ms in BLOG_RUNS:
@@ -99,7 +100,7 @@ def blog_cases() -> list[Case]:
         kernel_s = kernel_time(lambda s: serial(blog_workload(s)), device, sequential_ms * 1e-3)
         for version, pattern, ms in zip(("V1", "V2"), (depth_first, breadth_first), overlapped_ms, strict=True):
             predicted = simulate(pattern(blog_workload(kernel_s), chunks=4, streams=4), device)
-            found.append(Case("blog " + version, card, ms * 1e-3, predicted.makespan_s, BLOG))
+            found.append(PublishedCase("blog " + version, card, ms * 1e-3, predicted.makespan_s, BLOG))
     return found
 
 
@@ -140,28 +141,21 @@ def with_stages(device: Device, n_bytes: int, h2d_s: float, d2h_s: float, left: 
 
     ``left``: the share of the bandwidth left to each direction while the other is busy.
     """
-
-    def direction(link: LinkDirection, seconds: float, share: float) -> LinkDirection:
+    values: dict[str, float] = {}
+    for name, link, seconds in (("h2d", device.h2d, h2d_s), ("d2h", device.d2h, d2h_s)):
         rate = n_bytes / (seconds - link.latency_s)
-        return msgspec.structs.replace(
-            link,
-            bandwidth_bytes_per_s=rate,
-            duplex_bandwidth_bytes_per_s=rate * share,
-            crowded_bandwidth_bytes_per_s=rate,
-        )
-
-    return msgspec.structs.replace(
-        device, h2d=direction(device.h2d, h2d_s, left["h2d"]), d2h=direction(device.d2h, d2h_s, left["d2h"])
-    )
+        values[f"{name}.bandwidth_bytes_per_s"] = values[f"{name}.crowded_bandwidth_bytes_per_s"] = rate
+        values[f"{name}.duplex_bandwidth_bytes_per_s"] = rate * left[name]
+    return with_values(device, values)
 
 
-def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[Case]:
+def simple_multi_copy_cases(left: dict[str, float] = DUPLEX_LEFT) -> list[PublishedCase]:
     """Predict the overlapped repetition from the three stage times that the sample prints."""
     found = []
     for card, profile, h2d_ms, d2h_ms, kernel_ms, overlapped_ms in MULTI_COPY_RUNS:
         device = with_stages(load_device(profile), 16 * MIB, h2d_ms * 1e-3, d2h_ms * 1e-3, left)
         predicted_s = simulate(multi_copy_schedule(kernel_ms * 1e-3), device).makespan_s / REPETITIONS
-        found.append(Case("simpleMultiCopy", card, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY))
+        found.append(PublishedCase("simpleMultiCopy", card, overlapped_ms * 1e-3, predicted_s, SIMPLE_MULTI_COPY))
     return found
 
 
@@ -191,11 +185,11 @@ def sleep_fill(device: Device) -> float:
     return waves / -(-waves // 1)
 
 
-def sleep_case() -> Case:
+def sleep_case() -> PublishedCase:
     """Predict the run in four streams from the run in one. The card is not named: an RTX 3090 is assumed."""
     device = load_device("rtx3090")
     fill = sleep_fill(device)
     kernel_s = kernel_time(lambda s: sleep_schedule(s, fill, 1), device, 5.000320e-3, TASKS)
     predicted_s = simulate(sleep_schedule(kernel_s, fill, TASKS), device).makespan_s
     source = "tutorial on CUDA streams (card not named): sleep kernel, 4 tasks of 4 MiB in 1 and in 4 streams"
-    return Case("sleep kernel", "RTX 3090 assumed", 3.653024e-3, predicted_s, source)
+    return PublishedCase("sleep kernel", "RTX 3090 assumed", 3.653024e-3, predicted_s, source)

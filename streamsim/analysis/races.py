@@ -2,7 +2,8 @@
 
 Two ops that touch the same bytes of a buffer, at least one of them writing, need an order: by their stream, by
 an event, by the legacy default stream, or by a host that waited in between. Without one the result depends on
-luck. The order needs no device: it follows from the schedule alone (:class:`_Order`).
+luck. The order needs no device: it follows from the schedule alone
+(:class:`streamsim.analysis.happens_before.HappensBefore`).
 
 What is found, by rule:
 
@@ -28,20 +29,19 @@ memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronizatio
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from streamsim.program.cuda_order import StreamOrder
+from streamsim.analysis.happens_before import HappensBefore
+from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
     Kernel,
     Op,
     RecordEvent,
-    Region,
     Schedule,
     Synchronize,
     WaitEvent,
@@ -56,10 +56,6 @@ Severity = Literal["error", "warning"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 HAZARD_KINDS: tuple[HazardKind, ...] = get_args(HazardKind)
 
-# For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream.
-Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
-NEVER = -1
-NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
 MOST_SHOWN = 3  # clashes of one race that its text spells out
 
 
@@ -102,7 +98,7 @@ class Finding(msgspec.Struct, frozen=True):
         return "error" if self.rule == "race" else "warning"
 
 
-def check_schedule(schedule: Schedule) -> tuple[Finding, ...]:
+def check(schedule: Schedule) -> tuple[Finding, ...]:
     """What is wrong with ``schedule``: the races first, then the warnings, each in the order of issue.
 
     Of several ops that race with a later one, those are named behind which the others lie. Takes time linear in
@@ -138,214 +134,6 @@ def unnamed_memory(schedule: Schedule) -> int:
     )
 
 
-class _Clocks:
-    """Clocks over so many streams, as trees of tuples that share what they have in common.
-
-    A clock that differs from another in one stream costs a path of the tree, not a number for every stream: in a
-    program of thousands of streams that wait for each other in a chain all clocks differ, by little.
-    """
-
-    def __init__(self, streams: int) -> None:
-        fan = 1 << NODE_BITS
-        node: Clock = (NEVER,) * min(streams, fan)
-        self._shifts, self._nothing = [0], [node]  # from the root down; by level, from the leaves up
-        while streams > 1 << (NODE_BITS * len(self._shifts)):
-            node = (node,) * fan
-            self._nothing.append(node)
-            self._shifts.insert(0, NODE_BITS * len(self._shifts))
-        self.nothing = node
-
-    def at(self, clock: Clock, stream: int) -> int:
-        """The last op of ``stream`` that has ended, or NEVER."""
-        part: Any = clock
-        if len(self._shifts) == 1:  # nearly always
-            return part[stream]  # type: ignore[no-any-return]
-        for shift in self._shifts:
-            part = part[stream >> shift & ((1 << NODE_BITS) - 1)]
-        last: int = part
-        return last
-
-    def put(self, clock: Clock, stream: int, op: int) -> Clock:
-        """``clock`` once ``op`` of ``stream`` has ended too."""
-        if len(self._shifts) == 1:
-            return (*clock[:stream], op, *clock[stream + 1 :])
-        path = [clock]
-        places = [stream >> shift & ((1 << NODE_BITS) - 1) for shift in self._shifts]
-        for place in places[:-1]:
-            path.append(path[-1][place])
-        made: Any = op
-        for node, place in zip(reversed(path), reversed(places), strict=True):
-            made = (*node[:place], made, *node[place + 1 :])
-        return made  # type: ignore[no-any-return]
-
-    def join(self, a: Clock, b: Clock) -> Clock:
-        """What has ended by either; one of the two where that is all."""
-        return self._join(a, b, len(self._shifts) - 1)
-
-    def _join(self, a: Clock, b: Clock, level: int) -> Clock:
-        nothing = self._nothing[level]
-        if a is b or b is nothing:
-            return a
-        if a is nothing:
-            return b
-        if level == 0:
-            joined = tuple(map(max, a, b))
-        else:
-            joined = tuple([x if x is y else self._join(x, y, level - 1) for x, y in zip(a, b, strict=True)])
-        if joined == a:
-            return a
-        return b if joined == b else joined
-
-
-class _Order:
-    """Which ops have surely ended when the next one starts, as the host issues them one by one.
-
-    An op's clock leaves out its own stream, where the order is that of issue; ops with nothing new to wait for
-    then share one clock, and a clock costs time only where streams or the host wait for each other.
-    """
-
-    def __init__(self, schedule: Schedule) -> None:
-        width = len(schedule.streams) + 1
-        self.streams = StreamOrder(schedule)
-        self._clocks = _Clocks(width)
-        self.nothing = self._clocks.nothing
-        self.host = self.nothing
-        self._stream_of = [op.stream or 0 for op in schedule.ops]
-        self._known = [self.nothing] * len(schedule.ops)
-        # Of every stream: its last ops and the host's clock when it was last asked for, and the clock it had then.
-        self._last: list[tuple[tuple[int, ...], Clock, Clock]] = [((), self.nothing, self.nothing)] * width
-
-    def now(self, stream: int) -> Clock:
-        """What has surely ended when an op issued now in ``stream`` starts."""
-        before = self.streams.before(stream)
-        seen, host, clock = self._last[stream]
-        if before != seen or host is not self.host:
-            clock = self.after(clock if host is self.host else self.host, before)
-            self._last[stream] = before, self.host, clock
-        return clock
-
-    def start(self, op: int, stream: int, clock: Clock) -> None:
-        """Put ``op`` into ``stream`` behind what ``clock`` says."""
-        self._known[op] = clock
-        self.streams.append(stream, op)
-        self._last[stream] = (op,), self.host, clock
-
-    def host_waits(self, ops: Iterable[int]) -> None:
-        self.host = self.after(self.host, ops)
-
-    def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
-        """``clock`` once ``ops`` have ended too, and with them what they came after."""
-        clocks = self._clocks
-        for op in sorted(ops, reverse=True):  # a later one may have come after the others
-            stream = self._stream_of[op]
-            if clocks.at(clock, stream) < op:
-                clock = clocks.put(clocks.join(clock, self._known[op]), stream, op)
-        return clock
-
-    def has_ended(self, op: int, clock: Clock, stream: int) -> bool:
-        """Whether ``op`` has ended by ``clock`` of a later op in ``stream``."""
-        of = self._stream_of[op]
-        return of == stream or self._clocks.at(clock, of) >= op
-
-    def host_waited_for(self, op: int) -> bool:
-        """Whether the host has waited until ``op`` ended."""
-        return self._clocks.at(self.host, self._stream_of[op]) >= op
-
-    def last_of(self, ops: Iterable[int]) -> list[int]:
-        """Those of ``ops``, in order of issue, that none of the others comes after."""
-        latest = sorted({self._stream_of[op]: op for op in sorted(ops)}.values())
-        return [
-            op
-            for k, op in enumerate(latest)
-            if not any(self.has_ended(op, self._known[later], self._stream_of[later]) for later in latest[k + 1 :])
-        ]
-
-
-class _Stretch:
-    """Bytes with one history, up to ``end``: the op that wrote them last, and the last of each stream to read since."""
-
-    __slots__ = ("end", "readers", "writer")
-
-    def __init__(self, end: int, writer: int = NEVER, readers: dict[int, int] | None = None) -> None:
-        self.end = end
-        self.writer = writer
-        self.readers: dict[int, int] = readers or {}
-
-
-class History:
-    """Who touched the bytes of a buffer last: stretches, by where they start, that never overlap."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []  # sorted
-        self._at: dict[int, _Stretch] = {}
-        self._reach = 0  # the end of the last stretch
-
-    def read(self, op: int, stream: int, start: int, end: int) -> list[int]:
-        """The ops that must have ended before ``op`` reads these bytes."""
-        found = []
-        for stretch in self._stretches(start, end):
-            if stretch.writer != NEVER:
-                found.append(stretch.writer)
-            stretch.readers[stream] = op
-        return found
-
-    def write(self, op: int, start: int, end: int) -> list[int]:
-        """The ops that must have ended before ``op`` overwrites these bytes."""
-        found = []
-        stretches = self._stretches(start, end)
-        for stretch in stretches:
-            if stretch.writer != NEVER:
-                found.append(stretch.writer)
-            found += stretch.readers.values()
-            stretch.writer, stretch.readers = op, {}
-        if len(stretches) > 1:
-            self._merge(start, end, len(stretches))
-        return found
-
-    def _merge(self, start: int, end: int, count: int) -> None:
-        """Make one of the ``count`` stretches that have one history now."""
-        first = bisect_left(self._starts, start)
-        for merged in self._starts[first + 1 : first + count]:
-            del self._at[merged]
-        del self._starts[first + 1 : first + count]
-        self._at[start].end = end
-
-    def _stretches(self, start: int, end: int) -> list[_Stretch]:
-        """The stretches that make up these bytes, cut and added where need be."""
-        same = self._at.get(start)
-        if same is not None and same.end == end:  # nearly always
-            return [same]
-        if start >= self._reach:  # beyond all so far
-            self._starts.append(start)
-            self._at[start] = _Stretch(end)
-            self._reach = end
-            return [self._at[start]]
-        self._reach = max(self._reach, end)
-        self._cut(start)
-        self._cut(end)
-        found = []
-        while start < end:
-            if start not in self._at:
-                place = bisect_left(self._starts, start)
-                following = self._starts[place] if place < len(self._starts) else end
-                self._starts.insert(place, start)
-                self._at[start] = _Stretch(min(end, following))
-            found.append(self._at[start])
-            start = found[-1].end
-        return found
-
-    def _cut(self, at: int) -> None:
-        place = bisect_right(self._starts, at) - 1
-        if place < 0:
-            return
-        start = self._starts[place]
-        stretch = self._at[start]
-        if start < at < stretch.end:
-            self._starts.insert(place + 1, at)
-            self._at[at] = _Stretch(stretch.end, stretch.writer, dict(stretch.readers))
-            stretch.end = at
-
-
 class _Record(NamedTuple):
     """A call that recorded an event: its op, and the ops whose end completes the event."""
 
@@ -356,7 +144,7 @@ class _Record(NamedTuple):
 class _Checker:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._order = _Order(schedule)
+        self._order = HappensBefore(schedule)
         self._pageable = schedule.pageable_names
         self._histories = {buffer.name: History() for buffer in schedule.buffers}
         self._records: dict[int, _Record] = {}  # by event: the latest
@@ -519,24 +307,6 @@ class _Checker:
         else:
             what = "record" if isinstance(op, RecordEvent) else "wait"
         return f"ops[{i}] ({what} in stream {op.stream})"
-
-
-def touched(op: Op, pageable: frozenset[str]) -> Iterator[tuple[Region, bool]]:
-    """The bytes that an op touches while it runs on the card, and whether it writes them.
-
-    Pageable memory is not among them: it is read or written before the call returns.
-    """
-    if isinstance(op, Copy):
-        to_card = op.direction == "h2d"
-        if op.device is not None:
-            yield op.device, to_card
-        if op.host is not None and op.host.buffer not in pageable:
-            yield op.host, not to_card
-    elif isinstance(op, Kernel):
-        for region in op.reads:
-            yield region, False
-        for region in op.writes:
-            yield region, True
 
 
 def _hazards(first: Op, second: Op, pageable: frozenset[str]) -> list[Hazard]:

@@ -1,6 +1,6 @@
 """The same work in other chunks, streams and device buffers: schedules that could be run in place of a given one.
 
-Ops that hand data to each other are a chunk (:class:`streamsim.analysis.counterfactual.Rework`). Chunks are dealt out
+Ops that hand data to each other are a chunk (:class:`streamsim.analysis.rework.Rework`). Chunks are dealt out
 to streams in turn, cut finer or merged, or given device buffers of their own. Whatever is done, two ops that touch
 the same bytes stay in the order in which they were issued, and an event keeps it where they come into different
 streams; so a schedule without races stays one. Bytes copied and kernels' elements and times stay what they are in
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from streamsim.analysis.counterfactual import NON_BLOCKING, Rework, is_work, issued, working_streams
-from streamsim.analysis.races import History, touched
+from streamsim.analysis.rework import NON_BLOCKING, Rework, is_work, issued, working_streams
+from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
 
 if TYPE_CHECKING:

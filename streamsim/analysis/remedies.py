@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
-from streamsim.analysis.counterfactual import Case, Rework
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
+from streamsim.analysis.rework import Rework
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
 from streamsim.program.schedule import Synchronize
@@ -51,22 +52,22 @@ class Remedy(NamedTuple):
     """A change in words, and the schedule and the device with it."""
 
     text: str
-    case: Case
+    scenario: Scenario
 
 
 class Remedies:
-    """The remedies for a case. ``rework``: of its schedule; ``source``: what that was made from, if known."""
+    """The remedies for a scenario. ``rework``: of its schedule; ``source``: what that was made from, if known."""
 
-    def __init__(self, case: Case, rework: Rework, source: Source | None = None) -> None:
-        self._case = case
+    def __init__(self, scenario: Scenario, rework: Rework, source: Source | None = None) -> None:
+        self._case = scenario
         self._source = source
         self._is_mended = rework.is_racy
-        self._sound = repaired(case.schedule, check_schedule(case.schedule)) if rework.is_racy else case.schedule
+        self._sound = repaired(scenario.schedule, check(scenario.schedule)) if rework.is_racy else scenario.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
-        self._holds = without.has_host_waits(case)
+        self._holds = without.has_host_waits(scenario)
 
     def of(self, key: str) -> Iterator[Remedy]:
-        """What can be done about a cause (a key of :data:`streamsim.analysis.explain.CAUSES`), the simplest first."""
+        """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first."""
         make = _MAKERS.get(key)
         return iter(()) if make is None or self._rework.last < 0 else make(self)
 
@@ -77,11 +78,11 @@ class Remedies:
     def _remedy(self, text: str, schedule: Schedule) -> Remedy:
         name = ": ".join(part for part in (self._case.schedule.name, text) if part)
         text += "; and add the waits that its races lack" * self._is_mended
-        return Remedy(text, Case(replace(schedule, name=name), self._case.device))
+        return Remedy(text, Scenario(replace(schedule, name=name), self._case.device))
 
     def _checked(self, text: str, schedule: Schedule) -> Remedy:
         """The remedy, with the waits that the change has lost: of ops for each other, of the host for its output."""
-        findings = check_schedule(schedule)
+        findings = check(schedule)
         schedule = repaired(schedule, findings)
         if any(finding.rule == "unsynchronised-output" for finding in findings):
             schedule = replace(schedule, ops=(*schedule.ops, Synchronize()))
@@ -148,7 +149,7 @@ class Remedies:
             wanted = min(MOST_CONNECTIONS, max(self._recut.streams, device.connections))
             for number in dict.fromkeys((wanted, MOST_CONNECTIONS)):
                 text = f"set CUDA_DEVICE_MAX_CONNECTIONS={number}"
-                yield Remedy(text, Case(schedule, device.with_connections(number)))
+                yield Remedy(text, Scenario(schedule, device.with_connections(number)))
 
     def _thinned(self) -> Iterator[Remedy]:
         if not without.has_few_connections(self._case):  # else that is to blame
@@ -208,7 +209,7 @@ class Remedies:
             text = _in_chunks(chunks, streams) + ASYNCHRONOUS * serial
             order = "depth-first" if serial else config.order
             other = replace(config, order=order, chunks=chunks, streams=streams)
-            yield Remedy(text, Case(other.schedule(workload), self._case.device))
+            yield Remedy(text, Scenario(other.schedule(workload), self._case.device))
 
 
 def _in_chunks(chunks: int, streams: int | None) -> str:

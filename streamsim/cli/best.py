@@ -3,9 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import CHUNKS, COUNT, FILE, KERNEL, SIZE, Chosen, Pipeline, device_options, format_options
+from streamsim.cli.options import (
+    CHUNKS,
+    COUNT,
+    FILE,
+    KERNEL,
+    PLAIN,
+    SIZE,
+    Chosen,
+    Pipeline,
+    device_options,
+    format_options,
+)
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.collector import collector_off
 from streamsim.device.profile import Device
@@ -77,7 +89,7 @@ def best_command(
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
     """  # noqa: D301 - click wants the backspace itself
     memory = sizes.pop("memory")
-    pipeline = Pipeline(**sizes, chunks=1, streams=1, order="depth-first", buffers=None, memory=memory, launch="live")
+    pipeline = Pipeline(**sizes, **asdict(PLAIN))
     device_chosen = Chosen(device, connections, settings, memory_limit)
     workload, card = pipeline.load(), device_chosen.load()
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
@@ -101,23 +113,23 @@ def _launches(name: str) -> tuple[Launch, ...]:
 def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exact: bool, form: str) -> None:
     import msgspec
 
-    from streamsim.search.best import find_best
+    from streamsim.search.best import best
     from streamsim.search.shortest import BUDGET_OPS
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(f"{SLOW}, and the optimum of any grid exact")
     with progress_bar("searching") as progress, noting_compilation():
-        best = find_best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
+        found = best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
     if form == "table":
-        return _print_best(best)
+        return _print_best(found)
     asked = msgspec.to_builtins(grid) | {
         "chunks": [grid.chunks[0], grid.chunks[-1]],
         "streams": [grid.streams[0], grid.streams[-1]],
     }
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
-    value = best.to_json({**inputs, **asked_of.inputs()})
+    value = found.to_json({**inputs, **asked_of.inputs()})
     return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 

@@ -44,10 +44,10 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
 
     Exit codes: 0 nothing found, 1 something found, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.races import check_schedule, repaired
+    from streamsim.analysis.races import check, repaired
 
     program = read_schedule(schedule)
-    findings = [finding for finding in check_schedule(program) if not errors_only or finding.severity == "error"]
+    findings = [finding for finding in check(program) if not errors_only or finding.severity == "error"]
     if fix is not None:
         write_schedule(repaired(program, findings), fix)
     with verdict():

@@ -17,7 +17,7 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.analysis.explain import Explanation, Loss
+    from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.remedies import Source
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
@@ -59,11 +59,11 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.explain import explain_schedule
+    from streamsim.analysis.explain import explain
 
     schedule, inputs, source = _chosen(context, Pipeline(**options))
     chosen = Chosen(device, connections, settings, memory_limit)
-    explanation = explain_schedule(schedule, chosen.load(), source)
+    explanation = explain(schedule, chosen.load(), source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
@@ -111,11 +111,8 @@ def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     """What the schedule of a pipeline's options is made from."""
     from streamsim.analysis.remedies import Source
-    from streamsim.program.config import Config
 
-    streams = 1 if pipeline.order == "serial" else pipeline.streams
-    options = pipeline.chunks, streams, pipeline.buffers, pipeline.memory, pipeline.launch
-    return Source(workload, Config(pipeline.order, *options))
+    return Source(workload, pipeline.config())
 
 
 def print_explanation(explanation: "Explanation") -> None:

@@ -3,26 +3,28 @@
 from collections.abc import Callable
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import Device
-from streamsim.device.variations import changed, parse_settings, with_memory_limit
+from streamsim.device.settings import parse_settings
+from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
 from streamsim.program.files import read_workload
-from streamsim.program.patterns import HostMemory, Order, build
-from streamsim.program.schedule import Launch, Schedule
+from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.ranges import MOST_CHUNKS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-MOST_CHUNKS = 1_000_000  # a schedule of a million chunks takes some 2 GB; more is a slip of the keyboard
+PLAIN = Config()  # what is issued where nothing is said
 FORMATS = ("table", "json", "csv")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -104,23 +106,27 @@ pipeline_options = all_of(
         type=COUNT,
         help="Chunks are whole elements of so many, such as 256 images. Default: arrays are cut at any 16 bytes.",
     ),
-    click.option("--chunks", type=CHUNKS, default=1, show_default=True, help="Cut the workload into this many chunks."),
-    click.option("--streams", type=CHUNKS, default=1, show_default=True, help="Chunk i runs in stream i mod this."),
+    click.option(
+        "--chunks", type=CHUNKS, default=PLAIN.chunks, show_default=True, help="Cut the workload into this many chunks."
+    ),
+    click.option(
+        "--streams", type=CHUNKS, default=PLAIN.streams, show_default=True, help="Chunk i runs in stream i mod this."
+    ),
     click.option(
         "--order",
-        type=click.Choice(get_args(Order)),
-        default="depth-first",
+        type=click.Choice(ORDERS),
+        default=PLAIN.order,
         show_default=True,
         help="Issue chunk by chunk, stage by stage, or as a program that waits for every copy.",
     ),
     click.option(
         "--buffers", type=CHUNKS, help="Device buffers used in turn (2: double buffering). Default: no buffer twice."
     ),
-    click.option("--memory", type=click.Choice(get_args(HostMemory)), default="pinned", show_default=True),
+    click.option("--memory", type=click.Choice(HOST_MEMORIES), default=PLAIN.memory, show_default=True),
     click.option(
         "--launch",
-        type=click.Choice(get_args(Launch)),
-        default="live",
+        type=click.Choice(LAUNCHES),
+        default=PLAIN.launch,
         show_default=True,
         help="The host issues every op, or launches one CUDA graph.",
     ),
@@ -181,15 +187,18 @@ class Pipeline(msgspec.Struct, frozen=True):
             raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
         return read_workload(self.workload)
 
+    def config(self) -> Config:
+        """How to cut and issue it. Raises InputError when the options do not go together."""
+        return Config(self.order, self.chunks, self.streams, self.buffers, self.memory, self.launch)
+
     def schedule(self, workload: Workload) -> Schedule:
         """``workload`` in the pattern that the options name."""
-        return build(workload, self.order, self.chunks, self.streams, self.buffers, self.memory, self.launch)
+        return self.config().schedule(workload)
 
     def inputs(self, workload: Workload) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""
-        names = ("chunks", "streams", "order", "buffers", "memory", "launch")
         sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
-        return {"workload": msgspec.to_builtins(workload), **sizes, **{name: getattr(self, name) for name in names}}
+        return {"workload": msgspec.to_builtins(workload), **sizes, **msgspec.to_builtins(self.config())}
 
 
 class Chosen(msgspec.Struct, frozen=True):

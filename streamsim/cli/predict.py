@@ -26,7 +26,7 @@ from streamsim.program.files import dump_schedule, read_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.analysis.explain import Explanation
+    from streamsim.analysis.causes import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.remedies import Source
@@ -84,7 +84,7 @@ def predict_command(
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load()
     prediction = _predict(pipeline.schedule(workload), card)
-    if pipeline.order != "serial" and pipeline.buffers is not None:
+    if pipeline.buffers is not None:
         plain = msgspec.structs.replace(pipeline, buffers=None)
         prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
     likely = _interval(prediction, card, samples, seed)
@@ -176,9 +176,9 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
 
 
 def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
-    from streamsim.analysis.explain import explain_schedule
+    from streamsim.analysis.explain import explain
 
-    return explain_schedule(prediction.schedule, device, source)
+    return explain(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":

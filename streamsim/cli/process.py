@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from streamsim.errors import InputError
+from streamsim.errors import InputError, Notice
 from streamsim.text.shown import one_line
 
 OK, FOUND, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 70, 130
@@ -90,6 +90,7 @@ def _show_warnings_as_lines(name: str) -> None:
         print(one_line(f"{name}: {message}"), file=sys.stderr)
 
     warnings.showwarning = show
+    warnings.simplefilter("default", Notice)  # ours are no errors, whatever PYTHONWARNINGS says
 
 
 def _flushed(code: int, name: str) -> int:

@@ -21,7 +21,7 @@ from streamsim.report.gantt import picture_format
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
 from streamsim.search.sweep import RETRIES, Sweep, sweep_blocks
 from streamsim.search.sweep_output import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
-from streamsim.search.sweep_text import read_sweep, sweep_of
+from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
 CLUSTER_S = 5.0  # for how long a cluster is looked for
@@ -95,7 +95,7 @@ def sweep_command(
         for name, value in options.items()
         if value not in (None, ())
     }
-    sweep = sweep_of({**(read_sweep(asked) if asked else {}), **given})
+    sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
     axes = _plot_axes(plot, plot_by, output, sweep)
     kind = format_of(output or "stdout", form)
     if not (workers or dask or is_fast()):

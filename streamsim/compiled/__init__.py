@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from streamsim.compiled.configurations import Config
     from streamsim.device.profile import Device
+    from streamsim.program.config import Config
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
@@ -94,9 +94,8 @@ def makespans(
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Predict the makespan, in ticks (ns), of the pattern that each config names, in the order of ``configs``.
 
-    A config is anything with the arguments of ``streamsim.build`` as attributes: order, chunks, streams,
-    buffers, memory, launch. The work is spread over ``threads`` (None: one for each core). Raises InputError
-    without numba, for a config that ``build`` refuses and for a kernel of which the device has no cost.
+    The work is spread over ``threads`` (None: one for each core). Raises InputError without numba, for a config
+    of more chunks than the workload has elements and for a kernel of which the device has no cost.
     """
     _check_available()
     from streamsim.compiled.configurations import makespans

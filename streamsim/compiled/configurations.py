@@ -12,38 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamsim.checks import LARGEST_COUNT
 from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
 from streamsim.compiled.tables import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
-from streamsim.lowering.costs import (
-    BYTE_BITS,
-    D2H,
-    H2D,
-    NOTHING,
-    Shape,
-    after_wait_ticks,
-    call_ticks,
-    event_ticks,
-    holds_host,
-    kernel_shape,
-    rate_of,
-    streams_ticks,
-)
+from streamsim.lowering.chunks import ChunkCosts
+from streamsim.lowering.costs import NOTHING, Shape, after_wait_ticks, call_ticks, event_ticks, streams_ticks
 from streamsim.model import simulate
-from streamsim.program.patterns import HostMemory, Order, build
-from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, Region, WaitEvent
+from streamsim.program.config import useful_streams
+from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Direction, Launch
+    from streamsim.program.config import Config, HostMemory
+    from streamsim.program.schedule import Launch
     from streamsim.program.workload import Part, Workload
 
     Array = np.ndarray[Any, Any]
@@ -56,24 +44,6 @@ MOST_JOINED_STREAMS = 2048  # streams whose last kernels all copies back wait fo
 LEFT_OUT = -1  # in place of a makespan: the kernel cannot run it
 _WAY = attrgetter("order", "chunks", "buffers", "memory", "launch")
 _STREAMS = attrgetter("streams")
-_COUNT_OR_NONE = int, type(None)
-
-
-class Config(Protocol):
-    """How a workload is cut and issued: the arguments of ``streamsim.build``."""
-
-    @property
-    def order(self) -> Order: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def streams(self) -> int: ...
-    @property
-    def buffers(self) -> int | None: ...
-    @property
-    def memory(self) -> HostMemory: ...
-    @property
-    def launch(self) -> Launch: ...
 
 
 class _Costs:
@@ -90,6 +60,7 @@ class _Costs:
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
+        self._n_cuts = 1
         # By the number of streams: ticks that a call takes longer, and that an event adds to a hand-over.
         self._more, self._event = np.zeros(1, np.int64), np.zeros(1, np.int64)
         self._shapes = np.zeros(64, SHAPE)
@@ -126,12 +97,9 @@ class _Costs:
 
         Many at a time: what is done for each one by itself costs as much as some of its ops.
         """
-        ways, add = self._ways.get, self._add
-        places = [
-            ways(way) or add(*way) if type(way[1]) is int and type(way[2]) in _COUNT_OR_NONE else 0
-            for way in map(_WAY, configs)  # True and 1.0 would be found as 1
-        ]
-        streams = [n if type(n) is int and 1 <= n <= LARGEST_COUNT else 0 for n in map(_STREAMS, configs)]
+        ways = self._ways
+        places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
+        streams = list(map(_STREAMS, configs))
         rows = self._cuts[places]
         rows["streams"] = np.minimum(rows["streams"], streams)
         self._know(int(rows["streams"].max(initial=0)))
@@ -141,30 +109,30 @@ class _Costs:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
 
-    def _add(self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch) -> int:
+    def _add(self, way: tuple[Any, ...], config: Config) -> int:
         """The place among the cuts of what has just been met; 0, that of a cut with no streams: for SimPy."""
-        cut = self._cut(order, chunks, buffers, memory, launch) if _is_known(order, buffers, memory, launch) else None
-        if cut is None:
-            return 0
-        place = 1 + len(self._ways)
+        cut = self._cut(config)
+        place = self._ways[way] = 0 if cut is None else self._place(cut)
+        return place
+
+    def _place(self, cut: tuple[int, ...]) -> int:
+        place, self._n_cuts = self._n_cuts, self._n_cuts + 1
         if place == len(self._cuts):
             self._cuts = np.concatenate([self._cuts, np.zeros(place, CONFIG)])
         self._cuts[place] = cut
-        self._ways[order, chunks, buffers, memory, launch] = place
         return place
 
-    def _cut(
-        self, order: Order, chunks: int, buffers: int | None, memory: HostMemory, launch: Launch
-    ) -> tuple[int, ...] | None:
+    def _cut(self, config: Config) -> tuple[int, ...] | None:
         """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
 
         That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
         and chunks are not alike.
         """
+        chunks, memory, launch = config.chunks, config.memory, config.launch
         parts = self.workload.cut(chunks)
         if self.run_signal and (any(self.jobs[3:]) or not all(all(part.inputs + part.outputs) for part in parts)):
             return None
-        blocking, breadth = order == "serial", order == "breadth-first"
+        blocking, breadth = config.is_blocking, config.order == "breadth-first"
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
         once, most_once = self._once(memory, launch, blocking)
         most = max(most_once, *(most for _, most in found))
@@ -174,7 +142,7 @@ class _Costs:
         if begins + (nodes + 2 * chunks) * most > LARGEST:
             return None
         runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
-        streams, slots = 1 if blocking else chunks, 0 if blocking or buffers is None else min(buffers, chunks)
+        streams, slots = useful_streams(config.order, chunks), config.slots or 0
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
@@ -192,10 +160,8 @@ class _Costs:
         """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
         key = ((), memory, launch, blocking)
         if key not in self._rows:
-            workload, call = self.workload, self._calls[launch][Copy]
-            shapes = [self._copy("h2d", n, memory, blocking, call) for n in workload.h2d_once]
-            shapes += [self._copy("d2h", n, memory, blocking, call) for n in workload.d2h_once]
-            self._rows[key] = self._add_row(shapes)
+            costs = self._chunk_costs(memory, launch)
+            self._rows[key] = self._add_row(costs, costs.once(), blocking)
         return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
@@ -209,32 +175,16 @@ class _Costs:
         """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            self._rows[key] = self._add_row(list(self._chunk(part, memory, launch, blocking)))
+            costs = self._chunk_costs(memory, launch)
+            self._rows[key] = self._add_row(costs, costs.chunk(part), blocking)
         return self._rows[key]
 
-    def _add_row(self, shapes: list[tuple[Shape, bool]]) -> tuple[int, int]:
-        most = max((most_ticks(shape, self._overhead) for shape, _ in shapes), default=0)
-        return self._append([shape_row(*both) for both in shapes]), most
+    def _chunk_costs(self, memory: HostMemory, launch: Launch) -> ChunkCosts:
+        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable")
 
-    def _chunk(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> Iterable[tuple[Shape, bool]]:
-        """The ops of a chunk, and whether each holds the host; NOTHING for an array that it has nothing of."""
-        calls = self._calls[launch]
-        absent = Shape(NOTHING, 0), False
-        for n_bytes in part.inputs:
-            yield self._copy("h2d", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
-        for kernel in self.workload.launches(part):
-            yield kernel_shape(self.device, kernel, calls[Kernel]), False
-        for n_bytes in part.outputs:
-            yield self._copy("d2h", n_bytes, memory, blocking, calls[Copy]) if n_bytes else absent
-
-    def _copy(
-        self, direction: Direction, n_bytes: int, memory: HostMemory, blocking: bool, call: int
-    ) -> tuple[Shape, bool]:
-        rate, units = rate_of(self.device, direction, n_bytes, memory == "pageable"), n_bytes << BYTE_BITS
-        shape = Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate)
-        copy = Copy(direction, n_bytes, 1, Region("host", 0, n_bytes), blocking=blocking)
-        pageable = frozenset(["host"] if memory == "pageable" else [])
-        return shape, holds_host(copy, pageable, self.device.host.pageable_immediate_bytes)
+    def _add_row(self, costs: ChunkCosts, shapes: list[Shape], blocking: bool) -> tuple[int, int]:
+        most = max((most_ticks(shape, self._overhead) for shape in shapes), default=0)
+        return self._append([shape_row(shape, costs.holds(shape, blocking)) for shape in shapes]), most
 
     def _append(self, rows: list[tuple[Any, ...]]) -> int:
         """Add rows to the table; where they begin."""
@@ -243,16 +193,6 @@ class _Costs:
             self._shapes = np.concatenate([self._shapes, np.zeros(self._n, SHAPE)])
         self._shapes[first : self._n] = rows
         return first
-
-
-def _is_known(order: Order, buffers: int | None, memory: HostMemory, launch: Launch) -> bool:
-    """Whether ``build`` accepts these together."""
-    if order not in get_args(Order) or memory not in get_args(HostMemory) or launch not in LAUNCHES:
-        return False
-    if launch == "graph" and (order == "serial" or memory != "pinned"):
-        return False
-    ring = order == "depth-first" and buffers is not None and 1 <= buffers <= LARGEST_COUNT
-    return ring or order == "serial" or buffers is None
 
 
 _lock = Lock()
@@ -279,10 +219,8 @@ def makespans(
 
 
 def _by_simpy(workload: Workload, config: Config, device: Device) -> int:
-    """What the kernel leaves: mostly what ``build`` refuses, and says why."""
-    way = config.order, config.chunks, config.streams, config.buffers, config.memory, config.launch
-    schedule = build(workload, *way)
-    timeline = simulate(schedule, device)
+    """What the kernel leaves."""
+    timeline = simulate(config.schedule(workload), device)
     return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
 
 
@@ -321,8 +259,7 @@ class _Job:
         for config in self._configs:
             if ops >= enough:
                 break
-            if type(config.chunks) is int:
-                ops += config.chunks * sum(self._costs.jobs)
+            ops += config.chunks * sum(self._costs.jobs)
         return max(1, min(len(self._configs), 1 + ops // OPS_WORTH_A_THREAD))
 
     def _blocks(self, threads: int) -> Iterator[_Block]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
 from streamsim.compiled.tables import ALSO, CARD, NONE, OP, QUEUES, SEGMENT, SHAPE
+from streamsim.device.fields import fields_of
 from streamsim.lowering.costs import (
     KERNEL,
     NOTHING,
@@ -21,10 +22,12 @@ from streamsim.lowering.costs import (
 from streamsim.rules.arbitration import RULES
 from streamsim.rules.clock import ticks
 from streamsim.rules.link import NEVER
+from streamsim.text.quantities import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streamsim.device.fields import Table
     from streamsim.device.profile import Device
     from streamsim.lowering.lowered import Lowered
 
@@ -69,21 +72,31 @@ def card_of(device: Device) -> Card:
     finds the same ticks, whether it looks at the rest of the card or not.
     """
     rates, engines = slowest_rates(device), device.copy_engines.count
+    known = {
+        **_times(device.host),
+        **_times(device.compute),
+        "linked": engines == 2 and any(rate.feels_the_other_direction for rate in rates),
+        "crowds": engines > 0 and any(rate.feels_crowds for rate in rates),
+        "concurrent": device.compute.concurrent_kernels,
+        "copy_connections": device.copy_engines.connections,
+        "kernel_connections": device.connections,
+        "copy_rule": RULES[device.copy_engines.arbitration],
+        "kernel_rule": RULES[device.compute.arbitration],
+    }
     record = np.zeros(1, CARD)
-    record[0] = (
-        ticks(device.host.submit_s),
-        ticks(device.host.wake_s),
-        engines == 2 and any(rate.feels_the_other_direction for rate in rates),
-        engines > 0 and any(rate.feels_crowds for rate in rates),
-        device.compute.concurrent_kernels,
-        device.copy_engines.connections,
-        device.connections,
-        RULES[device.copy_engines.arbitration],
-        RULES[device.compute.arbitration],
-    )
+    record[0] = tuple(known[name] for name in CARD.names or ())
     hand_over = np.array(hand_over_table(device.hand_over), np.int64)
     lanes = np.array(LANE_OF_KIND[engines], np.uint8)
     return Card(record[0], hand_over, lanes)
+
+
+def _times(table: Table) -> dict[str, int]:
+    """The ticks of every time of a profile's table, by its name without the unit: so ``CARD`` names what it wants."""
+    return {
+        field.name.removesuffix(TIME): ticks(getattr(table, field.name))
+        for field in fields_of(type(table))
+        if field.is_number
+    }
 
 
 def overhead_of(device: Device) -> int:
@@ -91,7 +104,7 @@ def overhead_of(device: Device) -> int:
     hand_over, host = device.hand_over, device.host
     between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
     calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
-    return between + ticks(host.submit_s) + ticks(host.wake_s) + calls
+    return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 
 def most_ticks(shape: Shape, overhead: int) -> int:

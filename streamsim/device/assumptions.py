@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from streamsim.device.library import as_device
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamsim.device.profile import Device
 
 BYTES_PER_GB = 1e9
@@ -13,12 +17,13 @@ REPORT = re.compile(r"https?://|\boutput of\b")  # what a published source names
 COUNTS = ("no", "one", "two", "three", "four")
 
 
-def link_words(device: Device, pageable: bool = False) -> str:
+def link_words(device: Device | str | Path, pageable: bool = False) -> str:
     """``PCIe gen 4 x16; H2D 25.7, D2H 25.8 GB/s published (one report); both at once H2D 12, ...``.
 
     Measured: with its relative spread, if known; published: in how many reports; assumed: as what. ``pageable``: with
     the rates of memory that is not pinned.
     """
+    device = as_device(device)
     parts = [device.link] if device.link else []
     parts.append(_both(device, "bandwidth_bytes_per_s"))
     if device.copy_engines.count < 2:

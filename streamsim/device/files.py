@@ -4,15 +4,12 @@ import os
 import warnings
 from typing import Any
 
-from streamsim.device.profile import Device
+from streamsim.device.profile import RETIRED, Device
 from streamsim.errors import Notice
 from streamsim.files.atomic_files import read_bytes, write_text
 from streamsim.files.documents import dump_toml, parse_toml
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line
-
-# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/design.md.
-RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
 
 
 def read_device(path: str | os.PathLike[str]) -> Device:

@@ -7,6 +7,7 @@ from pathlib import Path
 from streamsim.device.files import parse_device, read_device
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.text.shown import shown
 
 SUFFIX = ".toml"
 PROFILES = files("streamsim.device") / "profiles"
@@ -30,6 +31,18 @@ def load_device(name_or_path: str | Path) -> Device:
     if path.suffix != SUFFIX and not path.is_file():
         raise InputError(_unknown(str(name_or_path)))
     return read_device(path)
+
+
+def as_device(device: Device | str | Path) -> Device:
+    """``device`` itself, or what :func:`load_device` makes of a name or a path: so a name does wherever a device does.
+
+    Raises InputError for anything else, and as :func:`load_device` does.
+    """
+    if isinstance(device, Device):
+        return device
+    if isinstance(device, str | Path):
+        return load_device(device)
+    raise InputError(f"device = {shown(device)}: expected a Device, the name of one or the path of its file")
 
 
 def _unknown(name: str) -> str:

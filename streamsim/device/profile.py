@@ -6,53 +6,50 @@ effect off.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import pairwise
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, check_number, check_whole
+from streamsim.device.fields import About, As, Table, fields_of
+from streamsim.device.kernel_costs import KernelCost, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
+from streamsim.text.shown import short
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
-ARBITRATIONS, KERNEL_SIGNALS = get_args(Arbitration), get_args(KernelSignal)
+ARBITRATIONS = get_args(Arbitration)
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 MODEL_SPREAD = "model"  # beside the names of numbers in ``Device.spread``
 MOST_CONNECTIONS = 32
-SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S = 1e6, 1e15
+
+# What can be switched off, in words that say what is then left out. Beside each field stands what it is without each.
+EFFECTS = {
+    "duplex": "no contention of directions",
+    "crowd": "copies feel no crowd",
+    "crowded-bytes": "crowds slow all bytes of a copy",
+    "copy-latency": "no latency of copies",
+    "hand-over": "no hand-over between engines",
+    "many-streams": "calls cost the same over many streams",
+    "host": "host calls cost nothing",
+    "copy-arbitration": "copies in issue order",
+    "side-by-side": "kernels one by one",
+    "launch": "kernels take no launch",
+}
+
+# Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
+
+HostTime = Annotated[float, About(off={"host": 0.0})]
+IssueTime = Annotated[float, About(off={"host": 0.0}, sped_up_with="launch")]
+HandOverTime = Annotated[float, About(off={"hand-over": 0.0})]
 
 
-# Each is at least the other.
-LATENCIES = (
-    ("duplex_latency_s", "latency_s"),
-    ("crowded_latency_s", "latency_s"),
-    ("crowded_duplex_latency_s", "duplex_latency_s"),
-    ("crowded_duplex_latency_s", "crowded_latency_s"),
-)
-SLOWER = ("duplex_bandwidth_bytes_per_s", "crowded_bandwidth_bytes_per_s")  # none is above bandwidth_bytes_per_s
-
-
-class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """A table of a profile: every field whose name ends in ``_s`` or ``_per_s`` is checked by its unit."""
-
-    def __post_init__(self) -> None:
-        for field in self.__struct_fields__:
-            value = getattr(self, field)
-            if field.endswith("_bytes_per_s"):
-                check_number(field, value, SLOWEST_BYTES_PER_S, FASTEST_BYTES_PER_S)
-            elif field.endswith("_s"):
-                check_number(field, value, 0.0, LONGEST_S)
-
-
-class LinkDirection(_Part, frozen=True):
+class LinkDirection(Table, frozen=True):
     """One direction of the link between host and card.
 
     A copy occupies its engine for ``latency_s``, or for ``duplex_latency_s`` if the other direction carries a
@@ -66,35 +63,40 @@ class LinkDirection(_Part, frozen=True):
     beside the other direction. Pageable memory goes through a staging buffer: its own latency and bandwidth.
     """
 
-    latency_s: float
-    duplex_latency_s: float
-    crowded_latency_s: float
-    crowded_duplex_latency_s: float
-    in_flight_bytes: int
-    bandwidth_bytes_per_s: float
-    duplex_bandwidth_bytes_per_s: float
-    crowded_bandwidth_bytes_per_s: float
-    pageable_latency_s: float
-    pageable_bandwidth_bytes_per_s: float
-    crowded_bytes: int = LARGEST_BYTES
+    latency_s: Annotated[float, About(off={"copy-latency": 0.0})]
+    duplex_latency_s: Annotated[
+        float, About(at_least=("latency_s",), off={"duplex": As("latency_s"), "copy-latency": 0.0})
+    ]
+    crowded_latency_s: Annotated[
+        float, About(at_least=("latency_s",), off={"crowd": As("latency_s"), "copy-latency": 0.0})
+    ]
+    crowded_duplex_latency_s: Annotated[
+        float,
+        About(
+            at_least=("duplex_latency_s", "crowded_latency_s"),
+            off={"duplex": As("crowded_latency_s"), "crowd": As("duplex_latency_s"), "copy-latency": 0.0},
+        ),
+    ]
+    in_flight_bytes: Annotated[int, About(least=1, is_measured=True)]
+    bandwidth_bytes_per_s: Annotated[float, About(sped_up_with="link")]
+    duplex_bandwidth_bytes_per_s: Annotated[
+        float,
+        About(at_most=("bandwidth_bytes_per_s",), off={"duplex": As("bandwidth_bytes_per_s")}, sped_up_with="link"),
+    ]
+    crowded_bandwidth_bytes_per_s: Annotated[
+        float,
+        About(at_most=("bandwidth_bytes_per_s",), off={"crowd": As("bandwidth_bytes_per_s")}, sped_up_with="link"),
+    ]
+    pageable_latency_s: Annotated[float, About(at_least=("latency_s",), gives_way=True, off={"copy-latency": 0.0})]
+    pageable_bandwidth_bytes_per_s: Annotated[
+        float, About(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
+    ]
+    crowded_bytes: Annotated[int, About(least=1, is_measured=True, off={"crowded-bytes": LARGEST_BYTES})] = (
+        LARGEST_BYTES
+    )
 
-    def __post_init__(self) -> None:
-        _Part.__post_init__(self)
-        for slower in SLOWER:
-            if getattr(self, slower) > self.bandwidth_bytes_per_s:
-                raise InputError(
-                    f"{slower} = {getattr(self, slower):g}: above"
-                    f" bandwidth_bytes_per_s = {self.bandwidth_bytes_per_s:g}; sharing cannot make a link faster"
-                )
-        check_whole("in_flight_bytes", self.in_flight_bytes, 1, LARGEST_BYTES)
-        check_whole("crowded_bytes", self.crowded_bytes, 1, LARGEST_BYTES)
-        for more, less in LATENCIES:
-            longer, shorter = getattr(self, more), getattr(self, less)
-            if longer < shorter:
-                raise InputError(f"{more} = {longer:g}: below {less} = {shorter:g}; sharing cannot make a link faster")
 
-
-class Host(_Part, frozen=True):
+class Host(Table, frozen=True):
     """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
 
     ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
@@ -108,25 +110,21 @@ class Host(_Part, frozen=True):
     ``pageable_immediate_bytes`` return at once.
     """
 
-    copy_s: float
-    kernel_s: float
-    streams_s: float
-    record_s: float
-    wait_s: float
-    synchronize_s: float
-    submit_s: float
-    wake_s: float
-    graph_launch_s: float
-    graph_node_s: float
-    pageable_immediate_bytes: int
-    after_wait_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        _Part.__post_init__(self)
-        check_whole("pageable_immediate_bytes", self.pageable_immediate_bytes, 0, 1 << 40)
+    copy_s: IssueTime
+    kernel_s: IssueTime
+    streams_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")]
+    record_s: IssueTime
+    wait_s: IssueTime
+    synchronize_s: HostTime
+    submit_s: HostTime
+    wake_s: HostTime
+    graph_launch_s: IssueTime
+    graph_node_s: IssueTime
+    pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
+    after_wait_s: IssueTime = 0.0
 
 
-class HandOver(_Part, frozen=True):
+class HandOver(Table, frozen=True):
     """From the end of an op until one that depends on it can start on another engine.
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
@@ -134,90 +132,30 @@ class HandOver(_Part, frozen=True):
     the queues that wait meanwhile are in the way. Each is a mean: single hand-overs scatter by microseconds.
     """
 
-    h2d_to_kernel_s: float
-    kernel_to_d2h_s: float
-    d2h_to_h2d_s: float
-    h2d_to_d2h_s: float
-    kernel_to_h2d_s: float
-    d2h_to_kernel_s: float
-    kernel_to_kernel_s: float
-    event_s: float
-    event_streams_s: float = 0.0
+    h2d_to_kernel_s: HandOverTime
+    kernel_to_d2h_s: HandOverTime
+    d2h_to_h2d_s: HandOverTime
+    h2d_to_d2h_s: HandOverTime
+    kernel_to_h2d_s: HandOverTime
+    d2h_to_kernel_s: HandOverTime
+    kernel_to_kernel_s: HandOverTime
+    event_s: HandOverTime
+    event_streams_s: HandOverTime = 0.0
 
 
-class CopyEngines(_Part, frozen=True):
+class CopyEngines(Table, frozen=True):
     """``count``: 0 (copies and kernels exclude each other), 1 (for both directions) or 2 (one each).
 
     ``connections``: the hardware queues in front of each of them, or with 0 in front of the only engine. Streams own
     queues; where they are more than the queues of an engine, they take the one used least recently from each other.
     """
 
-    count: int
-    connections: int
-    arbitration: Arbitration
-
-    def __post_init__(self) -> None:
-        _Part.__post_init__(self)
-        check_whole("count", self.count, 0, 2)
-        check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
-        check_choice("arbitration", self.arbitration, ARBITRATIONS)
+    count: Annotated[int, About(most=2)]
+    connections: Annotated[int, About(least=1, most=MOST_CONNECTIONS)]
+    arbitration: Annotated[Arbitration, About(off={"copy-arbitration": "issue-order"})]
 
 
-class KernelCost(_Part, frozen=True):
-    """Measured time alone on the card of the kernel ``name`` with ``parameter``, over its elements.
-
-    Linear between the points and, by the slope of the last two, beyond; constant below the first.
-    """
-
-    name: str
-    parameter: int
-    elements: tuple[int, ...]
-    duration_s: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
-            raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
-        if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):
-            raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
-        for value in self.duration_s:
-            check_number("duration_s", value, 1e-9, LONGEST_S)
-        if self.duration_s[-1] <= self.duration_s[-2]:
-            raise InputError(f"duration_s = {self.duration_s!r}: expected the last above the one before it")
-
-    def at(self, elements: int) -> float:
-        """Seconds alone on the card for ``elements``."""
-        xs, ys = self.elements, self.duration_s
-        if elements <= xs[0]:
-            return ys[0]
-        i = min(bisect_right(xs, elements), len(xs) - 1)
-        return ys[i - 1] + (ys[i] - ys[i - 1]) * (elements - xs[i - 1]) / (xs[i] - xs[i - 1])
-
-    @property
-    def s_per_element(self) -> float:
-        """Seconds per element with the card full: the slope of the last two points."""
-        return (self.duration_s[-1] - self.duration_s[-2]) / (self.elements[-1] - self.elements[-2])
-
-    def drain_s(self, threads: int, full: int, floor_s: float) -> float:
-        """Seconds of a launch of so many threads, on a card of ``full`` > 0, that leave the card to other launches.
-
-        What a launch of ``full`` takes beyond its elements' time at the full pace: of it the launch itself, up to
-        ``floor_s``, whatever the threads, and the rest, until the last of the threads end, in proportion to them.
-        """
-        whole_s = max(0.0, self.at(full) - full * self.s_per_element)
-        launch_s = min(floor_s, whole_s)
-        return launch_s + (whole_s - launch_s) * min(1.0, threads / full)
-
-    def pace(self, threads: int, full: int, floor_s: float) -> float:
-        """Share of its full pace (1 / ``s_per_element``) that a card of ``full`` threads goes at with some on it.
-
-        Read off the time of one launch of so many elements, 0 < ``threads`` <= ``full``, less what of it leaves the
-        card to others: see :meth:`drain_s`.
-        """
-        works_s = self.at(threads) - self.drain_s(threads, full, floor_s)
-        return min(1.0, threads * self.s_per_element / max(works_s, 1e-12))
-
-
-class Compute(_Part, frozen=True):
+class Compute(Table, frozen=True):
     """The compute engine.
 
     ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
@@ -228,19 +166,12 @@ class Compute(_Part, frozen=True):
     kernels issued back to back with it has ended (Fermi).
     """
 
-    floor_s: float
-    concurrent_kernels: int
-    resident_threads: int
+    floor_s: Annotated[float, About(off={"launch": 0.0}, drawn_with="kernels")]
+    concurrent_kernels: Annotated[int, About(least=1, most=1024, off={"side-by-side": 1})]
+    resident_threads: Annotated[int, About(most=1 << 40, off={"launch": 0})]
     arbitration: Arbitration
     kernel_signal: KernelSignal
-    kernels: tuple[KernelCost, ...] = ()
-
-    def __post_init__(self) -> None:
-        _Part.__post_init__(self)
-        check_whole("concurrent_kernels", self.concurrent_kernels, 1, 1024)
-        check_whole("resident_threads", self.resident_threads, 0, 1 << 40)
-        check_choice("arbitration", self.arbitration, ARBITRATIONS)
-        check_choice("kernel_signal", self.kernel_signal, KERNEL_SIGNALS)
+    kernels: Annotated[tuple[KernelCost, ...], About(sped_up_with="kernel")] = ()
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -275,6 +206,9 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
+
+    def __repr__(self) -> str:
+        return short(f"Device({self.name}: {self.description})")
 
     def source(self, name: str) -> tuple[str, str]:
         """(``measured``, ``published`` or ``assumed``; where from or why) of the number of that dotted name."""
@@ -344,7 +278,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
             return tuple(step / steps for step in range(steps + 1))
-        return (0.0, *_paces(self._cost(kernel), full, self.compute.floor_s, steps))
+        return (0.0, *paces(self._cost(kernel), full, self.compute.floor_s, steps))
 
     @property
     def _side_by_side(self) -> bool:
@@ -380,51 +314,6 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-# Below an eighth of a wave of the card's threads the time of a launch falls no more: there it is a quarter of a wave's.
-# From there to the whole launch it is a line. See docs/design.md for the kernels that this was judged on.
-LEAST_THREADS, LEAST_TIME = 1 / 8, 1 / 4
-
-
-def part_s(
-    whole_s: float, share: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()
-) -> float:
-    """Seconds that ``share`` of a launch takes of which the time of the whole is known, and that of ``parts`` of it.
-
-    ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
-    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
-    known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
-    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, or until that is
-    their share, unless another part of no more than that is known.
-    """
-    rest_s = max(0.0, whole_s - floor_s)
-    if share == 1 or not rest_s:
-        return max(whole_s, floor_s)
-    if parts and share < parts[0][0]:
-        smallest, took_s = parts[0]
-        took_s = max(took_s, floor_s)
-        return part_s(took_s, share / smallest, waves * smallest, floor_s) if waves else took_s
-    knee = LEAST_THREADS / waves if waves else 0.0
-    points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
-    if not points:
-        points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
-    elif points[0][1] > rest_s * points[0][0]:
-        reach = min(knee, points[0][1] / rest_s)
-        if points[0][0] < reach < [*points, (1.0, rest_s)][1][0]:
-            points[0] = (reach, points[0][1])
-    first, least_s = points[0]
-    if first >= 1 or least_s >= rest_s:
-        return whole_s
-    if share <= first:
-        return floor_s + least_s
-    (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
-    return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
-
-
-@lru_cache(maxsize=64)
-def _paces(cost: KernelCost, full: int, floor_s: float, steps: int) -> tuple[float, ...]:
-    return tuple(cost.pace(full * step // steps, full, floor_s) for step in range(1, steps + 1))
-
-
 def _whole_ns(seconds: float) -> int:
     """Half up, as the model's clock has it."""
     return math.floor(seconds * 1e9 + 0.5)
@@ -442,11 +331,24 @@ def number_names(value: object, path: str = "") -> set[str]:
     return {path} if (value and isinstance(value, tuple)) or type(value) in (int, float) else set()
 
 
-def _off(device: Device) -> set[str]:
+def number_of(device: object, name: str) -> float:
+    """The number of a profile of that dotted name."""
+    for part in name.split("."):
+        device = getattr(device, part)
+    assert isinstance(device, int | float)
+    return device
+
+
+def tables_of(device: Device) -> dict[str, Table]:
+    """By name the tables of a profile."""
+    parts = {name: getattr(device, name) for name in device.__struct_fields__}
+    return {name: part for name, part in parts.items() if isinstance(part, Table)}
+
+
+def left_out(device: Device) -> set[str]:
     """Numbers that a profile may leave out, and whose effect then is off."""
-    parts = ((name, getattr(device, name)) for name in device.__struct_fields__)
-    fields = ((name, part, f) for name, part in parts if isinstance(part, _Part) for f in msgspec.structs.fields(part))
-    return {f"{name}.{f.name}" for name, part, f in fields if not f.required and getattr(part, f.name) == f.default}
+    fields = ((name, table, field) for name, table in tables_of(device).items() for field in fields_of(type(table)))
+    return {f"{name}.{field.name}" for name, table, field in fields if getattr(table, field.name) == field.default}
 
 
 def _check_sources(device: Device) -> None:
@@ -460,7 +362,7 @@ def _check_sources(device: Device) -> None:
             raise InputError(
                 f"sources.{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'"
             )
-    for name in sorted(known - _off(device)):
+    for name in sorted(known - left_out(device)):
         if name not in device.sources and name.rpartition(".")[0] not in device.sources:
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
     for name, value in device.spread.items():

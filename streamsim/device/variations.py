@@ -1,195 +1,125 @@
-"""A device profile with some of its numbers changed: what a sweep, ``--set`` and what-if questions simulate on.
+"""A device profile with something changed: the one place that does it, for whatever asks what if.
 
-A number has a dotted name, ``h2d.bandwidth_bytes_per_s``; without its unit it is as good, ``h2d.bandwidth``; and
-``link`` in place of a direction stands for both. A number that depends on another one follows it unless it is changed
-too: the rates beside the other direction and on a crowded card in proportion to the bandwidth, the latencies there by
-as much as the latency, and pageable memory never gets ahead of pinned memory.
+Numbers set by name (``--set``, a sweep), an effect switched off (counterfactuals), something made faster, a device
+drawn from the spread of its numbers, the mean of two calibrations. What may become of a field stands beside it in the
+profile (:class:`streamsim.device.fields.About`); here no field is named, so that a new one needs nothing here.
+
+A number that depends on another one follows it unless it is changed too: the rates beside the other direction and on a
+crowded card in proportion to the bandwidth, the latencies there by as much as the latency, and pageable memory never
+gets ahead of pinned memory.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from functools import partial
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES
-from streamsim.device.profile import FASTEST_BYTES_PER_S, LATENCIES, SLOWER, Device, LinkDirection
+from streamsim.device.fields import As, Table, fields_of, restored
+from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
+from streamsim.device.library import as_device
+from streamsim.device.profile import EFFECTS, tables_of
+from streamsim.device.settings import DIRECTIONS, targets
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
-from streamsim.text.shown import shown
+from streamsim.text.quantities import RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import TypeVar
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
-    Part = TypeVar("Part", bound=msgspec.Struct)
-    Value = float | str
+    from streamsim.device.fields import Field
+    from streamsim.device.profile import Device
 
-DIRECTIONS = ("h2d", "d2h")
-BOTH = "link"  # in place of a direction: of both
-UNITS = ("_bytes_per_s", "_bytes", "_s")
-ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  # numbers with an option of their own
 AS_SET = "assumed: as set"
-CALLS = ("copy_s", "kernel_s", "streams_s", "after_wait_s", "record_s", "wait_s", "graph_launch_s", "graph_node_s")
-RATES = tuple(field for field in LinkDirection.__struct_fields__ if field.endswith("_bytes_per_s"))
+replace = msgspec.structs.replace
 
 
-# Names
+def with_values(device: Device, values: Mapping[str, Any]) -> Device:
+    """``device`` with other values of fields, by their full dotted names, and nothing else: none follows.
 
-
-def names(device: Device) -> dict[str, Value]:
-    """Every number and rule of the profile that can be changed, by its dotted name (those of ``link`` are H2D's)."""
-    parts = {name: getattr(device, name) for name in device.__struct_fields__} | {BOTH: device.h2d}
-    found = (
-        (f"{name}.{field}", getattr(part, field))
-        for name, part in parts.items()
-        if isinstance(part, msgspec.Struct)
-        for field in part.__struct_fields__
-    )
-    return {name: value for name, value in found if isinstance(value, int | float | str)}
-
-
-def full_name(device: Device, name: str) -> str:
-    """The dotted name that ``name`` stands for, ``link.`` left as it is. Raises InputError when there is none."""
-    known = names(device)
-    wanted = name.strip().lower()
-    if wanted in known:
-        return wanted
-    short = {_short(full): full for full in known}
-    if wanted in short:
-        return short[wanted]
-    if wanted in ELSEWHERE:
-        raise InputError(f"{shown(name)}: is not set so; use {ELSEWHERE[wanted]}")
-    nearest = get_close_matches(wanted, [*short, *known], n=1)
-    hint = f"; did you mean {nearest[0]}?" if nearest else "; see streamsim devices show"
-    raise InputError(f"{shown(name)}: no number or rule of a device profile{hint}")
-
-
-def _short(name: str) -> str:
-    return next((name.removesuffix(unit) for unit in UNITS if name.endswith(unit)), name)
-
-
-def current(device: Device, name: str) -> Value:
-    """The value of a name. Raises InputError when the profile has no such number or rule."""
-    return names(device)[full_name(device, name)]
-
-
-def _targets(name: str) -> tuple[str, ...]:
-    part, _, field = name.partition(".")
-    return tuple(f"{direction}.{field}" for direction in DIRECTIONS) if part == BOTH else (name,)
-
-
-# Values as text
-
-
-def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
-    """What reads a value of ``name``, given its text and the name for its errors; None: it is a word."""
-    name = full_name(device, name)
-    if isinstance(current(device, name), str):
-        return None
-    if name.endswith("_bytes_per_s"):
-        return parse_bandwidth
-    if name.endswith("_s"):
-        return parse_seconds
-    parse = parse_bytes if name.endswith("_bytes") else parse_count
-    return partial(parse, least=0, most=LARGEST_BYTES)
-
-
-def split_setting(text: str, example: str) -> tuple[str, str]:
-    """``"h2d.latency=1us"`` -> its name and its value. Raises InputError without a ``=``."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"set = {shown(text)}: expected {example}")
-    return name.strip(), value.strip()
-
-
-def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
-    """``["h2d.bandwidth=51GB/s"]`` -> values by full names. Raises InputError naming the setting."""
-    found: dict[str, Value] = {}
-    for text in texts:
-        given, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")
-        name = full_name(device, given)
-        parse = parser_of(device, name)
-        if name in found:
-            raise InputError(f"{name}: set twice; keep one")
-        if "," in value or ".." in value:
-            raise InputError(f"{name} = {shown(value)}: expected one value; streamsim sweep takes several")
-        found[name] = value if parse is None else parse(value, name)
-    return found
-
-
-# Changes
-
-
-def changed(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """``device`` with other values of the named numbers and rules, and of those that follow them; see above.
-
-    Raises InputError for an unknown name, one that stands for the same number as another, and a bad value.
+    Raises InputError naming the field of a bad value.
     """
+    return replace(device, **_tables(device, values))
+
+
+def _tables(device: Device, values: Mapping[str, Any]) -> dict[str, Table]:
+    """Those tables of the device that have other values."""
+    new: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        table, _, field = name.partition(".")
+        new.setdefault(table, {})[field] = value
+    return {name: _replaced(device, name, fields) for name, fields in new.items()}
+
+
+def _replaced(device: Device, table: str, fields: dict[str, Any]) -> Table:
+    try:
+        found: Table = replace(getattr(device, table), **fields)
+        return found
+    except InputError as error:
+        raise InputError(f"{table}.{error}") from None
+
+
+def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
+    """The full dotted name of every field, its table, and what is declared of it."""
+    for name, table in tables_of(device).items():
+        for field in fields_of(type(table)):
+            yield f"{name}.{field.name}", table, field
+
+
+# Set by name
+
+
+def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
+    """``device``, or the one of that name, with other values of the named numbers and of those that follow; see above.
+
+    Raises InputError for an unknown device, an unknown name, one that stands for the same number as another, and a bad
+    value.
+    """
+    device = as_device(device)
     if not numbers:
         return device
     given: dict[str, Any] = {}
     for name, value in numbers.items():
-        for target in _targets(full_name(device, name)):
+        for target in targets(device, name):
             if target in given:
                 raise InputError(f"{target}: set twice; keep one")
             given[target] = value
     followers = _followers(device, given)
-    parts: dict[str, dict[str, Any]] = {}
-    for name, value in {**followers, **given}.items():
-        part, _, field = name.partition(".")
-        parts.setdefault(part, {})[field] = value
+    tables = _tables(device, {**followers, **given})
     set_numbers = (name for name, value in given.items() if not isinstance(value, str))
     sources = dict.fromkeys(followers, f"{AS_SET}, in step with what was set") | dict.fromkeys(set_numbers, AS_SET)
-    link = f"{device.link} as changed" if device.link and parts.keys() & set(DIRECTIONS) else device.link
-    replaced = {part: _replaced(device, part, new) for part, new in parts.items()}
-    return msgspec.structs.replace(device, sources={**device.sources, **sources}, link=link, **replaced)
+    link = f"{device.link} as changed" if device.link and tables.keys() & set(DIRECTIONS) else device.link
+    return replace(device, sources={**device.sources, **sources}, link=link, **tables)
 
 
-def _replaced(device: Device, part: str, new: dict[str, Any]) -> msgspec.Struct:
-    try:
-        found: msgspec.Struct = msgspec.structs.replace(getattr(device, part), **new)
-        return found
-    except InputError as error:
-        raise InputError(f"{part}.{error}") from None
-
-
-def _followers(device: Device, numbers: Mapping[str, Any]) -> dict[str, float]:
+def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
+    """What becomes of the numbers that are tied to those given, and to each other."""
     found: dict[str, float] = {}
-    for direction in DIRECTIONS:
-        link = getattr(device, direction)
-        found |= _rates(direction, link, numbers) | _latencies(direction, link, numbers)
-    return {name: value for name, value in found.items() if name not in numbers}
-
-
-def _rates(direction: str, link: LinkDirection, numbers: Mapping[str, Any]) -> dict[str, float]:
-    bandwidth = numbers.get(f"{direction}.bandwidth_bytes_per_s")
-    if bandwidth is None:
-        return {}
-    found = {
-        f"{direction}.{slower}": bandwidth * (getattr(link, slower) / link.bandwidth_bytes_per_s) for slower in SLOWER
-    }
-    if link.pageable_bandwidth_bytes_per_s > bandwidth:
-        found[f"{direction}.pageable_bandwidth_bytes_per_s"] = bandwidth
+    for name, table, field in _fields(device):
+        if name not in given and (field.about.at_least or field.about.at_most):
+            part = name.partition(".")[0]
+            moved = {key.removeprefix(f"{part}."): value for key, value in {**given, **found}.items()}
+            value = _followed(field, table, moved)
+            if value is not None:
+                found[name] = value
     return found
 
 
-def _latencies(direction: str, link: LinkDirection, numbers: Mapping[str, Any]) -> dict[str, float]:
-    """What the longer latencies of a direction are when shorter ones are changed."""
-    found: dict[str, float] = {}
-    for longer in dict.fromkeys(longer for longer, _ in LATENCIES):
-        given = {**found, **numbers}
-        shorter = {less: f"{direction}.{less}" for more, less in LATENCIES if more == longer}
-        changes_s = [given[name] - getattr(link, less) for less, name in shorter.items() if name in given]
-        if changes_s:
-            least_s = max(given.get(name, getattr(link, less)) for less, name in shorter.items())
-            found[f"{direction}.{longer}"] = max(getattr(link, longer) + max(changes_s), least_s)  # a sum is rounded
-    latency_s = numbers.get(f"{direction}.latency_s", 0.0)
-    if latency_s > link.pageable_latency_s:
-        found[f"{direction}.pageable_latency_s"] = latency_s
-    return found
+def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | None:
+    """What becomes of a field as others of its table are ``moved``; None: it stays."""
+    about, value = field.about, getattr(table, field.name)
+    if not moved.keys() & {*about.at_least, *about.at_most}:
+        return None
+    least = max((moved.get(name, getattr(table, name)) for name in about.at_least), default=0.0)
+    most = min((moved.get(name, getattr(table, name)) for name in about.at_most), default=math.inf)
+    if about.gives_way:
+        pushed = max(least, min(value, most))
+        return None if pushed == value else float(pushed)
+    if about.at_most:
+        return float(min(moved[name] * (value / getattr(table, name)) for name in about.at_most if name in moved))
+    more = max(moved[name] - getattr(table, name) for name in about.at_least if name in moved)
+    return float(max(value + more, least))  # a sum is rounded
 
 
 def with_memory_limit(device: Device, limit: int | None) -> Device:
@@ -197,22 +127,98 @@ def with_memory_limit(device: Device, limit: int | None) -> Device:
     if limit is None or (device.memory_bytes is not None and device.memory_bytes <= limit):
         return device
     sources = {**device.sources, "memory_bytes": "assumed: what the memory limit allows"}
-    return msgspec.structs.replace(device, memory_bytes=limit, sources=sources)
+    return replace(device, memory_bytes=limit, sources=sources)
 
 
 # What if
 
 
-def with_faster_link(device: Device, factor: float) -> Device:
-    """Every rate of both directions ``factor`` times as high."""
-    return msgspec.structs.replace(device, h2d=_times(device.h2d, RATES, factor), d2h=_times(device.d2h, RATES, factor))
+def without(device: Device, *effects: str) -> Device:
+    """``device`` with these of the ``EFFECTS`` off, one after the other. Raises InputError for another name."""
+    for effect in effects:
+        if effect not in EFFECTS:
+            raise InputError(f"effect = {effect!r}: expected one of {', '.join(EFFECTS)}")
+        off = ((name, table, field.about.off.get(effect)) for name, table, field in _fields(device))
+        values = {
+            name: getattr(table, value.field) if isinstance(value, As) else value
+            for name, table, value in off
+            if value is not None
+        }
+        device = with_values(device, values)
+    return device
 
 
-def with_faster_calls(device: Device, factor: float) -> Device:
-    """Every call that issues work ``factor`` times as fast."""
-    return msgspec.structs.replace(device, host=_times(device.host, CALLS, 1 / factor))
+def faster(device: Device, what: str, factor: float) -> Device:
+    """``device`` with "link", "kernel" or "launch" (the calls that issue work) ``factor`` times as fast."""
+    return with_values(
+        device,
+        {
+            name: _sped_up(field, getattr(table, field.name), factor)
+            for name, table, field in _fields(device)
+            if field.about.sped_up_with == what
+        },
+    )
 
 
-def _times(part: Part, fields: Sequence[str], factor: float) -> Part:
-    numbers = {field: min(getattr(part, field) * factor, FASTEST_BYTES_PER_S) for field in fields}
-    return msgspec.structs.replace(part, **numbers)
+def _sped_up(field: Field, value: Any, factor: float) -> Any:
+    if not field.is_number:
+        return faster_costs(value, factor)
+    return field.within(value * factor if field.unit == RATE else value * (1 / factor))
+
+
+# Drawn
+
+
+def multiplied(device: Device, factors: Mapping[str, float]) -> Device:
+    """Times, rates and kernels' costs by a factor each, by full dotted names; held to what a profile may hold.
+
+    All times of the kernels go by one factor. What is tied to another number is held to it.
+    """
+    tables = {name: _multiplied(name, table, factors) for name, table in tables_of(device).items()}
+    return replace(device, **tables)
+
+
+def _multiplied(name: str, table: Table, factors: Mapping[str, float]) -> Table:
+    new = msgspec.structs.asdict(table)
+    own = {field.name: factors.get(f"{name}.{field.name}") for field in fields_of(type(table))}
+    for field in fields_of(type(table)):
+        factor = own[field.name]
+        if factor is not None and not field.is_number and isinstance(new[field.name], tuple):
+            new[field.name], factor = multiplied_costs(new[field.name], factor)
+            own |= {name: factor for name in _drawn_with(field, table) if own[name] is None}
+    for field in fields_of(type(table)):
+        factor = own[field.name]
+        if factor is not None and field.is_number:
+            new[field.name] = field.within(new[field.name] * factor)
+    return replace(table, **restored(type(table), new))
+
+
+def _drawn_with(field: Field, table: Table) -> Iterable[str]:
+    return (other.name for other in fields_of(type(table)) if other.about.drawn_with == field.name)
+
+
+# The mean of two
+
+
+def mean_of(one: Device, other: Device) -> Device:
+    """Of two profiles of a card every measured number's mean; the rest is as in ``one``.
+
+    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it.
+    """
+    others = tables_of(other)
+    return replace(one, **{name: _mean_table(table, others[name]) for name, table in tables_of(one).items()})
+
+
+def _mean_table(one: Table, other: Table) -> Table:
+    means = {
+        field.name: _mean(field, getattr(one, field.name), getattr(other, field.name)) for field in fields_of(type(one))
+    }
+    return replace(one, **means)
+
+
+def _mean(field: Field, one: Any, other: Any) -> Any:
+    if field.is_number:
+        return (one + other) / 2
+    if field.about.is_measured:
+        return round((one + other) / 2)
+    return mean_costs(one, other) if isinstance(one, tuple) else one

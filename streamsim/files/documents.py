@@ -10,13 +10,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
-from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds
+from streamsim.text.quantities import parser_for
 from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown, uncapitalised
 
@@ -76,11 +76,16 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     if isinstance(value, str) and kind in parsers:
         return msgspec.to_builtins(parsers[kind](value, path))
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        kinds = {field.encode_name: _bare(field.type) for field in msgspec.structs.fields(kind)}
         return {k: _numbers(v, kinds.get(k), f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
     if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
         return _quantity(value, path, parsers)
     return value
+
+
+def _bare(kind: Any) -> Any:
+    """A type without what is said about the field beside it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _quantity(text: str, path: str, parsers: Parsers) -> float:
@@ -88,11 +93,7 @@ def _quantity(text: str, path: str, parsers: Parsers) -> float:
     if name in parsers:
         number: float = parsers[name](text, path)
         return number
-    if name.endswith("_bytes_per_s"):
-        return parse_bandwidth(text, path)
-    if name.endswith("_s"):
-        return parse_seconds(text, path)
-    return (parse_bytes if name.endswith("bytes") else parse_count)(text, path, least=0)
+    return parser_for(name)(text, path)
 
 
 def refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from streamsim.model.compute_engine import ComputeEngine
 from streamsim.model.copy_engine import CopyEngine, LinkedCopyEngine
 from streamsim.model.crowd import Crowd
 from streamsim.model.link import Link
-from streamsim.model.queues import HardwareQueues
+from streamsim.model.queues import NEVER, HardwareQueues
 from streamsim.rules.hand_overs import crossing
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Card:
         self.env, self.lowered, self.times = env, lowered, times
         self.shapes = [lowered.shapes[index] for index in lowered.shape]  # by op
         self.crowd = Crowd(lowered)
-        self.on_end: Callable[[int], None]  # the host, which may wait for the op that has ended
+        self.awaited: set[int] = set()  # ops that the host waits for
+        self.all_ended: Callable[[], object]  # what it wants to be called when all of them have ended
         self._waits_for = array("i", lowered.pending)  # so many things each op still waits for
         self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also
         self._go_on: list[Link | ComputeEngine] = []  # on which what has started changes when the rest will end
@@ -80,7 +81,10 @@ class Card:
         if op in self._also:
             for other in self._also[op]:
                 self._come(other, now + self.lowered.crossing(op, other))
-        self.on_end(op)
+        if op in self.awaited:
+            self.awaited.remove(op)
+            if not self.awaited:
+                self.all_ended()
 
     def _come(self, op: int, tick: int) -> None:
         """One of the things that ``op`` waits for has come, or will at ``tick``; before that it cannot start."""
@@ -95,13 +99,13 @@ class Card:
         """Let the engines choose, as soon as all has happened that happens at this tick."""
         if self._settling:
             return
-        now = self.env.now
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
         if self.env.peek() <= now:
             self._settling = True
             self.env.timeout(0).callbacks.append(self._settle_again)
             return
         for engine in self._engines:
-            if engine.has_room:
+            if engine.has_room and engine.queues.next_ready < NEVER:
                 engine.choose(now)
         for something in self._go_on:
             if something.changed:

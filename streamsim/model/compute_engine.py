@@ -80,7 +80,7 @@ class ComputeEngine(Engine):
             self.env.timeout(tick - now).callbacks.append(self._ring)
 
     def _ring(self, _: simpy.Event) -> None:
-        now = self.env.now
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
         if now != self._rings_at:
             return  # the card was shared out anew since
         done = [kernel for kernel in self._running if kernel.end <= now]

@@ -35,7 +35,8 @@ class CopyEngine(Engine):
         self.env.timeout(duration).callbacks.append(self._done)
 
     def _done(self, _: simpy.Event) -> None:
-        self.finish(self.env.now)
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
+        self.finish(now)
         self.card.settle()
 
     def finish(self, now: int) -> None:

@@ -29,7 +29,8 @@ class Engine(ABC):
     def arrive(self, op: int, ready: int) -> None:
         """All that ``op`` waits for has come, or will by the tick ``ready``."""
         self.queues.arrive(op, ready)
-        if self.has_room and ready > (now := self.env.now):
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
+        if self.has_room and ready > now:
             self._look_at(ready, now)
 
     def choose(self, now: int) -> None:
@@ -41,7 +42,7 @@ class Engine(ABC):
                 break
             self.card.times.start[op] = now
             self.start(op, now)
-        if self.has_room and queues.next_ready < NEVER:
+        if self.has_room and now < queues.next_ready < NEVER:
             self._look_at(queues.next_ready, now)
 
     def _look_at(self, tick: int, now: int) -> None:

@@ -25,9 +25,6 @@ class Host:
 
     def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times, card: Card) -> None:
         self._env, self._lowered, self._times, self._card = env, lowered, times, card
-        self._awaited: set[int] = set()  # the ops whose end lets the host go on
-        self._all_ended = env.event()
-        card.on_end = self._ended
         env.process(self._issue())
 
     def _issue(self) -> simpy.events.ProcessGenerator:
@@ -35,10 +32,11 @@ class Host:
         for segment in self._lowered.segments:
             now = self._call(segment, now)
             self._card.settle()
-            self._awaited = {op for op in segment.waits_for if self._times.end[op] < 0}
-            if self._awaited:
-                self._all_ended = self._env.event()
-                yield self._all_ended
+            self._card.awaited = {op for op in segment.waits_for if self._times.end[op] < 0}
+            if self._card.awaited:
+                all_ended = self._env.event()
+                self._card.all_ended = all_ended.succeed
+                yield all_ended
             for op in segment.waits_for:  # the last call returns when the host has heard of all that it waits for
                 now = max(now, self._times.end[op] + self._lowered.wake)
             self._times.returned[segment.last - 1] = now
@@ -53,10 +51,3 @@ class Host:
             if kind[op] != NOTHING:
                 submit(op, times.returned[op])
         return ticks[-1]
-
-    def _ended(self, op: int) -> None:
-        """The card says that ``op`` has ended."""
-        if op in self._awaited:
-            self._awaited.remove(op)
-            if not self._awaited:
-                self._all_ended.succeed()

@@ -36,7 +36,7 @@ class Link:
         self._flows = Flow(), Flow()
         self._since = 0
         self._ends = NEVER  # the tick at which the next flow ends
-        self._then = 0, 0  # what both will have left then
+        self._then_there = self._then_back = 0  # what both will have left then
         self.changed = False
 
     def begin(self, direction: int, copy: Shape, level: int, now: int) -> None:
@@ -53,7 +53,7 @@ class Link:
         self.changed = False
         there, back = self._flows
         flows = there.begins, there.left, there.alone, there.shared, back.begins, back.left, back.alone, back.shared
-        self._ends, *self._then = next_end(self._since, *flows)
+        self._ends, self._then_there, self._then_back = next_end(self._since, *flows)
         if self._ends < NEVER:
             self.env.timeout(self._ends - now).callbacks.append(self._end)
 
@@ -61,18 +61,19 @@ class Link:
         """Take off what has flowed until now."""
         there, back = self._flows
         for flow, other in ((there, back), (back, there)):
-            if flow.begins < now:
+            if flow.begins < NEVER:
                 flow.left = flowed(self._since, now, flow.begins, flow.left, flow.alone, flow.shared, other.begins)
         self._since = now
 
     def _end(self, _: simpy.Event) -> None:
-        now = self.env.now
+        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
         if now != self._ends:
             return
         self._since, self._ends, self.changed = now, NEVER, True
-        for flow, engine, left in zip(self._flows, self.engines, self._then, strict=True):
-            flow.left = left
-            if flow.begins < NEVER and left <= 0:
+        there, back = self._flows
+        there.left, back.left = self._then_there, self._then_back
+        for flow, engine in zip(self._flows, self.engines, strict=True):
+            if flow.begins < NEVER and flow.left <= 0:
                 flow.begins = NEVER
                 engine.finish(now)
         self._settle()

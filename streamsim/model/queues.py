@@ -37,34 +37,33 @@ class HardwareQueues:
         """All that ``op`` waits for has come, or will by the tick ``ready``."""
         queue = self._queue_of[op]
         if self._lines[queue][0] == op:
-            self._is_head(queue, ready, op)
+            self._heads[queue] = ready, op
+            self.next_ready = min(self.next_ready, ready)
         else:
             self._ready[op] = ready
 
     def take(self, now: int) -> int | None:
         """The op that starts now, taken out of its queue, or None when no head is ready."""
-        can = [(op, queue, ready) for queue, (ready, op) in self._heads.items() if ready <= now]
-        if not can:
-            self.next_ready = min(self._heads.values(), default=(NEVER, 0))[0]
+        best = chosen = -1
+        self.next_ready = NEVER
+        for queue, (ready, op) in self._heads.items():
+            if ready > now:
+                self.next_ready = min(self.next_ready, ready)
+                continue
+            ranked = rank(self._rule, queue, ready, op, self._turn)
+            if chosen < 0 or ranked < best or (ranked == best and op < self._heads[chosen][1]):
+                best, chosen = ranked, queue
+        if chosen < 0:
             return None
-        op, queue, _ = can[0] if len(can) == 1 else min(can, key=self._rank)
-        self._turn = queue
-        self._dispatched(queue)
-        return op
+        self.next_ready = now  # another head may be ready, too
+        self._turn = chosen
+        return self._dispatched(chosen)
 
-    def _rank(self, head: tuple[int, int, int]) -> tuple[int, int]:
-        op, queue, ready = head
-        return rank(self._rule, queue, ready, op, self._turn), op
-
-    def _dispatched(self, queue: int) -> None:
-        """The head of ``queue`` has been taken: the op behind it is the head now."""
+    def _dispatched(self, queue: int) -> int:
+        """Take the head of ``queue``: the op behind it is the head now."""
         line = self._lines[queue]
-        line.popleft()
+        op = line.popleft()
         del self._heads[queue]
         if line and line[0] in self._ready:
-            self._is_head(queue, self._ready.pop(line[0]), line[0])
-
-    def _is_head(self, queue: int, ready: int, op: int) -> None:
-        self._heads[queue] = ready, op
-        if ready < self.next_ready:
-            self.next_ready = ready
+            self._heads[queue] = self._ready.pop(line[0]), line[0]
+        return op

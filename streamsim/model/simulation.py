@@ -1,9 +1,11 @@
 """One run: a host and a card on one SimPy environment, and the time line that they leave."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import simpy
 
+from streamsim.device.library import as_device
 from streamsim.device.profile import Device
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.model.card import Card
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
     from array import array
 
 
-def simulate(schedule: Schedule, device: Device) -> Timeline:
-    """Predict when every op of ``schedule`` runs on ``device``.
+def simulate(schedule: Schedule, device: Device | str | Path) -> Timeline:
+    """Predict when every op of ``schedule`` runs on ``device``: a Device, or the name or file of one.
 
-    Deterministic. Raises InputError when the device has no cost for a kernel that the schedule names.
+    Deterministic. Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule
+    names.
     """
-    return run(lower(schedule, device))
+    return run(lower(schedule, as_device(device)))
 
 
 def run(lowered: Lowered) -> Timeline:

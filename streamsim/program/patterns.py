@@ -6,220 +6,237 @@ whose device buffers hold one chunk each and are used again. Arrays that are cop
 stream 1, for which the others wait, and back after the last one, when stream 1 has waited for the others.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, cycle
-from typing import Literal, NamedTuple, TypeVar, get_args
+from __future__ import annotations
+
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.checks import LARGEST_COUNT, check_whole
-from streamsim.errors import InputError
-from streamsim.program.schedule import (
-    Buffer,
-    Copy,
-    Direction,
-    Kernel,
-    Launch,
-    Op,
-    RecordEvent,
-    Region,
-    Schedule,
-    StreamKind,
-    Synchronize,
-    WaitEvent,
-)
-from streamsim.program.workload import Workload
+from streamsim.program.builder import Program
+from streamsim.program.config import Config, HostMemory, Order, ring_config
+from streamsim.program.schedule import Copy, Kernel, Schedule, StreamKind, Synchronize
 
-Order = Literal["depth-first", "breadth-first", "serial"]
-HostMemory = Literal["pinned", "pageable"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streamsim.program.builder import Memory, Stream
+    from streamsim.program.schedule import Launch, Op
+    from streamsim.program.workload import Workload
+
 T = TypeVar("T")
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
 
-Column = list[Op | None]  # what each chunk has of something; None: this one has nothing of it
-Regions = list[Region | None]
-
-
 class _Array(NamedTuple):
-    """An array: its host buffer, its device buffers used in turn, and the bytes of each chunk's piece of it."""
+    """An array on the card and on the host: all of it, and the piece that each chunk has of it (None: nothing)."""
 
-    host: str
-    device: tuple[str, ...]
-    sizes: list[int]
-    in_turn: bool
-
-    def buffers(self, memory: HostMemory) -> list[Buffer]:
-        whole = sum(self.sizes)
-        on_card = max(self.sizes) if self.in_turn else whole
-        return [Buffer(self.host, whole, memory), *(Buffer(name, on_card, "device") for name in self.device)]
-
-    def on_host(self) -> Regions:
-        """The stretch of each piece."""
-        offsets = accumulate(self.sizes, initial=0)
-        return [Region(self.host, at, size) if size else None for at, size in zip(offsets, self.sizes, strict=False)]
-
-    def on_card(self) -> Regions:
-        if not self.in_turn:
-            offsets = accumulate(self.sizes, initial=0)
-            return [Region(self.device[0], at, n) if n else None for at, n in zip(offsets, self.sizes, strict=False)]
-        return [Region(name, 0, n) if n else None for name, n in zip(cycle(self.device), self.sizes, strict=False)]
-
-    def copies(self, direction: Direction, streams: Iterable[int], blocking: bool = False) -> Column:
-        """A copy of each piece."""
-        rows = zip(self.sizes, streams, self.on_host(), self.on_card(), strict=False)
-        return [Copy(direction, n, stream, host, card, blocking) if n else None for n, stream, host, card in rows]
+    card: Memory
+    host: Memory
+    on_card: list[Memory | None]
+    on_host: list[Memory | None]
 
 
-class _Stages(NamedTuple):
-    """The ops of all chunks in columns: a column for each array copied or kernel run, a row for each chunk."""
+class _Pipeline:
+    """A workload put into a program: its memory, and what is copied and run for each of its chunks.
 
-    h2d: list[Column]
-    kernels: list[Column]
-    d2h: list[Column]
-
-
-class _Chunked:
-    """A workload cut into chunks: its buffers, and the ops of every chunk on them.
-
-    ``slots``: device buffers used in turn, each of one chunk; None: one for the whole workload. Columns are made
-    whole: a schedule of many chunks costs little more than its ops.
+    What depends on no stream is worked out once for all chunks: a schedule of many costs little more than its ops.
     """
 
-    def __init__(self, workload: Workload, chunks: int, memory: HostMemory, slots: int | None = None) -> None:
-        self.workload = workload
-        self.memory = memory
-        self.chunks = chunks
-        self.parts = workload.cut(chunks)
-        self.slots = None if slots is None else min(slots, chunks)
-        self.inputs = self._arrays("in", [part.inputs for part in self.parts])
-        self.outputs = self._arrays("out", [part.outputs for part in self.parts])
-        self.once_in = [
-            _Array(f"h_once_in{k}", (f"d_once_in{k}",), [n], False) for k, n in enumerate(workload.h2d_once)
-        ]
-        pieces = self._spread([part.d2h_once for part in self.parts])
-        self.once_out = [
-            _Array(f"h_once_out{k}", (f"d_once_out{k}",), list(sizes), False)
-            for k, sizes in enumerate(zip(*pieces, strict=True))
-        ]
+    def __init__(self, workload: Workload, config: Config) -> None:
+        self.program = Program()
+        self._workload, self._config, self._is_blocking = workload, config, config.is_blocking
+        self._parts = workload.cut(config.chunks)
+        inputs = self._arrays("in", [part.inputs for part in self._parts], config.slots)
+        outputs = self._arrays("out", [part.outputs for part in self._parts], config.slots)
+        self._once_in = [self._array(f"once_in{k}", [n]) for k, n in enumerate(workload.h2d_once)]
+        self._once_out = self._arrays("once_out", [part.d2h_once for part in self._parts])
+        self._copies_in, self._copies_out = self._pieces(inputs), self._pieces(outputs)
+        self._kernels = self._spread([list(map(_arguments, workload.launches(part))) for part in self._parts])
+        tables = [array.card for array in self._once_in]
+        self._reads = [[*pieces, *tables] for pieces in self._on_card(inputs)]
+        # With no output array the last input is worked on in place.
+        self._writes = self._on_card([*outputs, *self._once_out] or inputs[-1:])
 
-    def _arrays(self, prefix: str, sizes: list[tuple[int, ...]]) -> list[_Array]:
-        def device(name: str) -> tuple[str, ...]:
-            return (name,) if self.slots is None else tuple(f"{name}_{slot}" for slot in range(self.slots))
-
+    def _arrays(self, prefix: str, sizes: list[tuple[int, ...]], slots: int | None = None) -> list[_Array]:
+        """The arrays of which each part has so many bytes."""
         columns = zip(*self._spread(sizes), strict=True)
-        return [
-            _Array(f"h_{prefix}{k}", device(f"d_{prefix}{k}"), list(column), self.slots is not None)
-            for k, column in enumerate(columns)
-        ]
+        return [self._array(f"{prefix}{k}", column, slots) for k, column in enumerate(columns)]
+
+    def _array(self, name: str, sizes: Sequence[int], slots: int | None = None) -> _Array:
+        """An array of which the chunks have so many bytes, ``slots`` of them at a time on the card (None: all)."""
+        program, whole = self.program, sum(sizes)
+        host = (program.pageable if self._config.is_pageable else program.pinned)(f"h_{name}", whole)
+        if slots is None:
+            cards = [program.device(f"d_{name}", whole)]
+            on_card = cards[0].cut(sizes)
+        else:
+            cards = [program.device(f"d_{name}_{slot}", max(sizes)) for slot in range(slots)]
+            heads = {size: [card[:size] for card in cards] if size else [None] * slots for size in set(sizes)}
+            on_card = [heads[size][slot] for slot, size in zip(cycle(range(slots)), sizes, strict=False)]
+        return _Array(cards[0], host, on_card, host.cut(sizes))
 
     def _spread(self, values: Sequence[T]) -> list[T]:
         """For each chunk what its part has."""
-        return [value for value, part in zip(values, self.parts, strict=True) for _ in range(part.many)]
+        return [value for value, part in zip(values, self._parts, strict=True) for _ in range(part.many)]
 
-    def buffers(self) -> tuple[Buffer, ...]:
-        arrays = (*self.inputs, *self.outputs, *self.once_in, *self.once_out)
-        return tuple(buffer for array in arrays for buffer in array.buffers(self.memory))
+    def _pieces(self, arrays: Sequence[_Array]) -> list[list[tuple[Memory, Memory]]]:
+        """For each chunk the pieces that it has, on the card and on the host."""
+        if not arrays:
+            return [[]] * self._config.chunks
+        columns = [zip(array.on_card, array.on_host, strict=True) for array in arrays]
+        return [[(card, host) for card, host in row if card and host] for row in zip(*columns, strict=True)]
 
-    def stages(self, streams: Sequence[list[int]], blocking: bool = False) -> _Stages:
-        """The ops of all chunks; ``streams``: for each of the three stages the streams of its chunks."""
-        return _Stages(
-            [array.copies("h2d", streams[0], blocking) for array in self.inputs],
-            self._kernels(streams[1]),
-            [array.copies("d2h", streams[2], blocking) for array in self.outputs],
-        )
+    def _on_card(self, arrays: Sequence[_Array]) -> list[list[Memory]]:
+        """For each chunk the pieces that it has on the card."""
+        if not arrays:
+            return [[]] * self._config.chunks
+        return [[card for card in row if card] for row in zip(*[array.on_card for array in arrays], strict=True)]
 
-    def _kernels(self, streams: list[int]) -> list[Column]:
-        """The launches of each kernel; with no output array the last input is worked on in place."""
-        inputs = [array.on_card() for array in self.inputs]
-        outputs = [array.on_card() for array in (*self.outputs, *self.once_out)]
-        whole = tuple(region for array in self.once_in for region in array.on_card() if region)
-        sources = [regions + whole for regions in self._present(inputs)]
-        targets = self._present(outputs or inputs[-1:])
-        launches = self._spread([self.workload.launches(part) for part in self.parts])
-        columns: list[Column] = []
-        for column in zip(*launches, strict=True):
-            rows = zip(column, streams, sources, targets, strict=True)
-            columns.append([_launched(kernel, stream, reads, writes) for kernel, stream, reads, writes in rows])
-        return columns
+    def streams(self, count: int) -> list[Stream]:
+        """So many new streams."""
+        return [self.program.stream() for _ in range(count)]
 
-    def _present(self, columns: list[Regions]) -> list[tuple[Region, ...]]:
-        """The regions that each chunk has in the columns."""
-        if not columns:
-            return [()] * self.chunks
-        return [tuple(region for region in row if region) for row in zip(*columns, strict=True)]
+    def turns(self, streams: Sequence[Stream]) -> Iterator[tuple[int, Stream]]:
+        """Every chunk and its stream."""
+        return zip(range(self._config.chunks), cycle(streams), strict=False)
 
-    def rows(self, columns: list[Column]) -> list[tuple[Op, ...]]:
-        """What each chunk has in the columns."""
-        if not columns:
-            return [()] * self.chunks
-        return [tuple(op for op in row if op) for row in zip(*columns, strict=True)]
+    def copy_in(self, chunk: int, stream: Stream) -> None:
+        """The H2D copies of a chunk."""
+        for card, host in self._copies_in[chunk]:
+            stream.copy_in(card, host, blocking=self._is_blocking)
 
-    def before(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
-        """The arrays that are copied once to the card, and every other stream's wait for them."""
-        if not self.once_in:
-            return []
-        first, *others = streams
-        ops = [op for array in self.once_in for op in array.copies("h2d", [first], blocking) if op]
-        if blocking or not others:
-            return ops
-        return [*ops, RecordEvent(event, first), *(WaitEvent(event, stream) for stream in others)]
+    def run(self, chunk: int, stream: Stream) -> None:
+        """The kernels of a chunk."""
+        for arguments in self._kernels[chunk]:
+            stream.kernel(**arguments, reads=self._reads[chunk], writes=self._writes[chunk])
 
-    def after(self, streams: Sequence[int], event: int, blocking: bool = False) -> list[Op]:
+    def has_output(self, chunk: int) -> bool:
+        """Whether there is anything to copy back."""
+        return bool(self._copies_out[chunk])
+
+    def copy_out(self, chunk: int, stream: Stream) -> None:
+        """The D2H copies of a chunk."""
+        for card, host in self._copies_out[chunk]:
+            stream.copy_out(host, card, blocking=self._is_blocking)
+
+    def copy_in_once(self, streams: Sequence[Stream]) -> None:
+        """The arrays that are copied once to the card in the first stream, and every other stream's wait for them."""
+        first, *others = streams[: self._config.chunks]
+        for array in self._once_in:
+            first.copy_in(array.card, array.host, blocking=self._is_blocking)
+        if others and (self._once_in or self._once_out):  # of the event's number those of the last copies follow
+            loaded = self.program.event()
+            if self._once_in:
+                first.record(loaded)
+                for stream in others:
+                    stream.wait(loaded)
+
+    def copy_out_once(self, streams: Sequence[Stream]) -> None:
         """The first stream's wait for all others, and the arrays that are copied back once."""
-        if not self.once_out:
-            return []
-        first, *others = streams
-        whole = (array._replace(sizes=[sum(array.sizes)]) for array in self.once_out)
-        ops = [op for array in whole for op in array.copies("d2h", [first], blocking) if op]
-        joins = [(RecordEvent(event + k, s), WaitEvent(event + k, first)) for k, s in enumerate(others)]
-        return [*(op for join in joins if not blocking for op in join), *ops]
+        if not self._once_out:
+            return
+        first, *others = streams[: self._config.chunks]
+        for stream in others:
+            first.wait(stream.record())
+        for array in self._once_out:
+            first.copy_out(array.host, array.card, blocking=self._is_blocking)
+
+    def schedule(self, name: str, is_cut: bool = True) -> Schedule:
+        """The program, at whose end the host waits for the card."""
+        self.program.synchronize()
+        unchunked = serial(self._workload, 1, self._config.memory) if is_cut else None
+        return self.program.schedule(name, launch=self._config.launch, unchunked=unchunked)
 
 
-def _launched(kernel: Kernel, stream: int, reads: tuple[Region, ...], writes: tuple[Region, ...]) -> Kernel:
-    """``kernel`` in a stream and on memory; made anew, which takes half the time of replacing these."""
-    what = kernel.name, kernel.elements, kernel.parameter, kernel.duration_s, kernel.fill
-    return Kernel(stream, *what, reads, writes, kernel.share, kernel.threads, kernel.parts)
+def _arguments(kernel: Kernel) -> dict[str, Any]:
+    """What a stream's ``kernel`` is called with, but for the memory."""
+    names = ("name", "elements", "parameter", "fill", "threads", "share", "parts")
+    return {"duration": kernel.duration_s, **{name: getattr(kernel, name) for name in names}}
 
 
-def _in_turn(chunks: int, streams: int) -> list[int]:
-    """The stream of each chunk."""
-    check_whole("streams", streams, 1, LARGEST_COUNT)
-    return [1 + i % streams for i in range(chunks)]
+def pattern(workload: Workload, config: Config) -> Schedule:
+    """The schedule of a workload cut and issued so. Raises InputError when there are more chunks than elements."""
+    return (_ring if config.buffers is not None else _BY_ORDER[config.order])(_Pipeline(workload, config), config)
 
 
-def _schedule(
-    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0, cut: bool = True
+def _serial(pipeline: _Pipeline, config: Config) -> Schedule:
+    return _by_chunk(pipeline, config, f"serial N={config.chunks}", is_cut=config.chunks > 1)
+
+
+def _depth_first(pipeline: _Pipeline, config: Config) -> Schedule:
+    return _by_chunk(pipeline, config, f"depth-first N={config.chunks} S={config.streams}")
+
+
+def _by_chunk(pipeline: _Pipeline, config: Config, name: str, is_cut: bool = True) -> Schedule:
+    streams = pipeline.streams(config.streams)
+    pipeline.copy_in_once(streams)
+    for chunk, stream in pipeline.turns(streams):
+        pipeline.copy_in(chunk, stream)
+        pipeline.run(chunk, stream)
+        pipeline.copy_out(chunk, stream)
+    pipeline.copy_out_once(streams)
+    return pipeline.schedule(name, is_cut)
+
+
+def _breadth_first(pipeline: _Pipeline, config: Config) -> Schedule:
+    streams = pipeline.streams(config.streams)
+    pipeline.copy_in_once(streams)
+    for stage in (pipeline.copy_in, pipeline.run, pipeline.copy_out):
+        for chunk, stream in pipeline.turns(streams):
+            stage(chunk, stream)
+    pipeline.copy_out_once(streams)
+    return pipeline.schedule(f"breadth-first N={config.chunks} S={config.streams}")
+
+
+def _ring(pipeline: _Pipeline, config: Config) -> Schedule:
+    chunks, slots = config.chunks, config.slots or 1
+    streams = pipeline.streams(config.streams)
+    # Of each chunk whose buffers another one uses again, in another stream.
+    done = [pipeline.program.event() for _ in range(chunks - slots)] if config.hands_buffers_over else []
+    pipeline.copy_in_once(streams)
+    for chunk, stream in pipeline.turns(streams):
+        if done and chunk >= slots:
+            stream.wait(done[chunk - slots])
+        pipeline.copy_in(chunk, stream)
+        pipeline.run(chunk, stream)
+        pipeline.copy_out(chunk, stream)
+        if chunk < len(done):
+            stream.record(done[chunk])
+    pipeline.copy_out_once(streams)
+    return pipeline.schedule(f"ring N={chunks} S={config.streams} K={slots}")
+
+
+_BY_ORDER: dict[Order, Callable[[_Pipeline, Config], Schedule]] = {
+    "serial": _serial,
+    "depth-first": _depth_first,
+    "breadth-first": _breadth_first,
+}
+
+
+def build(
+    workload: Workload,
+    order: Order = "depth-first",
+    chunks: int = 1,
+    streams: int = 1,
+    buffers: int | None = None,
+    memory: HostMemory = "pinned",
+    launch: Launch = "live",
 ) -> Schedule:
-    return Schedule(
-        ops=(*ops, Synchronize()),
-        streams=NON_BLOCKING * streams,
-        buffers=chunked.buffers(),
-        events=events,
-        launch=launch,
-        name=name,
-        unchunked=serial(chunked.workload, 1, chunked.memory) if cut else None,
-    )
+    """The schedule that the command's options describe. Raises InputError when they do not go together."""
+    return pattern(workload, Config(order, chunks, streams, buffers, memory, launch))
 
 
 def serial(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned") -> Schedule:
     """The program people start from: blocking copies, one chunk after another, nothing overlaps."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, 1)] * 3, blocking=True)
-    ops = [*chunked.before([1], 0, blocking=True), *_by_chunk(stages), *chunked.after([1], 0, blocking=True)]
-    return _schedule(chunked, ops, 1, "live", f"serial N={chunks}", cut=chunks > 1)
+    return pattern(workload, Config("serial", chunks, memory=memory))
 
 
 def depth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """For each chunk in turn: its H2D copies, its kernels, its D2H copies."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    return _over_streams(chunked, _by_chunk(stages), streams, launch, f"depth-first N={chunks} S={streams}")
-
-
-def _by_chunk(stages: _Stages) -> Iterable[Op]:
-    return filter(None, chain.from_iterable(zip(*stages.h2d, *stages.kernels, *stages.d2h, strict=True)))
+    return pattern(workload, Config("depth-first", chunks, streams, None, memory, launch))
 
 
 def one_stream(workload: Workload, chunks: int = 1, memory: HostMemory = "pinned", launch: Launch = "live") -> Schedule:
@@ -231,20 +248,7 @@ def breadth_first(
     workload: Workload, chunks: int, streams: int, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Schedule:
     """Stage by stage: the H2D copies of all chunks, then all kernels, then all D2H copies."""
-    chunked = _Chunked(workload, chunks, memory)
-    stages = chunked.stages([_in_turn(chunks, streams)] * 3)
-    ops = filter(None, chain.from_iterable(row for stage in stages for row in zip(*stage, strict=True)))
-    return _over_streams(chunked, ops, streams, launch, f"breadth-first N={chunks} S={streams}")
-
-
-def _over_streams(
-    chunked: _Chunked, ops: Iterable[Op], streams: int, launch: Launch, name: str, events: int = 0
-) -> Schedule:
-    """A program whose chunks take turns over the streams, between what is copied once."""
-    used = range(1, 1 + min(streams, chunked.chunks))
-    before, after = chunked.before(used, events), chunked.after(used, events + 1)
-    more = max((1 + op.event for op in (*before, *after) if isinstance(op, RecordEvent)), default=events)
-    return _schedule(chunked, (*before, *ops, *after), streams, launch, name, more)
+    return pattern(workload, Config("breadth-first", chunks, streams, None, memory, launch))
 
 
 def ring(
@@ -260,22 +264,7 @@ def ring(
     Chunk i uses the buffer of chunk i - k again, so it waits until that chunk's work on it has ended: by
     stream order where both run in one stream, by an event otherwise. ``streams`` defaults to ``buffers``.
     """
-    check_whole("buffers", buffers, 1, LARGEST_COUNT)
-    streams = buffers if streams is None else streams
-    chunked = _Chunked(workload, chunks, memory, buffers)
-    buffers = min(buffers, chunks)
-    stream = _in_turn(chunks, streams)
-    ops: list[Op] = []
-    across = buffers % streams != 0  # chunks i and i - buffers run in different streams
-    h2d, kernels, d2h = chunked.stages([stream] * 3)
-    for i, row in enumerate(chunked.rows([*h2d, *kernels, *d2h])):
-        if across and i >= buffers:
-            ops.append(WaitEvent(i - buffers, stream[i]))
-        ops += row
-        if across and i + buffers < chunks:
-            ops.append(RecordEvent(i, stream[i]))
-    events = max(0, chunks - buffers) if across else 0
-    return _over_streams(chunked, ops, streams, launch, f"ring N={chunks} S={streams} K={buffers}", events)
+    return pattern(workload, ring_config(chunks, buffers, streams, memory, launch))
 
 
 def prefetch(
@@ -287,34 +276,38 @@ def prefetch(
     Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back. What is
     copied once goes before the first batch, and behind the last batch's kernels.
     """
-    check_whole("buffers", buffers, 1, LARGEST_COUNT)
-    chunked = _Chunked(workload, chunks, memory, buffers)
-    slots = min(buffers, chunks)
-    copy_in, compute, copy_out = 1, 2, 3
-    stages = chunked.stages([[stream] * chunks for stream in (copy_in, compute, copy_out)])
-    inputs = [_prefetch_input(copies, i, slots, copy_in) for i, copies in enumerate(chunked.rows(stages.h2d))]
-    ops: list[Op] = [*chunked.before([copy_in], 0), *inputs[0]]
+    config = ring_config(chunks, buffers, 3, memory, launch)  # its buffers; batches do not take turns over streams
+    pipeline, slots = _Pipeline(workload, config), config.slots or 1
+    load, compute, store = pipeline.streams(3)
+    events = [pipeline.program.event() for _ in range(3 * chunks)]
+    loaded, ran, stored = events[0::3], events[1::3], events[2::3]
     returned: set[int] = set()  # batches with something to copy back
-    for i, (kernels, outputs) in enumerate(zip(chunked.rows(stages.kernels), chunked.rows(stages.d2h), strict=True)):
-        if i + 1 < chunks and slots > 1:
-            ops += inputs[i + 1]
-        ops.append(WaitEvent(3 * i, compute))
-        if i - slots in returned:
-            ops.append(WaitEvent(3 * (i - slots) + 2, compute))
-        ops += (*kernels, RecordEvent(3 * i + 1, compute))
-        if outputs:
-            ops += (WaitEvent(3 * i + 1, copy_out), *outputs, RecordEvent(3 * i + 2, copy_out))
-            returned.add(i)
-        if i + 1 < chunks and slots == 1:
-            ops += inputs[i + 1]
-    after = chunked.after([copy_out, compute], 3 * chunks)
-    events = 3 * chunks + bool(after)
-    return _schedule(chunked, (*ops, *after), 3, launch, f"prefetch N={chunks} K={slots}", events)
 
+    def copy_in(batch: int) -> None:
+        if batch >= slots:
+            load.wait(ran[batch - slots])
+        pipeline.copy_in(batch, load)
+        load.record(loaded[batch])
 
-def _prefetch_input(copies: Iterable[Op], batch: int, slots: int, stream: int) -> list[Op]:
-    reuse = [WaitEvent(3 * (batch - slots) + 1, stream)] if batch >= slots else []
-    return [*reuse, *copies, RecordEvent(3 * batch, stream)]
+    pipeline.copy_in_once([load])
+    copy_in(0)
+    for batch in range(chunks):
+        if batch + 1 < chunks and slots > 1:
+            copy_in(batch + 1)
+        compute.wait(loaded[batch])
+        if batch - slots in returned:
+            compute.wait(stored[batch - slots])
+        pipeline.run(batch, compute)
+        compute.record(ran[batch])
+        if pipeline.has_output(batch):
+            store.wait(ran[batch])
+            pipeline.copy_out(batch, store)
+            store.record(stored[batch])
+            returned.add(batch)
+        if batch + 1 < chunks and slots == 1:
+            copy_in(batch + 1)
+    pipeline.copy_out_once([store, compute])
+    return pipeline.schedule(f"prefetch N={chunks} K={slots}")
 
 
 def serialized(schedule: Schedule) -> Schedule:
@@ -330,29 +323,3 @@ def serialized(schedule: Schedule) -> Schedule:
             ops.append(msgspec.structs.replace(op, stream=1))
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)
-
-
-BUILDERS: dict[str, Callable[..., Schedule]] = {"depth-first": depth_first, "breadth-first": breadth_first}
-
-
-def build(
-    workload: Workload,
-    order: Order = "depth-first",
-    chunks: int = 1,
-    streams: int = 1,
-    buffers: int | None = None,
-    memory: HostMemory = "pinned",
-    launch: Launch = "live",
-) -> Schedule:
-    """The schedule that the command's options describe. Raises InputError when they do not go together."""
-    if order not in get_args(Order):
-        raise InputError(f"order = {order!r}: expected one of {', '.join(get_args(Order))}")
-    if order == "serial":
-        if launch == "graph":
-            raise InputError("launch = 'graph': a serial program blocks the host; use another order")
-        return serial(workload, chunks, memory)
-    if buffers is not None:
-        if order != "depth-first":
-            raise InputError(f"buffers = {buffers}: a ring of buffers is issued depth-first, not {order}")
-        return ring(workload, chunks, buffers, streams, memory, launch)
-    return BUILDERS[order](workload, chunks, streams, memory, launch)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from numpy.typing import NDArray
 
-    from streamsim.analysis.explain import Explanation, Loss
+    from streamsim.analysis.causes import Explanation, Loss
     from streamsim.timeline.timeline import Timeline
 
     Ticks = NDArray[np.int64]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.report.gantt import DPI, UNDATED, picture_format
-from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.quantities import format_bytes, format_seconds, unit_of
 
 if TYPE_CHECKING:
     import os
@@ -107,7 +107,7 @@ def _order(value: Any) -> tuple[int, Any]:
 
 
 def _name(column: str) -> str:
-    return column.removesuffix("_bytes").removesuffix("_per_s").removesuffix("_bytes").removesuffix("_s")
+    return column.removesuffix(unit_of(column))
 
 
 def _text(column: str, value: Any) -> str:

@@ -14,7 +14,9 @@ def ticks_for(units: int, rate: int) -> int:
 
 def flowed(since: int, now: int, begins: int, left: int, alone: int, shared: int, other_begins: int) -> int:
     """What a flow that had ``left`` units at the tick ``since`` has left at ``now``; the other goes on until then."""
-    begins = min(max(since, begins), now)
+    if begins >= now:
+        return left
+    begins = max(since, begins)
     meets = min(max(begins, other_begins), now)
     return left - (meets - begins) * alone - (now - meets) * shared
 

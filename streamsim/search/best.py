@@ -17,26 +17,28 @@ import msgspec
 
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
 from streamsim.device.assumptions import link_words
-from streamsim.device.variations import with_faster_calls, with_faster_link
+from streamsim.device.library import as_device
+from streamsim.device.variations import faster
 from streamsim.program.config import Config
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.search.evaluate import evaluate, is_fast
+from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
-from streamsim.text.quantities import format_bytes
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from streamsim.device.profile import Device, KernelCost
-    from streamsim.program.workload import Workload, WorkloadKernel
+    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
     from streamsim.search.shortest import Bounded, Progress, Searched
 
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
 DEFAULT_CHUNKS, DEFAULT_STREAMS = 4, 4  # what examples and tutorials use
 FASTER = 1.1
-SHORTEST_S = 1e-9  # of a kernel
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -100,6 +102,11 @@ class Best(msgspec.Struct, frozen=True):
     memory_bytes: int | None
     link: str
     left_out: int
+
+    def __repr__(self) -> str:
+        config, took = self.best.config, format_seconds(self.best.makespan_s)
+        chosen = f"{config.chunks} chunks on {config.streams} streams, {config.order}"
+        return short(f"Best({chosen}: {took} on {self.device}, {self.speedup:.2f}x)")
 
     @property
     def left_out_why(self) -> str:
@@ -166,9 +173,9 @@ def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
     return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
 
 
-def find_best(
+def best(
     workload: Workload,
-    device: Device,
+    device: Device | str | Path,
     grid: Grid | None = None,
     progress: Progress | None = None,
     fast: bool | None = None,
@@ -178,14 +185,15 @@ def find_best(
 
     ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
     simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). Raises
-    InputError when the grid is empty or the device has no cost for a kernel.
+    InputError when the grid is empty, or the device is unknown or has no cost for a kernel.
     """
+    device = as_device(device)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
     configs = grid.configs(workload)
     usual = _usual(workload, grid)
     with ThreadPoolExecutor(1) as beside:  # compiled code is loaded while the bounds are worked out
-        usual_ticks = beside.submit(evaluate, workload, [usual], device, fast)
+        usual_ticks = beside.submit(evaluate_ticks, workload, [usual], device, fast)
         queue = _in_order_of_bounds(workload, device, configs)
     found = search(workload, device, queue, fast, None if fast else budget_ops, progress)
     took, shortest = found.ticks, found.shortest
@@ -204,7 +212,7 @@ def find_best(
         critical_s=prediction.critical_s,
         flatness=_flatness(configs, found, winner),
         faster_s={
-            name: evaluate(work, [winner], card, fast)[0] * S_PER_TICK
+            name: evaluate_ticks(work, [winner], card, fast)[0] * S_PER_TICK
             for name, (work, card) in _faster(workload, device).items()
         },
         programs=len(configs),
@@ -264,35 +272,20 @@ def _chunks_within(configs: Sequence[Config], found: Searched, winner: Config) -
 
 def _with_chunks(config: Config, chunks: int) -> Config:
     """The same with another number of chunks, and no more streams or buffers than that, as the grid has it."""
-    buffers = None if config.buffers is None else min(config.buffers, chunks)
-    return msgspec.structs.replace(config, chunks=chunks, streams=min(config.streams, chunks), buffers=buffers)
+    return msgspec.structs.replace(config, chunks=chunks).fitted()
 
 
 def _usual(workload: Workload, grid: Grid) -> Config:
     chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
-    return Config(chunks=chunks, streams=min(DEFAULT_STREAMS, chunks), memory=grid.memory)
+    return Config(chunks=chunks, streams=DEFAULT_STREAMS, memory=grid.memory).fitted()
 
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:
     """The workload and the device with one thing 1.1 times as fast: bandwidths times 1.1, times over 1.1."""
-    costs = tuple(map(_faster_cost, device.compute.kernels))
-    compute = msgspec.structs.replace(device.compute, kernels=costs)
-    kernels = tuple(map(_faster_kernel, workload.kernels))
+    kernels = tuple(kernel.scaled(1 / FASTER) if kernel.is_timed else kernel for kernel in workload.kernels)
+    faster_kernels = msgspec.structs.replace(workload, kernels=kernels)
     return {
-        "link": (workload, with_faster_link(device, FASTER)),
-        "kernel": (
-            msgspec.structs.replace(workload, kernels=kernels),
-            msgspec.structs.replace(device, compute=compute),
-        ),
-        "launch": (workload, with_faster_calls(device, FASTER)),
+        "link": (workload, faster(device, "link", FASTER)),
+        "kernel": (faster_kernels, faster(device, "kernel", FASTER)),
+        "launch": (workload, faster(device, "launch", FASTER)),
     }
-
-
-def _faster_kernel(kernel: WorkloadKernel) -> WorkloadKernel:
-    return kernel.scaled(1 / FASTER) if kernel.is_timed else kernel
-
-
-def _faster_cost(cost: KernelCost) -> KernelCost:
-    if min(cost.duration_s) < SHORTEST_S * FASTER:
-        return cost
-    return msgspec.structs.replace(cost, duration_s=tuple(seconds / FASTER for seconds in cost.duration_s))

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.device.library import as_device
+from streamsim.rules.clock import S_PER_TICK
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from streamsim.device.profile import Device
     from streamsim.program.config import Config
@@ -26,21 +30,32 @@ def is_fast() -> bool:
 def evaluate(
     workload: Workload,
     configs: Sequence[Config],
+    device: Device | str | Path,
+    fast: bool | None = None,
+    threads: int | None = None,
+) -> list[float]:
+    """Predict the makespan of every config, in seconds.
+
+    ``device``: a Device, or the name or file of one. ``fast``: with the compiled twin (None: if it is there) on so many
+    ``threads`` (None: all cores), or on SimPy. Raises InputError when a config has more chunks than elements, or the
+    device is unknown or has no cost for a kernel.
+    """
+    return [ticks * S_PER_TICK for ticks in evaluate_ticks(workload, configs, as_device(device), fast, threads)]
+
+
+def evaluate_ticks(
+    workload: Workload,
+    configs: Sequence[Config],
     device: Device,
     fast: bool | None = None,
     threads: int | None = None,
 ) -> list[int]:
-    """Predict the makespan of every config, in ticks (ns).
-
-    ``fast``: with the compiled twin (None: if it is there) on so many ``threads`` (None: all cores), or on
-    SimPy. Raises InputError when a config has more chunks than elements, or the device no cost for a kernel.
-    """
+    """The same in whole ticks (ns), which are compared exactly."""
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 
         found: list[int] = makespans(workload, configs, device, threads=threads).tolist()
         return found
     from streamsim.model import simulate
-    from streamsim.rules.clock import S_PER_TICK
 
     return [round(simulate(config.schedule(workload), device).makespan_s / S_PER_TICK) for config in configs]

@@ -10,9 +10,9 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.patterns import HostMemory, Order  # noqa: TC001 (msgspec looks at the annotations)
+from streamsim.program.config import Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
+from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +49,12 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.memory_limit_bytes is not None:
             check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
+
+    def __repr__(self) -> str:
+        axes = ("chunks", "streams", "orders", "buffers", "launches")
+        counts = ", ".join(f"{name} x {len(getattr(self, name))}" for name in axes)
+        limit = "" if self.memory_limit_bytes is None else f", {format_bytes(self.memory_limit_bytes)} on the card"
+        return f"Grid({counts}, {self.memory} memory{limit})"
 
     def configs(self, workload: Workload) -> list[Config]:
         """The distinct programs of the grid within its limits, each once, the simplest first.
@@ -88,12 +94,14 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs()
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            allowed = {min(streams, chunks) for streams in self.streams}
-            for streams in sorted(allowed | {1}):
-                for order, buffers, launch in programs:
-                    if streams in allowed if order != "serial" else streams == 1:
-                        ring = None if buffers is None else min(buffers, chunks)
-                        yield Config(order, chunks, streams, ring, self.memory, launch)
+            allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
+            ways = [
+                (order, allowed[order], useful_buffers(buffers, chunks), launch) for order, buffers, launch in programs
+            ]
+            for streams in sorted(set[int]().union(*allowed.values())):
+                for order, numbers, buffers, launch in ways:
+                    if streams in numbers:
+                        yield Config(order, chunks, streams, buffers, self.memory, launch)
 
     def _programs(self) -> list[tuple[Order, int | None, Launch]]:
         """Combine what is not a number: rings are issued depth-first, serial programs live and without one."""

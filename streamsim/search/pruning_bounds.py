@@ -33,54 +33,32 @@ rounds it. All but the last line does not depend on the number of streams and is
 from __future__ import annotations
 
 import math
-from itertools import accumulate, groupby, islice, pairwise, zip_longest
+from itertools import accumulate, groupby, islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
-from streamsim.lowering.costs import (
-    BYTE_BITS,
-    D2H,
-    FULL_CARD,
-    H2D,
-    KERNEL,
-    NO_COPY,
-    Rate,
-    hand_over_table,
-    kernel_shape,
-    rate_of,
-)
+from streamsim.lowering.chunks import ChunkCosts, kinds_of
+from streamsim.lowering.costs import D2H, H2D, KERNEL, call_ticks, hand_over_table
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
+from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
+from streamsim.rules.hand_overs import crossing
+from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.lowering.costs import Shape
     from streamsim.program.config import Config
-    from streamsim.program.workload import Part, Workload
-
-
-class _Op(NamedTuple):
-    """One op of a chunk: its kind, ticks alone, units to move over the link, share of the card, ticks it drains."""
-
-    kind: int
-    duration: int
-    units: int = 0
-    rate: Rate = NO_COPY
-    width: int = FULL_CARD
-    drain: int = 0
-
-    @property
-    def works(self) -> int:
-        """Ticks alone on its engine."""
-        return self.duration - self.drain
+    from streamsim.program.workload import Workload
 
 
 class _Size(NamedTuple):
     """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on."""
 
     many: int
-    ops: tuple[_Op, ...]
+    ops: tuple[Shape, ...]
     before: tuple[int, ...]
     onwards: tuple[int, ...]
 
@@ -94,7 +72,7 @@ class _Cut(NamedTuple):
     chunks: int
     sizes: tuple[_Size, ...]
     kinds: tuple[int, ...]
-    once: dict[int, list[_Op]]
+    once: dict[int, list[Shape]]
     has_gaps: bool
 
 
@@ -110,41 +88,39 @@ class LowerBounds:
         self._event = ticks(device.hand_over.event_s)
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels
-        launches = sum(kernel.launches for kernel in workload.kernels)
-        kinds = (H2D,) * len(workload.inputs) + (KERNEL,) * launches + (D2H,) * len(workload.outputs)
-        self._kinds = kinds
+        self._kinds = kinds = kinds_of(workload)
         self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
-        host = device.host
+        calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
+        self._calls = calls["live"]  # what a call costs is no part of a chunk's chain
         self.call_ticks = {
-            "live": [ticks(host.kernel_s if kind == KERNEL else host.copy_s) for kind in kinds],
-            "graph": [0 if kind == KERNEL else ticks(host.graph_node_s) for kind in kinds],
+            launch: [of[Kernel if kind == KERNEL else Copy] for kind in kinds] for launch, of in calls.items()
         }
-        self.ring_ticks = ticks(host.record_s) + ticks(host.wait_s)
-        self.submit_ticks = ticks(host.submit_s)
-        self.launch_ticks = {"live": 0, "graph": ticks(host.graph_launch_s)}
+        self.ring_ticks = {launch: of[RecordEvent] + of[WaitEvent] for launch, of in calls.items()}
+        self.submit_ticks = ticks(device.host.submit_s)
+        self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
         self._cuts: dict[tuple[int, str], _Cut] = {}
         self._common: dict[tuple[object, ...], tuple[int, int]] = {}
 
     def __call__(self, config: Config) -> int:
         """No tick before which the program of ``config`` can end: its makespan is never smaller."""
-        cut = self._cut(config.chunks, config.memory)
+        cut = self._cut(config)
         if cut.has_gaps or not cut.kinds:
             return max(self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE})
-        across = config.buffers is not None and config.buffers % config.streams != 0
+        across = config.hands_buffers_over
         key = (config.order, config.chunks, config.buffers if across else None, config.memory, config.launch)
         common = self._common.get(key)
         if common is None:
             common = self._common[key] = self._of_cut(cut, config, across)
         bound, start = common
         chain = self._stream(cut, config.streams, self._next[config.order == "breadth-first"])
-        if config.buffers is not None:
+        if config.slots is not None:
             event = self._event if across else 0
-            chain = max(chain, self._stream(cut, config.buffers, self._next[False] + event))
+            chain = max(chain, self._stream(cut, config.slots, self._next[False] + event))
         return max(bound, start + chain)
 
     def _of_cut(self, cut: _Cut, config: Config, across: bool) -> tuple[int, int]:
         """The engines', the link's and the host's bound; and when the first op is on the card."""
-        handed = max(0, config.chunks - (config.buffers or config.chunks)) if across else 0
+        handed = config.chunks - (config.slots or 0) if across else 0
         calls = _Calls(self, cut, config, handed)
         bounds = [at + onwards for at, onwards in zip(calls.last, cut.sizes[-1].onwards, strict=True)]
         bounds += [self._engine(cut, calls, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
@@ -165,7 +141,7 @@ class LowerBounds:
         """The ops of a chunk that an engine runs."""
         return [k for k, kind in enumerate(cut.kinds) if self._engine_of[kind] == engine]
 
-    def _copied_once(self, cut: _Cut, engine: int) -> list[_Op]:
+    def _copied_once(self, cut: _Cut, engine: int) -> list[Shape]:
         return [op for kind, ops in cut.once.items() if self._engine_of[kind] == engine for op in ops]
 
     def _work(self, cut: _Cut, engine: int) -> int:
@@ -201,48 +177,34 @@ class LowerBounds:
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        hand_over = self._hand_over
         if not breadth_first:
-            return hand_over[kinds[-1]][kinds[0]] if kinds else 0
-        between_stages = sum(hand_over[a][b] for a, b in pairwise(kinds) if a != b)
-        return sum(hand_over[kind][kind] for kind in set(kinds)) - between_stages
+            return self._crossing(kinds[-1], kinds[0]) if kinds else 0
+        between_stages = sum(self._crossing(a, b) for a, b in pairwise(kinds) if a != b)
+        return sum(self._crossing(kind, kind) for kind in set(kinds)) - between_stages
 
-    def _cut(self, chunks: int, memory: str) -> _Cut:
-        cut = self._cuts.get((chunks, memory))
+    def _crossing(self, before: int, after: int) -> int:
+        """Ticks from an op of one kind to the next one of its stream."""
+        return crossing(self._hand_over, before, after, 0)
+
+    def _cut(self, config: Config) -> _Cut:
+        key = config.chunks, config.memory
+        cut = self._cuts.get(key)
         if cut is None:
-            parts = self._workload.cut(chunks)
-            is_pageable = memory == "pageable"
-            sizes = tuple(self._size(part, is_pageable) for part in parts)
-            once = {
-                kind: [self._copy(kind, n, is_pageable) for n in arrays]
-                for kind, arrays in ((H2D, self._workload.h2d_once), (D2H, self._workload.d2h_once))
-            }
+            costs = ChunkCosts(self._workload, self._device, self._calls, config.is_pageable)
+            parts = self._workload.cut(config.chunks)
+            sizes = tuple(self._size(part.many, tuple(costs.chunk(part))) for part in parts)
+            once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
-            cut = self._cuts[chunks, memory] = _Cut(chunks, sizes, self._kinds, once, gaps)
+            cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
         return cut
 
-    def _size(self, part: Part, is_pageable: bool) -> _Size:
-        ops = (
-            *(self._copy(H2D, n_bytes, is_pageable) for n_bytes in part.inputs),
-            *self._kernels(part),
-            *(self._copy(D2H, n_bytes, is_pageable) for n_bytes in part.outputs),
-        )
+    def _size(self, many: int, ops: tuple[Shape, ...]) -> _Size:
+        gaps = [self._crossing(kind, follower) for kind, follower in pairwise(self._kinds)]
         before, now = [], 0
-        for op, follower in zip_longest(ops, ops[1:]):
+        for op, gap in zip(ops, (*gaps, 0), strict=False):
             before.append(now)
-            now += op.duration + (self._hand_over[op.kind][follower.kind] if follower else 0)
-        return _Size(part.many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
-
-    def _copy(self, kind: int, n_bytes: int, is_pageable: bool) -> _Op:
-        if not n_bytes:
-            return _Op(kind, 0)
-        units = n_bytes << BYTE_BITS
-        rate = rate_of(self._device, "h2d" if kind == H2D else "d2h", n_bytes, is_pageable)
-        return _Op(kind, rate.duration(units), units, rate)
-
-    def _kernels(self, part: Part) -> list[_Op]:
-        shapes = (kernel_shape(self._device, kernel) for kernel in self._workload.launches(part))
-        return [_Op(KERNEL, shape.duration, width=shape.width, drain=shape.drain) for shape in shapes]
+            now += op.duration + gap
+        return _Size(many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
 
 
 class _Calls:
@@ -255,7 +217,7 @@ class _Calls:
     def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, handed: int) -> None:
         self._cut = cut
         before = bounds.submit_ticks + bounds.launch_ticks[config.launch]
-        ring = handed * bounds.ring_ticks * (config.launch == "live")
+        ring = handed * bounds.ring_ticks[config.launch]
         stages = [cut.kinds]
         if config.order == "breadth-first":
             stages = [tuple(own) for _, own in groupby(cut.kinds)]

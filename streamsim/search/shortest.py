@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.search.evaluate import evaluate
+from streamsim.search.evaluate import evaluate_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -145,7 +145,7 @@ class _Search:
         return True
 
     def _evaluate(self, block: list[Config]) -> None:
-        ticks = evaluate(self._workload, block, self._device, self._fast)
+        ticks = evaluate_ticks(self._workload, block, self._device, self._fast)
         self._took.update(zip(block, ticks, strict=True))
         self._shortest = min(ticks if self._shortest is None else (self._shortest, *ticks))
         if self._budget is None:

@@ -23,8 +23,8 @@ from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
 from streamsim.program.workload_text import per_element, workload_of_sizes
 from streamsim.rules.clock import S_PER_TICK
-from streamsim.search.evaluate import evaluate, is_fast
-from streamsim.text.shown import one_line, shown
+from streamsim.search.evaluate import evaluate_ticks, is_fast
+from streamsim.text.shown import one_line, short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 T = TypeVar("T")
-CONFIG = ("order", "chunks", "streams", "buffers", "memory", "launch")
+CONFIG = Config.__struct_fields__
 RESULTS = ("makespan_s", "serial_s", "speedup")
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # in a block: a fraction of a second on SimPy, on the compiled twin
@@ -65,7 +65,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
 
-    Raises InputError naming the axis.
+    To iterate over it predicts them: see :meth:`rows`. Raises InputError naming the axis.
 
     ``workload``: what the axes change (None: arrays and kernels are axes, ``elements``, ``h2d_once`` and ``d2h_once``
     as in :func:`workload_of_sizes`). ``devices``: the first one unless there is an axis ``device``.
@@ -162,9 +162,24 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found[kind].append(point[name])
         return found
 
-    def rows(self, start: int, stop: int, fast: bool | None = None, threads: int | None = None) -> Rows:
-        """Predict the combinations ``start`` .. ``stop``, those that cannot be issued left out and counted."""
-        return _Block(self, start, stop).predict(is_fast() if fast is None else fast, threads)
+    def rows(
+        self, executor: Executor | None = None, retries: int = RETRIES, fast: bool | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Predict the combinations in order: of each that can be issued a row by :attr:`columns`, times in seconds.
+
+        Those that cannot be issued or have no room on the card are left out. Arguments and errors as for
+        :func:`sweep_blocks`.
+        """
+        for block in sweep_blocks(self, 0, executor, retries, fast=fast):
+            for row in block.rows:
+                yield dict(zip(self.columns, row, strict=True))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
+        return short(f"Sweep({self._count} combinations: {axes})")
 
     def first_refusal(self) -> InputError | None:
         """None if any combination can be issued, otherwise why the first one cannot.
@@ -253,7 +268,7 @@ class _Block:
             head = self._heads[key]
             configs = [config for _, config in numbered]
             serial = [Config(order="serial", memory=memory) for memory in dict.fromkeys(c.memory for c in configs)]
-            ticks = evaluate(workload, configs + serial, device, fast, threads)
+            ticks = evaluate_ticks(workload, configs + serial, device, fast, threads)
             serial_ticks = {c.memory: t for c, t in zip(serial, ticks[len(configs) :], strict=True)}
             for (number, config), took in zip(numbered, ticks, strict=False):
                 found.append((number, head + _tail(config, took, serial_ticks[config.memory])))
@@ -351,8 +366,13 @@ def sweep_blocks(
     size = block or _block_size(sweep, fast)
     ranges = ((at, min(at + size, len(sweep))) for at in range(start, len(sweep), size))
     if executor is None:
-        return (sweep.rows(a, b, fast) for a, b in ranges)
+        return (predict_block(sweep, a, b, fast) for a, b in ranges)
     return _Submitted(sweep, executor, retries, fast).blocks(ranges)
+
+
+def predict_block(sweep: Sweep, start: int, stop: int, fast: bool | None = None, threads: int | None = None) -> Rows:
+    """Predict the combinations ``start`` .. ``stop``, those that cannot be issued left out and counted."""
+    return _Block(sweep, start, stop).predict(is_fast() if fast is None else fast, threads)
 
 
 def _block_size(sweep: Sweep, fast: bool) -> int:
@@ -404,7 +424,7 @@ class _Submitted:
 
 def _rows(sweep: Sweep, start: int, stop: int, fast: bool) -> Rows:
     """What a worker does: one thread, as there are other workers beside it."""
-    return sweep.rows(start, stop, fast and is_fast(), threads=1)
+    return predict_block(sweep, start, stop, fast and is_fast(), threads=1)
 
 
 def _why(error: BaseException) -> str:

@@ -11,12 +11,15 @@ set."h2d.latency_s" = "1us..8us*2"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamsim.device.library import load_device
-from streamsim.device.variations import current, full_name, parser_of, split_setting, with_memory_limit
+from streamsim.device.library import as_device, load_device
+from streamsim.device.profile import Device
+from streamsim.device.settings import current, full_name, parser_of, split_setting
+from streamsim.device.variations import with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
@@ -26,70 +29,111 @@ from streamsim.program.workload import SHORTEST_KERNEL_S
 from streamsim.program.workload_text import parse_kernel
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.ranges import MOST_CHUNKS, Parse, chosen, expand, parse_buffers
+from streamsim.text.ranges import ALL, MOST_CHUNKS, Parse, chosen, expand, parse_buffers
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
 
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
+USUAL_DEVICE = "h200"
 OF_THE_DEVICE = ("device", "connections", "memory_limit", "set")
 NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS)
 
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
 
-def read_sweep(path: str | os.PathLike[str]) -> Asked:
+def read_asked(path: str | os.PathLike[str]) -> Asked:
     """The texts in a sweep file. Raises InputError naming the file, the name and the value."""
     asked: Asked = {}
     for name, value in read_table(path).items():
         if name not in NAMES:
             raise InputError(one_line(f"{path}: {name} = {shown(value)}: unknown; expected one of {', '.join(NAMES)}"))
-        if name == "set" and isinstance(value, dict):
-            asked[name] = [f"{key}={','.join(_texts(path, f'set.{key}', item))}" for key, item in value.items()]
-        else:
-            texts = _texts(path, name, value)
-            asked[name] = texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
+        asked[name] = _asked(name, value, f"{path}: ")
     if "workload" in asked:  # beside the file that names it
         asked["workload"] = [str(Path(path).parent / asked["workload"][0])]
     return asked
 
 
-def _texts(path: str | os.PathLike[str], name: str, value: Any) -> list[str]:
-    """A text, a number, or a list of them."""
-    values = value if isinstance(value, list) else [value]
+def read_sweep(path: str | os.PathLike[str]) -> Sweep:
+    """The sweep that a TOML file describes in the words of :func:`sweep`. Raises InputError naming file or axis."""
+    return sweep_of(read_asked(path))
+
+
+def _asked(name: str, value: Any, place: str) -> list[str]:
+    """What is asked under ``name``, as texts; ``place``: what a message about it begins with."""
+    if name == "set" and isinstance(value, Mapping):
+        return [f"{key}={','.join(_texts(f'set.{key}', item, place))}" for key, item in value.items()]
+    texts = _texts(name, value, place)
+    return texts if name in (*ARRAYS, *ONCE) else [",".join(texts)]
+
+
+def _texts(name: str, value: Any, place: str) -> list[str]:
+    """A text, a number, or a list of them; None is every buffer."""
+    values = list(value) if isinstance(value, list | tuple | range) else [value]
+    if name == "buffers":
+        values = [ALL if item is None else item for item in values]
     if not values or not all(type(item) in (str, int, float) for item in values):
-        raise InputError(one_line(f"{path}: {name} = {shown(value)}: expected a text, a number or a list of them"))
+        raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them"))
     return [str(item) for item in values]
+
+
+def sweep(
+    workload: Workload | None = None,
+    device: Device | str | Path | Sequence[Device | str | Path] = USUAL_DEVICE,
+    **axes: Any,
+) -> Sweep:
+    """Every combination of the ``axes`` for ``workload`` on ``device`` or devices, predicted when it is iterated over.
+
+    ``for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4])``: each row is a dict, times
+    in seconds. Axes have the names of a sweep file, and their values are numbers, texts such as ``"1..64*2"`` or
+    ``"1,2,4"``, or lists of them: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for every chunk),
+    ``memory``, ``launch``, ``scale``, ``connections``, ``memory_limit`` and ``set``, a dict from names of a profile's
+    numbers to values. Without a workload ``h2d``, ``kernel`` and ``d2h`` are axes too (a list: of so many arrays or
+    kernels), beside ``elements``, ``h2d_once`` and ``d2h_once``. Raises InputError naming the axis.
+    """
+    devices = [device] if isinstance(device, Device | str | Path) else list(device)
+    texts: Asked = {}
+    for name, value in axes.items():
+        if name not in NAMES or name in ("workload", "device"):
+            raise InputError(one_line(f"{shown(name)}: no axis of that name; expected one of {', '.join(NAMES)}"))
+        texts[name] = _asked(name, value, "")
+    if workload is None and not texts.keys() & set(ARRAYS):
+        raise InputError("no workload: give one, or what it copies and runs as h2d, kernel and d2h")
+    return _sweep(texts, workload, tuple(map(as_device, devices)))
 
 
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
     texts = {name: list(values) for name, values in asked.items() if values}
-    devices = tuple(map(load_device, _split(texts, "device") or ["h200"]))
+    devices = tuple(map(load_device, _split(texts, "device") or [USUAL_DEVICE]))
+    workload = read_workload(texts["workload"][0]) if "workload" in texts else None
+    if workload is None and not texts.keys() & set(ARRAYS):
+        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+    return _sweep(texts, workload, devices)
+
+
+def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...]) -> Sweep:
     _refuse_twins(devices)
     if "memory_limit" in texts:
         limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
         devices = tuple(with_memory_limit(device, limit) for device in devices)
-    workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is not None and "elements" in texts:
-        raise InputError("elements: the workload file says how many; use scale for other sizes")
-    if workload is None and not any(name in texts for name in ARRAYS):
-        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+        raise InputError("elements: the workload says how many; use scale for other sizes")
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
     once = {name: tuple(parse_bytes(text, name) for text in texts.get(name, ())) for name in ONCE}
     if workload is not None and any(once.values()):
-        raise InputError("h2d_once, d2h_once: the workload file says what is copied once")
-    sweep = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
-    refusal = sweep.first_refusal()
+        raise InputError("h2d_once, d2h_once: the workload says what is copied once")
+    found = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
+    refusal = found.first_refusal()
     if refusal is not None:
-        raise InputError(one_line(f"an empty grid: none of its {len(sweep)} combinations can be issued: {refusal}"))
-    return sweep
+        raise InputError(one_line(f"an empty grid: none of its {len(found)} combinations can be issued: {refusal}"))
+    return found
 
 
 def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:

@@ -8,6 +8,8 @@ nothing else; ``64Mb`` is refused, as b is the bit.
 
 import math
 import re
+from collections.abc import Callable
+from functools import partial
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S
 from streamsim.errors import InputError
@@ -25,6 +27,24 @@ _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
+
+RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
+UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them and in a later one is of the first
+
+
+def unit_of(name: str) -> str:
+    """The unit in which a number of that name is, one of ``UNITS``; ``""``: it is a count."""
+    return next((unit for unit in UNITS if name.endswith(unit)), "")
+
+
+def parser_for(name: str) -> Callable[[str, str], float]:
+    """What reads a number of that name, 0 or above, in its unit: given the text, and the field for its errors."""
+    unit = SIZE if name == "bytes" else unit_of(name)
+    if unit == RATE:
+        return parse_bandwidth
+    if unit == TIME:
+        return parse_seconds
+    return partial(parse_bytes if unit == SIZE else parse_count, least=0)
 
 
 def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:

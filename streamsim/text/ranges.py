@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Parse = Callable[[str, str], float]  # the text of a number and the name of its field
 MOST_VALUES = 1_000_000
-MOST_CHUNKS = 1_000_000
+MOST_CHUNKS = 1_000_000  # a schedule of so many takes some 2 GB; more is a slip of the keyboard
 ALL = "all"  # as many device buffers as chunks
 Word = TypeVar("Word", bound=str)
 SLACK = 1e-9  # by how much rounding may put the last value beyond the end

@@ -4,14 +4,20 @@ import reprlib
 
 LONGEST_LINE = 500
 LONGEST_TEXT = 100
+LONGEST_REPR = 199  # of a value that holds more than a line can say
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: LONGEST_LINE + 1])
-    return safe if len(safe) <= LONGEST_LINE else f"{safe[: LONGEST_LINE - 3]}..."
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
+    return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
+
+
+def short(text: str) -> str:
+    """``text`` fit for the ``repr`` of a value that holds more than a line can say."""
+    return one_line(text, LONGEST_REPR)
 
 
 def shown(value: object) -> str:

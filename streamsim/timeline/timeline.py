@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from array import array
@@ -55,6 +56,9 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.schedule.ops)
+
+    def __repr__(self) -> str:
+        return f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)})"
 
     @property
     def makespan_s(self) -> float:

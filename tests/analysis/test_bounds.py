@@ -1,4 +1,4 @@
-"""Lower bounds and published formulas: laws on random schedules and devices, and numbers worked by hand.
+"""Lower bounds: laws on random schedules and devices, and numbers worked by hand.
 
 LAW. The bound never exceeds the makespan, whatever the engines choose. Verified on random schedules and devices with
 every effect on and off, and on the patterns over the shipped profiles.
@@ -6,44 +6,43 @@ LAW. In one stream nothing is left to choose: the bound is the makespan, to the 
 """
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import MS_KERNEL, PAGEABLE, d2h, devices, draining, h2d, kernel, link, make_device, program, schedules
+from strategies import (
+    NS,
+    PAGEABLE,
+    d2h,
+    devices,
+    draining,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    program,
+    schedules,
+    ticks,
+)
 
 from streamsim.analysis.bounds import (
     CHAIN,
     HOST,
     LINK,
     Flow,
-    best_practices,
+    bound_of,
     duplex_bound,
-    gomez_luna,
-    gomez_luna_streams,
-    ideal_pipeline,
     lower_bound,
-    napkin,
-    published,
-    simple_multi_copy,
-    stages_of,
-    van_werkhoven,
-    van_werkhoven_transfer,
 )
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device, KernelCost
+from streamsim.device.profile import Device
+from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
-
-NS = 1e-9
-
-
-def ticks(seconds: float) -> int:
-    """Whole nanoseconds, the nearest."""
-    return round(seconds / NS)
-
 
 # --- the laws -------------------------------------------------------------------------------------------------------
 
@@ -55,7 +54,7 @@ def test_the_bound_never_exceeds_the_makespan(schedule: Schedule, device: Device
     assert bound.seconds <= timeline.makespan_s
     assert bound.seconds == max(bound.each.values())
     assert bound.each[bound.bound_by] == bound.seconds
-    assert lower_bound(schedule, device, timeline.program) == bound
+    assert bound_of(lower(schedule, device)) == bound
 
 
 @given(schedules(most=40, streams=6, launch="live"), devices(copy_engines=2))
@@ -86,7 +85,7 @@ WORKLOADS = st.builds(
 def test_the_bound_holds_for_the_patterns_on_the_shipped_profiles(
     workload: Workload, name: str, chunks: int, streams: int, data: st.DataObject
 ) -> None:
-    memory = data.draw(st.sampled_from(("pinned", "pageable")))
+    memory: Any = data.draw(st.sampled_from(("pinned", "pageable")))
     schedule = data.draw(
         st.sampled_from(
             (
@@ -297,107 +296,3 @@ def test_pageable_copies_are_not_slowed_down() -> None:
     schedule = program(pageable, d2h(2, 100), buffers=(PAGEABLE,))
     bound = lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING))
     assert ticks(bound.each[LINK]) == 125
-
-
-# --- published formulas ---------------------------------------------------------------------------------------------
-
-
-def test_napkin_halves_the_serial_time_at_four_chunks() -> None:
-    assert napkin(1, 1, 1, 4) == pytest.approx(1.5)
-    assert napkin(1, 1, 1, 1) == pytest.approx(3)
-    assert napkin(1, 1, 1, 10**9) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(("transfer", "kernel_s", "expected"), [(8, 4, 9), (4, 8, 9), (8, 0, 8), (5, 5, 6.25)])
-def test_best_practices(transfer: float, kernel_s: float, expected: float) -> None:
-    assert best_practices(transfer, kernel_s, 4) == expected
-    assert best_practices(transfer, kernel_s, 1) == transfer + kernel_s
-
-
-def test_simple_multi_copy_prints_these_limits() -> None:
-    # an A100's run of the sample: 0.686592, 0.054848 and 0.704832 ms
-    times = (0.686592, 0.054848, 0.704832)
-    assert simple_multi_copy(*times, copy_engines=0) == pytest.approx(1.446272)
-    assert simple_multi_copy(*times, copy_engines=1) == pytest.approx(1.391424)
-    assert simple_multi_copy(*times, copy_engines=2) == pytest.approx(0.704832)
-
-
-def test_van_werkhoven_counts_one_latency_and_a_gap_between_transfers() -> None:
-    # 4 transfers of 1000 bytes at 2 ns a byte, 10 ns of latency, 3 ns between: 10 + 8000 + 9
-    assert van_werkhoven_transfer(10, 1000, 2, 3, 4) == 8019
-    assert van_werkhoven_transfer(10, 1000, 2, 3, 1) == 2010
-    assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=2) == 10
-    assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=1) == 10
-    assert van_werkhoven(4, 8, 4, chunks=4, copy_engines=0) == 16
-    # stages 4, 8 and 5 by themselves: 8 + (4 + 5) / 4; both transfers on one engine: 9 + 8 / 4
-    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=2) == 10.25
-    assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=1) == 11
-
-
-def test_gomez_luna_is_best_at_its_own_number_of_streams() -> None:
-    # transfers 6 and 2, kernel 4, 0.04 a stream: other = 4, so n = sqrt(4 / 0.04) = 10 and 8 + 0.4 + 0.4
-    assert gomez_luna_streams(6, 4, 2, 0.04) == pytest.approx(10)
-    assert gomez_luna(6, 4, 2, 10, 0.04) == pytest.approx(8.8)
-    assert all(gomez_luna(6, 4, 2, n, 0.04) >= 8.8 for n in range(1, 100))
-    assert gomez_luna_streams(6, 4, 2, 0) == math.inf
-
-
-def test_the_stages_of_a_schedule() -> None:
-    # 2 inputs of 1000 bytes, 1 output of 1000, in 4 chunks: 8 H2D, 8 kernels, 4 D2H; at 1 byte a tick, latency 7
-    workload = Workload(1000, (1, 1), (1,), (WorkloadKernel(duration_s=400 * NS), WorkloadKernel(duration_s=80 * NS)))
-    device = make_device(h2d=link(latency=7), d2h=link(latency=7), copy=2, kernel=3)
-    stages = stages_of(depth_first(workload, 4, 3), device)
-    assert (stages.chunks, stages.streams, stages.copy_engines) == (4, 3, 2)
-    assert [ticks(s) for s in (stages.h2d_s, stages.kernel_s, stages.d2h_s)] == [2007, 480, 1007]
-    assert [ticks(s) for s in (stages.h2d_chunks_s, stages.d2h_chunks_s)] == [2000 + 4 * 7, 1000 + 4 * 7]
-    assert ticks(stages.issue_s) == 3 * 2 + 2 * 3
-
-
-@pytest.mark.parametrize("inputs", [(), (4,)])
-@pytest.mark.parametrize("outputs", [(), (4,)])
-def test_stages_that_are_not_there_take_no_time(inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-    schedule = depth_first(Workload(1 << 20, inputs, outputs, (MS_KERNEL,)), 8, 2)
-    stages = stages_of(schedule, load_device("h200"))
-    assert stages.chunks == 8
-    assert (stages.h2d_s > 0, stages.d2h_s > 0) == (bool(inputs), bool(outputs))
-    assert all(0 < value < 1 for value in published(stages).values())
-
-
-def test_the_formulas_agree_where_nothing_can_overlap() -> None:
-    """One chunk on the ideal device: all of them but the asymptotic one give the serial time, which is the makespan."""
-    device = load_device("ideal")
-    schedule = one_stream(Workload(1 << 20, (4,), (4,), (WorkloadKernel(duration_s=100e-6),)))
-    predictions = published(stages_of(schedule, device))
-    serial_s = simulate(schedule, device).makespan_s
-    assert predictions.pop("simpleMultiCopy") < serial_s
-    assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))
-
-
-# --- the closed form of the ideal device ----------------------------------------------------------------------------
-
-
-def test_the_ideal_pipeline_by_hand() -> None:
-    # equal stages, 4 chunks on 4 streams: 6 units instead of 12; on 1 stream, or on one copy engine, 12
-    assert ideal_pipeline(1, 1, 1, 4, 4) == 6
-    assert ideal_pipeline(1, 1, 1, 4, 1) == 12
-    assert ideal_pipeline(1, 1, 1, 4, 4, copy_engines=1) == 12
-    # a stream's own chunks pace it: stages 3, 1, 3 on 2 streams, 4 chunks: J = 1, max(7 + 9, 14 + 3) = 17
-    assert ideal_pipeline(3, 1, 3, 4, 2) == 17
-
-
-SIZE = 64  # bytes that last one tick on the ideal device
-STAGE = st.integers(1, 9)
-
-
-@given(STAGE, STAGE, STAGE, st.integers(1, 12), st.integers(1, 12))
-def test_the_ideal_devices_run_the_closed_form(h: int, k: int, d: int, chunks: int, streams: int) -> None:
-    """Depth-first, uniform chunks, exactly; and the bound is met or missed from below."""
-    ops = []
-    for chunk in range(chunks):
-        stream = 1 + chunk % streams
-        ops += [Copy("h2d", h * SIZE, stream), Kernel(stream, duration_s=k * NS), Copy("d2h", d * SIZE, stream)]
-    schedule = Schedule(tuple(ops), ("non-blocking",) * streams)
-    for name, copy_engines in (("ideal", 2), ("ideal-one-copy-engine", 1)):
-        makespan = max(simulate(schedule, load_device(name)).end)
-        assert makespan == ideal_pipeline(h, k, d, chunks, streams, copy_engines)
-        assert ticks(lower_bound(schedule, load_device(name)).seconds) <= makespan

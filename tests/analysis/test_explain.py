@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import re
 from fractions import Fraction
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
@@ -12,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from effort import examples
+from explained import PLAIN, WORKLOAD, lost
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.collections import PolyCollection
 from strategies import (
     BUFFERS,
     ON_CARD,
@@ -30,27 +27,21 @@ from strategies import (
     schedules,
 )
 
-import streamsim.analysis.explain as module
-from streamsim.analysis.counterfactual import Case, Rework, without_latencies
-from streamsim.analysis.explain import BEHIND, CAUSES, KEYS, LIMITS, Explanation, explain_schedule
-from streamsim.analysis.races import check_schedule, repaired
-from streamsim.cli import main
+from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Explanation
+from streamsim.analysis.counterfactual import Scenario, without_latencies
+from streamsim.analysis.explain import explain
+from streamsim.analysis.lab import Lab
+from streamsim.analysis.races import check
+from streamsim.analysis.rework import Rework
+from streamsim.analysis.shares import in_turn, mean_gains
 from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim.program.files import write_schedule
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.report import gantt as plot
-from streamsim.report.gantt import plot_explanation
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamsim.device.profile import Device
-
-PLAIN = make_device()
-WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
 
 
 def card(offset: int, n_bytes: int) -> Region:
@@ -59,11 +50,6 @@ def card(offset: int, n_bytes: int) -> Region:
 
 def ticks(seconds: float) -> int:
     return round(seconds * 1e9)
-
-
-def lost(explanation: Explanation) -> dict[str, int]:
-    """Ticks by cause, above the bound."""
-    return {loss.cause: loss.ticks for loss in explanation.losses if loss.ticks}
 
 
 def limits(explanation: Explanation) -> dict[str, int]:
@@ -151,7 +137,7 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
 @pytest.mark.parametrize("name", [*TEN, *OTHERS])
 def test_each_cause_alone_is_named_and_no_other_loses_anything(name: str) -> None:
     schedule, device, makespan, bound, cause, loss = (TEN | OTHERS)[name]
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (makespan, bound)
     assert lost(found) == ({} if cause in LIMITS else {cause: loss})
     if cause in LIMITS:
@@ -186,7 +172,7 @@ def test_what_two_causes_lose_only_together_is_shared_evenly() -> None:
     # Pinned or not, the copy's blocking call holds the host until 16; pageable (at the same rate), so does the copy
     # without it. Either remedy alone gains nothing, both gain 16.
     schedule = program(h2d(1, 16, host=Region(PAGEABLE.name, 0, 16), blocking=True), kernel(2, 16), buffers=BUFFERS)
-    found = explain_schedule(schedule, PLAIN)
+    found = explain(schedule, PLAIN)
     assert lost(found) == {"pageable-memory": 8, "host-waits": 8}
     assert [loss.gain_alone_s for loss in found.losses] == [0, 0]
     assert all(loss.remedy.endswith("does not help alone") for loss in found.losses)
@@ -197,7 +183,7 @@ def test_what_either_of_two_remedies_gains_is_shared_evenly() -> None:
     # Two copies of 1 byte: the calls of 2 return at 2 and 4, the latencies of 2 end the copies at 5 and 8.
     # Without the calls: 0..3, 3..6: 6. Without the latencies: 2..3, 4..5: 5. Without both: 2, the bound.
     # host issue: ((8 - 6) + (5 - 2)) / 2 = 2.5; latencies: ((8 - 5) + (6 - 2)) / 2 = 3.5. The half goes to the first.
-    found = explain_schedule(program(h2d(1, 1), h2d(1, 1)), make_device(copy=2, h2d=link(latency=2)))
+    found = explain(program(h2d(1, 1), h2d(1, 1)), make_device(copy=2, h2d=link(latency=2)))
     assert lost(found) == {"host-issue": 3, "small-chunks": 3}
     assert {loss.cause: ticks(loss.gain_alone_s) for loss in found.losses} == {"host-issue": 2, "small-chunks": 3}
 
@@ -208,7 +194,7 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
     # K4 60..70; D1 from 60 (stream 1 works on chunk 3 until then) to 70, D2 70..80, D3 80..90, D4 90..100.
     # Depth-first (J + 1) s + (N - 1 - J S) m = 2 * 30 + 10 = 70. A stream for each chunk s + (N - 1) m = 60.
     workload = Workload(40, (1,), (1,), (WorkloadKernel(duration_s=40e-9),))
-    found = explain_schedule(breadth_first(workload, 4, 2), PLAIN)
+    found = explain(breadth_first(workload, 4, 2), PLAIN)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (100, 40)
     assert lost(found) == {"issue-order": 30, "needless-order": 10, "few-chunks": 20}
     assert {loss.cause: loss.remedy for loss in found.losses}["issue-order"].endswith("another order: depth-first")
@@ -217,7 +203,7 @@ def test_the_order_of_issue_is_to_blame_before_the_streams_are() -> None:
 def test_one_device_buffer_makes_chunks_wait_for_each_other() -> None:
     # 2 chunks of 10 ticks a stage in one buffer: 60. With a buffer each H1 K1 D1 | H2 K2 D2 one stage apart: 40.
     workload = Workload(20, (1,), (1,), (WorkloadKernel(duration_s=20e-9),))
-    found = explain_schedule(ring(workload, 2, 1, streams=2), PLAIN)
+    found = explain(ring(workload, 2, 1, streams=2), PLAIN)
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (60, 20)
     assert lost(found) == {"needless-order": 20, "few-chunks": 20}
 
@@ -225,7 +211,7 @@ def test_one_device_buffer_makes_chunks_wait_for_each_other() -> None:
 def test_a_remedy_that_hurts_is_not_applied() -> None:
     # One queue: stream 2's D2H (10) stands behind stream 1's (2), which waits for the kernel (1): kernel 0..1, D2H 1..3
     # and 3..13, the other kernel 3..23. With queues of their own stream 2's goes first, 0..10, and it all ends at 32.
-    found = explain_schedule(program(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
+    found = explain(program(kernel(1, 1), d2h(1, 2), d2h(2, 10), kernel(1, 20)), make_device(connections=1))
     assert (ticks(found.makespan_s), ticks(found.bound_s)) == (23, 21)
     assert lost(found) == {"few-chunks": 2}
 
@@ -234,7 +220,7 @@ def test_a_synchronisation_that_the_data_needs_is_not_to_blame() -> None:
     # The kernel reads what the copy of the other stream brings: without the call it would need an event. One chunk.
     reads = card(0, 10)
     schedule = program(h2d(1, 10, device=reads), Synchronize(), kernel(2, 10, reads=(reads,)), buffers=BUFFERS)
-    assert lost(explain_schedule(schedule, PLAIN)) == {"few-chunks": 10}
+    assert lost(explain(schedule, PLAIN)) == {"few-chunks": 10}
 
 
 def test_a_synchronisation_still_holds_the_host_when_the_streams_are_free() -> None:
@@ -246,21 +232,21 @@ def test_a_synchronisation_still_holds_the_host_when_the_streams_are_free() -> N
         h2d(1, 10, device=one), kernel(1, 10, reads=(one,)), Synchronize(stream=1),
         h2d(1, 10, device=two), kernel(1, 10, reads=(two,)), buffers=BUFFERS,
     )  # fmt: skip
-    found = explain_schedule(schedule, PLAIN)
+    found = explain(schedule, PLAIN)
     assert lost(found) == {"few-chunks": 10, "needless-order": 7, "host-waits": 3}
 
 
 def test_what_lies_in_the_bound_is_shared_among_the_engines() -> None:
     # H2D 10 + 10 in two streams beside a kernel of 20: all even; with an engine for each stream's copies they are 10,
     # and (10 + 20) / 2 is 5 below (20 + 20) / 2.
-    found = explain_schedule(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
+    found = explain(program(h2d(1, 10), h2d(2, 10), kernel(3, 20)), PLAIN)
     assert (lost(found), limits(found)) == ({}, {"same-direction": 5})
     assert ticks(found.even_s) == 15
 
 
 def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> None:
     schedule = program(h2d(1, 10, host=Region(PAGEABLE.name, 0, 10)), buffers=BUFFERS)
-    found = explain_schedule(schedule, make_device(h2d=link(pageable_rate=2)))  # 5 ticks instead of 10
+    found = explain(schedule, make_device(h2d=link(pageable_rate=2)))  # 5 ticks instead of 10
     assert (ticks(found.makespan_s), ticks(found.bound_s), found.losses) == (5, 5, ())
 
 
@@ -270,7 +256,7 @@ def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> Non
 @settings(deadline=None, max_examples=40)
 @given(schedules(), devices())
 def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, device: Device) -> None:
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert found.is_exact
     check_sums(found)
 
@@ -278,15 +264,15 @@ def test_the_parts_add_up_exactly_and_none_is_negative(schedule: Schedule, devic
 @settings(deadline=None, max_examples=40)
 @given(draining())
 def test_the_parts_add_up_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
-    check_sums(explain_schedule(*case))
+    check_sums(explain(*case))
 
 
 @examples(50)
 @given(schedules(), devices())
 def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "BUDGET", -1)
-        found = explain_schedule(schedule, device)
+        patch.setattr("streamsim.analysis.lab.BUDGET", -1)
+        found = explain(schedule, device)
     assert not found.is_exact
     assert found.simulations <= 1 + 2 * 9 + 10 + 3 + 3 + 9
     check_sums(found)
@@ -312,7 +298,8 @@ def check_sums(found: Explanation) -> None:
 @given(st.integers(1, 4), st.data())
 def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data: st.DataObject) -> None:
     """Against the definition: every order, one after another."""
-    keys = data.draw(st.permutations(["host-waits", "issue-order", "needless-order", "duplex"]))[:count]
+    some: list[Any] = ["host-waits", "issue-order", "needless-order", "duplex"]
+    keys = data.draw(st.permutations(some))[:count]
     orders = [
         order
         for order in permutations(keys)
@@ -326,12 +313,12 @@ def test_the_split_is_the_mean_over_all_orders_that_make_sense(count: int, data:
             gain = v[frozenset(order[:k])] - v[frozenset(order[: k + 1])]
             expected[key] += Fraction(gain, len(orders))
     masks = {sum(1 << keys.index(key) for key in subset): time for subset, time in v.items()}
-    assert module._mean_gains(keys, dict(sorted(masks.items()))) == expected
+    assert mean_gains(keys, dict(sorted(masks.items()))) == expected
 
 
 @given(st.permutations([key for key in KEYS if key not in LIMITS]))
 def test_an_order_of_removal_keeps_what_comes_behind(keys: list[Any]) -> None:
-    order = module._in_turn(keys)
+    order = in_turn(keys)
     assert sorted(order) == sorted(keys)
     assert all(order.index(first) < order.index(second) for second, first in BEHIND.items())
 
@@ -346,10 +333,10 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 @settings(deadline=None)
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
-    lab = module._Lab(Case(schedule, device))
-    work = amounts(*lab.case(frozenset(["small-chunks"]) & set(lab.present)))
-    for keys in combinations(lab.present, 2):
-        changed = lab.case(frozenset((*keys, "small-chunks")) & {*lab.present})
+    probe = Lab(Scenario(schedule, device))
+    work = amounts(*probe.scenario(frozenset(["small-chunks"]) & set(probe.present)))
+    for keys in combinations(probe.present, 2):
+        changed = probe.scenario(frozenset((*keys, "small-chunks")) & {*probe.present})
         assert amounts(*changed) == work
 
 
@@ -368,269 +355,37 @@ def test_remedies_of_the_program_keep_what_the_data_needs(pattern: Any, chunks: 
     """No race appears: the orders of issue, the calls that no longer wait, and single ops over as many streams."""
     schedule = pattern(chunks, streams)
     rework = Rework(schedule)
-    lab = module._Lab(Case(schedule, load_device("h200")))
+    probe = Lab(Scenario(schedule, load_device("h200")))
     changed = [rework.reordered(schedule, order, holds=True) for order in rework.orders]
-    changed += [lab.case(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in lab.present]
+    changed += [
+        probe.scenario(frozenset((key,))).schedule for key in ("host-waits", "issue-order") if key in probe.present
+    ]
     for other in changed:
-        assert not [f for f in check_schedule(other) if f.rule == "race"]
+        assert not [f for f in check(other) if f.rule == "race"]
     if rework.has_needless_order:  # each kernel still waits for its inputs, each copy back for its kernel
         for order in (None, *rework.orders):
             other = rework.unordered(schedule, order, True, 32)
-            assert not [f for f in check_schedule(other) for h in f.hazards if h.kind == "read-after-write"]
+            assert not [f for f in check(other) for h in f.hazards if h.kind == "read-after-write"]
 
 
 def test_a_schedule_without_work_has_nothing_to_explain() -> None:
-    found = explain_schedule(program(RecordEvent(0, 1)), PLAIN)
+    found = explain(program(RecordEvent(0, 1)), PLAIN)
     assert (found.makespan_s, found.first, found.losses, found.limits) == (0, None, (), ())
 
 
 def test_a_profile_without_a_kernels_cost_is_bad_input() -> None:
     with pytest.raises(ValueError, match="no cost for it"):
-        explain_schedule(program(Kernel(1, "mine", 100)), PLAIN)
+        explain(program(Kernel(1, "mine", 100)), PLAIN)
 
 
 def test_a_hundred_ops_are_explained_in_well_under_a_second() -> None:
     """In simulations, which a busy machine does not change: at most 2^6, and those that choose and that show gains."""
-    found = explain_schedule(depth_first(WORKLOAD, 16, 4), load_device("h200"))
+    found = explain(depth_first(WORKLOAD, 16, 4), load_device("h200"))
     assert found.is_exact
     assert found.simulations < 100
-    larger = explain_schedule(depth_first(WORKLOAD, 300, 4), load_device("h200"))
+    larger = explain(depth_first(WORKLOAD, 300, 4), load_device("h200"))
     assert not larger.is_exact
     assert larger.simulations < 40
-
-
-# The programs of lessons on streams, as they are written. Their kernels' times are not given with them: any that is
-# not negligible beside the copies leads to the same statements.
-
-CARDS = ["ideal", "rtx3090", "h200"]
-MI = 1 << 20
-
-
-def blocking_streams(*ops: Any, streams: int, buffers: tuple[Buffer, ...], events: int = 0) -> Schedule:
-    """What ``cudaStreamCreate`` makes are streams that the legacy default stream synchronises with."""
-    return Schedule(ops, ("blocking",) * streams, buffers, events)
-
-
-def in_place(n_bytes: int) -> tuple[Buffer, Buffer]:
-    return Buffer("h_data", n_bytes, "pinned"), Buffer("d_data", n_bytes, "device")
-
-
-def chunk(stream: int, offset: int, n_bytes: int, kernel_s: float, blocking: bool = False) -> list[Copy | Kernel]:
-    """Copy a part of ``h_data`` in, work on it in place, copy it back."""
-    host, device = Region("h_data", offset, n_bytes), Region("d_data", offset, n_bytes)
-    return [
-        Copy("h2d", n_bytes, stream, host, device, blocking),
-        Kernel(stream, "sincos", n_bytes // 4, duration_s=kernel_s, reads=(device,), writes=(device,)),
-        Copy("d2h", n_bytes, stream, host, device, blocking),
-    ]
-
-
-@pytest.mark.parametrize("name", CARDS)
-def test_one_stream_with_asynchronous_copies_takes_what_blocking_copies_take(name: str) -> None:
-    """1 Mi floats: ``cudaMemcpy``, kernel, ``cudaMemcpy`` in the default stream, then copies in one stream.
-
-    In both each op needs the one before: nothing can overlap until the array is cut, and that is what is named.
-    """
-    device, data = load_device(name), in_place(4 * MI)
-    blocking = blocking_streams(*chunk(0, 0, 4 * MI, 0.1e-3, blocking=True), streams=0, buffers=data)
-    stream = blocking_streams(*chunk(1, 0, 4 * MI, 0.1e-3), Synchronize(stream=1), streams=1, buffers=data)
-    both = [explain_schedule(schedule, device) for schedule in (blocking, stream)]
-    for found in both:
-        assert found.timeline.overlap_s == 0
-        assert found.first is not None
-        assert found.first.cause == "few-chunks"
-        assert found.first.lost_s > 0.8 * found.gap_s
-    assert both[1].makespan_s == pytest.approx(both[0].makespan_s, rel=0.05)
-
-
-@pytest.mark.parametrize("name", CARDS)
-def test_four_streams_depth_first_overlap_and_lose_most_to_filling_and_draining(name: str) -> None:
-    """4 Mi floats in 4 streams, a chunk each, against blocking copies of all of it: 4 chunks, one a stream.
-
-    On the ideal card with equal stages it would be half the time; the rest that is lost is 2 of 6 chunk times.
-    """
-    device, data = load_device(name), in_place(16 * MI)
-    size, kernel_s = 4 * MI, 16 * MI / device.h2d.bandwidth_bytes_per_s  # the kernel as long as a copy
-    whole = blocking_streams(*chunk(0, 0, 16 * MI, kernel_s, blocking=True), streams=0, buffers=data)
-    parts = [op for i in range(4) for op in chunk(1 + i, i * size, size, kernel_s / 4)]
-    several = blocking_streams(*parts, Synchronize(), streams=4, buffers=data)
-    found = explain_schedule(several, device)
-    assert found.timeline.overlap_s > 0
-    assert 1.5 < simulate(whole, device).makespan_s / found.makespan_s <= 2.0 + 1e-6
-    assert not found.is_racy
-    assert "few-chunks" in {loss.cause for loss in found.losses[:2]}
-    if name == "ideal":
-        assert found.gap_s == pytest.approx(found.makespan_s * 2 / 6, rel=1e-3)
-        assert set(lost(found)) == {"few-chunks"}
-
-
-def vector_add(streams: int) -> Schedule:
-    """Two inputs of 1 Mi floats and one output in pinned memory, the kernel between two events; all in stream 1."""
-    names = ("A", "B", "C")
-    host = tuple(Buffer(f"h_{name}", 4 * MI, "pinned") for name in names)
-    on_card = tuple(Buffer(f"d_{name}", 4 * MI, "device") for name in names)
-    a, b, c = (Region(buffer.name, 0, 4 * MI) for buffer in on_card)
-    h_a, h_b, h_c = (Region(buffer.name, 0, 4 * MI) for buffer in host)
-    ops = (
-        Copy("h2d", 4 * MI, 1, h_a, a),
-        Copy("h2d", 4 * MI, 1, h_b, b),
-        RecordEvent(0, 1),
-        Kernel(1, "add", MI, duration_s=20e-6, reads=(a, b), writes=(c,)),
-        RecordEvent(1, 1),
-        Synchronize(stream=1),
-        Copy("d2h", 4 * MI, 1, h_c, c),
-        Synchronize(stream=1),
-    )
-    return blocking_streams(*ops, streams=streams, buffers=(*host, *on_card), events=2)
-
-
-@pytest.mark.parametrize("name", CARDS)
-def test_a_second_stream_that_nobody_uses_overlaps_nothing(name: str) -> None:
-    """The vector addition makes two streams and uses one, and its kernel needs both inputs whole.
-
-    Nothing overlaps; the unused stream changes nothing; asynchronous calls and the events are not what is missing. As
-    many streams as one likes would not help either: there is one chunk, and each op needs the one before it.
-    """
-    device = load_device(name)
-    found = explain_schedule(vector_add(2), device)
-    assert found.timeline.overlap_s == 0
-    assert found.makespan_s == simulate(vector_add(1), device).makespan_s
-    assert found.first is not None
-    assert found.first.cause == "few-chunks"
-    assert not {"legacy-stream", "issue-order", "connections", "pageable-memory"} & set(lost(found))
-    assert lost(found).get("needless-order", 0) == 0
-
-
-def sleep(streams: int) -> Schedule:
-    """4 tasks of 4 MiB in, a kernel that waits, 4 MiB back: every task with the same two buffers."""
-    ops: list[Any] = []
-    for task in range(4):
-        there, kernel_, back = chunk(1 + task % streams, 0, 4 * MI, 0.5e-3)
-        ops += (there, Kernel(kernel_.stream, "sleep", MI, duration_s=0.5e-3), back)  # touches no memory
-    return blocking_streams(*ops, Synchronize(), streams=streams, buffers=in_place(4 * MI))
-
-
-@pytest.mark.parametrize("name", CARDS)
-def test_tasks_that_share_a_buffer_overlap_only_as_a_race(name: str) -> None:
-    """In one stream nothing overlaps. In four they do, but only because nothing keeps a task from another's buffer.
-
-    With the waits that the data needs, the four streams take as long as the one (or longer, by the events).
-    """
-    device = load_device(name)
-    single, several = explain_schedule(sleep(1), device), explain_schedule(sleep(4), device)
-    assert single.timeline.overlap_s == 0
-    assert several.timeline.overlap_s > 0
-    assert several.makespan_s < 0.95 * single.makespan_s
-    assert (single.is_racy, several.is_racy) == (False, True)
-    assert [bool(Rework(sleep(streams)).orders) for streams in (1, 4)] == [False, True]  # the data's order, if kept
-    assert several.bound_by == "compute engine"  # kernels that fill the card: 2 ms whatever the streams
-    assert several.bound_s == pytest.approx(2e-3, rel=2e-3)  # less what the launches leave to others
-    ordered = repaired(sleep(4), check_schedule(sleep(4)))
-    assert simulate(ordered, device).overlap_s == 0
-    assert simulate(ordered, device).makespan_s >= single.makespan_s - 1e-9
-
-
-# The command and the picture
-
-PIPELINE = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(list(arguments)) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    schedule = breadth_first(WORKLOAD, 16, 4)
-    expected = json.loads(json.dumps(explain_schedule(schedule, load_device("h200")).to_json()))
-    said = json.loads(run(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
-    write_schedule(schedule, tmp_path / "plan.json")
-    of_file = json.loads(run(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
-    inputs = said.pop("inputs")
-    assert (inputs["order"], inputs["h2d_bytes"], inputs["device"]) == ("breadth-first", 1 << 26, "h200")
-    assert of_file.pop("inputs") == {"schedule": str(tmp_path / "plan.json"), "device": "h200", "connections": None}
-    del expected["inputs"]
-    assert said == of_file == expected
-    assert sum(loss["lost_s"] for loss in said["losses"]) == pytest.approx(said["makespan_s"] - said["bound_s"])
-
-
-def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
-    for arguments in (["predict", *PIPELINE], ["simulate", str(tmp_path / "plan.json")]):
-        explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
-        alone = json.loads(run(capsys, "explain", *PIPELINE, "--json"))
-        assert {**explanation, "inputs": None} == {**alone, "inputs": None}
-        assert "explanation" not in json.loads(run(capsys, *arguments, "--json"))
-        first = explanation["losses"][0]
-        assert f"first: {first['title']}: {first['remedy'][:20]}" in run(capsys, *arguments, "--explain")
-        assert f"lost_s.{first['cause']}" in run(capsys, *arguments, "--explain", "--format", "csv").splitlines()[0]
-
-
-def test_the_table_names_what_gains_most_first(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, "explain", *PIPELINE, "--memory", "pageable")
-    assert "first: pageable host memory: allocate the host buffers as pinned memory" in out
-    assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the bound itself:")
-    *lines, link = out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert re.fullmatch(r"h200: PCIe gen 5 x16; H2D .*; both at once H2D .*; pageable H2D .*", link)
-    rows = run(capsys, "explain", *PIPELINE, "--format", "csv").splitlines()
-    assert rows[0] == "where,cause,title,lost_s,gain_alone_s,made,remedy"
-    gains = [float(row["gain_alone_s"]) for row in csv.DictReader(rows) if row["made"] == "True"]
-    assert len(gains) > 3
-    assert gains == sorted(gains, reverse=True)
-
-
-def test_a_schedule_file_takes_no_options_of_a_pipeline(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    write_schedule(depth_first(WORKLOAD, 2, 2), path)
-    assert main(["explain", str(path), "--chunks", "4"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err == f"streamsim: error: --chunks: {path} is a schedule, cut and issued already; leave the option out\n"
-
-
-def test_the_picture_shows_bound_losses_and_critical_path() -> None:
-    # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
-    schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
-    ax = plot_explanation(explain_schedule(schedule, PLAIN))
-    bars = {
-        str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
-        for c in ax.collections
-        if isinstance(c, PolyCollection) and str(c.get_gid()).startswith("where it goes")
-    }
-    title = CAUSES["host-waits"].title
-    assert bars == {
-        "where it goes: lower bound of the work": (0, 10),
-        f"where it goes: 1 {title}: 10 ns": (10, 20),
-    }
-    (path,) = (line for line in ax.lines if line.get_gid() == "critical path")
-    assert list(path.get_xdata()) == [0, 10, 10, 20]
-    names = [text.get_text() for text in ax.get_yticklabels()]
-    rows = dict(zip(names, ax.get_yticks(), strict=True))
-    y = path.get_ydata()
-    assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
-    legend = ax.get_legend()
-    assert legend is not None
-    assert f"1 {title}: 10 ns" in [text.get_text() for text in legend.get_texts()]
-
-
-@pytest.mark.parametrize("form", ["png", "svg"])
-def test_the_same_explanation_gives_the_same_picture(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
-) -> None:
-    files = [tmp_path / f"{k}.{form}" for k in range(2)]
-    for file in files:
-        run(capsys, "explain", *PIPELINE, "--plot", str(file))
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
-def test_every_cause_that_loses_time_has_a_colour_of_its_own() -> None:
-    colours = plot.CAUSE_COLOURS
-    assert set(colours) == set(KEYS) - set(LIMITS)
-    assert len(set(colours.values())) == len(colours)
-    assert set(CAUSES) == set(KEYS)
 
 
 def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
@@ -640,6 +395,6 @@ def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]
     schedule = program(*ops, streams=6)
-    bare = without_latencies(Case(schedule, costly))
+    bare = without_latencies(Scenario(schedule, costly))
     assert simulate(schedule, costly).makespan_s > simulate(schedule, plain).makespan_s
     assert simulate(bare.schedule, bare.device).makespan_s == simulate(schedule, plain).makespan_s

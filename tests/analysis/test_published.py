@@ -9,14 +9,14 @@ import pytest
 from strategies import link, make_device
 
 from streamsim.analysis import published_cases as cases
-from streamsim.analysis.bounds import simple_multi_copy
+from streamsim.analysis.formulas import simple_multi_copy
 from streamsim.analysis.published_cases import (
     BLOG_RUNS,
     DUPLEX_LEFT,
     MIB,
     MULTI_COPY_RUNS,
     TASKS,
-    Case,
+    PublishedCase,
     blog_cases,
     blog_workload,
     kernel_time,
@@ -37,13 +37,13 @@ NS = 1e-9
 ROWS = cases.cases()
 
 
-def name_of(case: Case) -> str:
+def name_of(case: PublishedCase) -> str:
     """Name the case for pytest."""
     return f"{case.group}, {case.name}"
 
 
 @pytest.mark.parametrize("case", ROWS, ids=name_of)
-def test_every_case_is_within_ten_percent(case: Case) -> None:
+def test_every_case_is_within_ten_percent(case: PublishedCase) -> None:
     assert abs(case.error) <= 0.10, table([case])
 
 
@@ -107,7 +107,7 @@ def test_a_derived_card_copies_in_the_given_times(n_bytes: int) -> None:
 
 @pytest.mark.parametrize(("case", "run"), [*zip(simple_multi_copy_cases(), MULTI_COPY_RUNS, strict=True)])
 def test_the_model_is_closer_than_the_samples_own_limit(
-    case: Case, run: tuple[str, str, float, float, float, float]
+    case: PublishedCase, run: tuple[str, str, float, float, float, float]
 ) -> None:
     h2d_ms, d2h_ms, kernel_ms = run[2:5]
     limit_error = simple_multi_copy(h2d_ms, kernel_ms, d2h_ms, copy_engines=2) * 1e-3 / case.published_s - 1
@@ -151,7 +151,7 @@ def test_the_assumed_card_of_the_sleep_kernel_matters_little() -> None:
 
 
 def test_the_table_shows_every_row_and_its_signed_error() -> None:
-    case = Case("group", "card", 2e-3, 1.9e-3, "somewhere")
+    case = PublishedCase("group", "card", 2e-3, 1.9e-3, "somewhere")
     assert case.error == pytest.approx(-0.05)
     lines = table([case, msgspec.structs.replace(case, predicted_s=2.1e-3)]).splitlines()
     assert lines[0].split() == ["milliseconds", "published", "predicted", "error"]

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from race_oracle import races
 from strategies import d2h, devices, h2d, kernel, program, schedules
-from test_check import races
 
-from streamsim.analysis.counterfactual import Case, Rework
-from streamsim.analysis.explain import KEYS, LIMITS, explain_schedule
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.causes import KEYS, LIMITS
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.explain import explain
+from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
 from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
+from streamsim.analysis.rework import Rework
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.model import simulate
@@ -102,7 +104,9 @@ PAGEABLE = Buffer("pageable", 128, "pageable")
 @st.composite
 def pipelines(draw: st.DrawFn) -> Schedule:
     """Any program whose ops name their memory: ranges that can be halved three times, often the same ones."""
-    kinds = tuple(draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=3)))
+    kinds: tuple[Any, ...] = tuple(
+        draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=3))
+    )
     stream, event = st.integers(0, len(kinds)), st.integers(0, 1)
     size, offset = st.sampled_from((8, 8, 16)), st.sampled_from((0, 8, 16, 32, 64))
 
@@ -126,7 +130,7 @@ def pipelines(draw: st.DrawFn) -> Schedule:
     return Schedule((*ops, Synchronize()), kinds, (ON_HOST, ON_CARD, PAGEABLE), 2)
 
 
-def all_remedies(case: Case, source: Source | None = None) -> list[tuple[str, Any]]:
+def all_remedies(case: Scenario, source: Source | None = None) -> list[tuple[str, Any]]:
     """Every change of which the best is taken."""
     remedies = Remedies(case, Rework(case.schedule), source)
     return [(key, remedy) for key in KEYS for remedy in remedies.of(key)]
@@ -136,11 +140,11 @@ def all_remedies(case: Case, source: Source | None = None) -> list[tuple[str, An
 @given(pipelines())
 def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedule) -> None:
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
-    sound = repaired(schedule, check_schedule(schedule))
+    sound = repaired(schedule, check(schedule))
     terms: Terms = {}
     meant = output(sound, terms)
     tabled = bool(Rework(sound).shared)  # then what a part of a kernel needs is not what it is taken to need here
-    for key, (text, (changed, _)) in all_remedies(Case(schedule, load_device("h200"))):
+    for key, (text, (changed, _)) in all_remedies(Scenario(schedule, load_device("h200"))):
         if key == "connections" and changed is schedule:
             continue
         assert not races(changed), text
@@ -152,11 +156,11 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
 @settings(deadline=None, max_examples=40)
 @given(st.one_of(schedules(), pipelines()), devices())
 def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Schedule, device: Device) -> None:
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     for loss in found.losses:
         if loss.remedied is not None:
             assert ticks(loss.gain_alone_s) == ticks(found.makespan_s) - ticks(simulate(*loss.remedied).makespan_s)
-    tried = [ticks(simulate(*remedy.case).makespan_s) for _, remedy in all_remedies(Case(schedule, device))]
+    tried = [ticks(simulate(*remedy.scenario).makespan_s) for _, remedy in all_remedies(Scenario(schedule, device))]
     shortest = min(tried, default=ticks(found.makespan_s))
     if found.first is None:
         assert shortest >= ticks(found.makespan_s)
@@ -227,9 +231,9 @@ def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> No
         terms: Terms = {}
         meant = output(schedule, terms)
         assert len(meant) == 32
-        for key, (text, (changed, _)) in all_remedies(Case(schedule, load_device("h200").with_connections(1))):
+        for key, (text, (changed, _)) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
             tried[key] += 1
-            assert not [finding for finding in check_schedule(changed) if finding.rule == "race"], text
+            assert not [finding for finding in check(changed) if finding.rule == "race"], text
             assert amounts(changed) == amounts(schedule), text
             assert output(changed, terms) == meant, text
     assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams"} - set(LIMITS)
@@ -300,8 +304,8 @@ def test_what_overwrites_bytes_waits_for_all_that_read_them_in_whatever_streams_
 def test_the_chunks_of_a_pipeline_are_rebuilt_from_its_workload() -> None:
     """A prime number of elements, and chunks of which no whole number can be merged."""
     workload, config = Workload(1_000_003, (4,), (4,), WORKLOAD.kernels), Config("breadth-first", 9, 3)
-    case = Case(config.schedule(workload), load_device("h200"))
-    remedies = [(key, remedy.case.schedule) for key, remedy in all_remedies(case, Source(workload, config))]
+    case = Scenario(config.schedule(workload), load_device("h200"))
+    remedies = [(key, remedy.scenario.schedule) for key, remedy in all_remedies(case, Source(workload, config))]
     for key, numbers in (("small-chunks", (5, 3, 2)), ("few-chunks", (18, 36, 72))):
         assert [made for of, made in remedies if of == key] == [breadth_first(workload, n, min(3, n)) for n in numbers]
 
@@ -323,7 +327,7 @@ def test_the_first_remedy_of_the_readme_is_the_best_single_change_that_the_patte
         "graph": [build(WORKLOAD, "depth-first", 16, 4, launch="graph")],
     }
     best = {name: min(makespan(other, device) for other in others) for name, others in one_change.items()}
-    found = explain_schedule(depth_first(WORKLOAD, 16, 4), device)
+    found = explain(depth_first(WORKLOAD, 16, 4), device)
     assert found.first is not None
     assert min(best, key=best.__getitem__) == "streams"
     assert (found.first.cause, found.first.remedy) == ("many-streams", "use 3 streams instead of 4")
@@ -377,7 +381,7 @@ SEEDS: dict[str, tuple[Schedule, Device, str, list[Schedule]]] = {
 @pytest.mark.parametrize("name", SEEDS)
 def test_what_people_write_is_told_what_helps_most(name: str) -> None:
     schedule, device, cause, done = SEEDS[name]
-    found = explain_schedule(schedule, device)
+    found = explain(schedule, device)
     assert found.first is not None
     assert found.first.cause == cause
     expected = makespan(schedule, device) - min(makespan(other, device) for other in done)
@@ -387,7 +391,7 @@ def test_what_people_write_is_told_what_helps_most(name: str) -> None:
 def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
     """Every kernel waits for all copies before it and holds those behind it: none runs beside a copy."""
     device = load_device("h200")
-    found = explain_schedule(kernels_without_a_stream(), device)
+    found = explain(kernels_without_a_stream(), device)
     assert not kernels_beside_copies(found.timeline)
     assert found.first is not None
     assert found.first.cause == "legacy-stream"
@@ -395,14 +399,14 @@ def test_kernels_in_the_legacy_default_stream_are_told_to_leave_it() -> None:
     done = found.first.remedied.schedule
     assert set(done.streams) == {"non-blocking"}
     assert 0 not in done.used_streams
-    assert not check_schedule(done)
+    assert not check(done)
     assert kernels_beside_copies(simulate(done, device))
 
 
 def test_on_a_k20c_the_order_does_not_matter() -> None:
     """Kepler has a hardware queue for each of 32 streams: the blog's two orders take the same, and nothing is won."""
     for pattern in (depth_first, breadth_first):
-        found = explain_schedule(pattern(WORKLOAD, 4, 4), load_device("k20c"))
+        found = explain(pattern(WORKLOAD, 4, 4), load_device("k20c"))
         gains = {loss.cause: loss.gain_alone_s for loss in found.losses}
         assert gains.get("issue-order", 0.0) < 0.01 * found.makespan_s
 
@@ -412,7 +416,7 @@ def test_more_connections_are_advised_only_where_the_card_can_have_them() -> Non
     schedule = breadth_first(WORKLOAD, 4, 4)
 
     def advised(device: Device) -> bool:
-        texts = [remedy.text for key, remedy in all_remedies(Case(schedule, device)) if key == "connections"]
+        texts = [remedy.text for key, remedy in all_remedies(Scenario(schedule, device)) if key == "connections"]
         assert texts
         return any(text.startswith("set CUDA_DEVICE_MAX_CONNECTIONS=") for text in texts)
 

@@ -12,13 +12,26 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import BYTE_PER_TICK, COST, NS, d2h, devices, h2d, kernel, link, make_device, program, schedules
+from strategies import (
+    BYTE_PER_TICK,
+    COST,
+    LATENCIES,
+    NS,
+    d2h,
+    devices,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    program,
+    schedules,
+)
 
 from streamsim import Interval, interval, load_device
 from streamsim.analysis.intervals import draws, feels_the_order, intervals, served_in_order, shared_queues
 from streamsim.cli import main
 from streamsim.device.files import dump_device, write_device
-from streamsim.device.profile import LATENCIES, MODEL_SPREAD, number_names
+from streamsim.device.profile import MODEL_SPREAD, number_names
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate

@@ -14,7 +14,9 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING
 
-from streamsim import Grid, Workload, WorkloadKernel, evaluate, find_best, load_device
+import streamsim
+from streamsim import Grid, Workload, WorkloadKernel, load_device
+from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BLOCKS, BUDGET_OPS, cost_ops, search
 
@@ -67,7 +69,7 @@ def main() -> None:
         device = load_device(CARDS[number // 2 % len(CARDS)])
         workload = workload_of(number, device)
         found, ops = within_budget(workload, device)
-        best = min(evaluate(workload, Grid().configs(workload), device, fast=True))
+        best = min(evaluate_ticks(workload, Grid().configs(workload), device, fast=True))
         if found.floor > best or (found.is_exact and found.shortest != best):
             raise AssertionError(f"workload {number}: what is called proved is not")
         rows.append((found.shortest / best - 1, ops, found.is_exact, number, device, workload))
@@ -76,7 +78,7 @@ def main() -> None:
     print(f"median {median(excess):.2%}, {sum(row[2] for row in rows)} proved optimal")
     for _, ops, _, number, device, workload in sorted(rows, key=lambda row: -row[1])[:timed]:
         begin = time.process_time()
-        find_best(workload, device, fast=False)
+        streamsim.best(workload, device, fast=False)
         took = time.process_time() - begin
         print(f"workload {number} on {device.name}: {ops} ops, {took:.1f} s on SimPy ({ops / took / 1e3:.0f} k ops/s)")
 

@@ -27,7 +27,7 @@ from streamsim.model import simulate
 from streamsim.search.evaluate import is_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SLOW_SIZES = (1_000,)  # on SimPy, unless all are asked for
@@ -37,6 +37,7 @@ WIDTHS, PLACES = (14, 8, 10, 8, 8, 8), (0, 2, 0, 2, 0, 1)
 
 SWEEP = """
 import json, resource, sys, time
+from streamsim.search.sweep import predict_block
 from streamsim.search.sweep_output import write_sweep
 from streamsim.search.sweep_text import sweep_of
 size, chunks, streams, fast, path = json.loads(sys.argv[1])
@@ -47,7 +48,7 @@ sweep = sweep_of({
 })
 assert len(sweep) == size
 if fast:  # compile, or load what was compiled before
-    sweep.rows(0, 1, fast)
+    predict_block(sweep, 0, 1, fast)
 begin = time.perf_counter()
 write_sweep(sweep, path, fast=fast)
 print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -117,7 +118,7 @@ def on_asimpy() -> float:
     """The same with async processes."""
     from asimpy import Environment, Process, Resource
 
-    class Chunk(Process):
+    class Chunk(Process):  # type: ignore[misc]  # may not be installed
         def init(self) -> None:
             pass
 
@@ -139,8 +140,8 @@ def on_salabim() -> float:
     """The same with components."""
     import salabim
 
-    class Chunk(salabim.Component):
-        def process(self):
+    class Chunk(salabim.Component):  # type: ignore[misc]  # may not be installed
+        def process(self) -> Iterator[None]:
             for engine, ticks in zip(engines, STAGES, strict=True):
                 yield self.request(engine)
                 yield self.hold(ticks)

@@ -85,7 +85,12 @@ def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
         ("--h2d 4KiB --memory managed", "Invalid value for '--memory': 'managed'"),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),
         ("--h2d 4KiB --launch graph --order serial", "launch = 'graph': "),
-        ("--h2d 4KiB --launch graph --memory pageable", "ops[0]: a blocking or pageable copy cannot be captured"),
+        (
+            "--h2d 4KiB --launch graph --memory pageable",
+            "launch = 'graph': pageable copies cannot be captured; use pinned memory",
+        ),
+        ("--h2d 4KiB --chunks 4 --streams 4 --order serial", "streams = 4: a serial program has one stream"),
+        ("--h2d 4KiB --chunks 4 --buffers 2 --order serial", "buffers = 2: a ring of buffers is issued depth-first"),
         ("--h2d 4KiB --format xml", "Invalid value for '--format': 'xml'"),
         ("--h2d 4KiB --device b200", "device = 'b200': "),
         ("--h2d 4KiB --device none.toml", "none.toml: cannot read it: no such file"),
@@ -104,19 +109,21 @@ def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
         ("", "no workload: give --h2d SIZE"),
     ],
 )
-def test_predict_options(capsys, tmp_path: Path, monkeypatch, options: str, named: str) -> None:
+def test_predict_options(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, named: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert refused(capsys, tmp_path, "predict", *options.split()).startswith(named)
 
 
-def test_a_stray_argument_cannot_colour_the_terminal(capsys, tmp_path: Path) -> None:
+def test_a_stray_argument_cannot_colour_the_terminal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert refused(capsys, tmp_path, "predict", "a.toml", "\x1b[31m").startswith(
         "Got unexpected extra argument (\\x1b[31m)"
     )
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b", "a\nb", "\x1b[31mred", "h200 ", ""])
-def test_strange_device_names(capsys, tmp_path: Path, name: str) -> None:
+def test_strange_device_names(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     refused(capsys, tmp_path, "predict", "--h2d", "4KiB", "--device", name)
     refused(capsys, tmp_path, "devices", "show", name)
 
@@ -137,7 +144,13 @@ def test_strange_device_names(capsys, tmp_path: Path, name: str) -> None:
         (("schedule", "--h2d", "4KiB", "--chunks", "0", "-o", "s.json"), "--chunks = '0': "),
     ],
 )
-def test_other_commands(capsys, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], named: str) -> None:
+def test_other_commands(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    named: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert refused(capsys, tmp_path, *arguments).startswith(named)
 
@@ -164,7 +177,7 @@ def test_other_commands(capsys, tmp_path: Path, monkeypatch, arguments: tuple[st
         ('{"ops":[{"op":"kernel","stream":0,"name":"saxpy","elements":9}]}', "kernel 'saxpy' with parameter 0: "),
     ],
 )
-def test_schedule_files(capsys, tmp_path: Path, text: str, named: str) -> None:
+def test_schedule_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     line = refused(capsys, tmp_path, "simulate", str(path), "--trace", str(tmp_path / "t.json"))
@@ -189,11 +202,13 @@ def test_a_schedule_may_not_make_the_program_allocate_what_it_names(tmp_path: Pa
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_too_little_memory_is_one_line(capsys, tmp_path: Path, monkeypatch) -> None:
+def test_too_little_memory_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_room(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("streamsim.cli.options.build", no_room)
+    monkeypatch.setattr("streamsim.program.patterns.pattern", no_room)
     line = refused(capsys, tmp_path, "schedule", "--h2d", "1GiB", "-o", str(tmp_path / "s.json"))
     assert line == "not enough memory for a schedule of this size; use fewer chunks"
 
@@ -217,7 +232,7 @@ def test_too_little_memory_is_one_line(capsys, tmp_path: Path, monkeypatch) -> N
         ("h2d.latency_s", "h2d.latenzy_s", "sources.h2d.latenzy_s = "),
     ],
 )
-def test_device_files(capsys, tmp_path: Path, old: str, new: str, named: str) -> None:
+def test_device_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, old: str, new: str, named: str) -> None:
     path = tmp_path / "card.toml"
     assert old in DEVICE
     path.write_text(DEVICE.replace(old, new, 1))
@@ -236,14 +251,14 @@ def test_device_files(capsys, tmp_path: Path, old: str, new: str, named: str) ->
         ("elements = 4\ninputs = []\noutputs = []\nkernels = []\n", "inputs, outputs, kernels: "),
     ],
 )
-def test_workload_files(capsys, tmp_path: Path, text: str, named: str) -> None:
+def test_workload_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "work.toml"
     path.write_text(text)
     line = refused(capsys, tmp_path, "schedule", str(path), "-o", str(tmp_path / "s.json"))
     assert line.removeprefix(f"{path}: ").startswith(named)
 
 
-def test_the_other_command_is_named(capsys, tmp_path: Path) -> None:
+def test_the_other_command_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     schedule, workload = tmp_path / "plan.json", tmp_path / "work.toml"
     schedule.write_text('{"ops": []}')
     workload.write_text("elements = 5")
@@ -253,11 +268,11 @@ def test_the_other_command_is_named(capsys, tmp_path: Path) -> None:
     assert said.endswith(": is a workload, for `streamsim predict`; expected a schedule")
 
 
-def test_a_path_with_a_line_break_is_shown_on_one_line(capsys, tmp_path: Path) -> None:
+def test_a_path_with_a_line_break_is_shown_on_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "a\\nb.json: cannot read it" in refused(capsys, tmp_path, "simulate", str(tmp_path / "a\nb.json"))
 
 
-def test_an_output_that_fails_leaves_the_old_one(capsys, tmp_path: Path) -> None:
+def test_an_output_that_fails_leaves_the_old_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_text("before")
     refused(capsys, tmp_path, "predict", "--h2d", "4KiB", "--chunks", "0", "--trace", str(trace))
@@ -290,7 +305,9 @@ WORDS = st.sampled_from([*OPTIONS.split(), *VALUES.split()])
 
 @settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(WORDS | st.text(max_size=4), max_size=8))
-def test_any_options_give_a_prediction_or_one_line(capsys, tmp_path: Path, monkeypatch, words: list[str]) -> None:
+def test_any_options_give_a_prediction_or_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     monkeypatch.chdir(tmp_path)  # a stray word may be taken for a file
     code = main(["predict", *words])
     out, err = capsys.readouterr()
@@ -339,7 +356,7 @@ def test_any_kind_of_file_in_place_of_another_is_named(expected: str, one_of_eac
             assert str(caught.value).startswith(f"{path}: is {kinds.WORDS[kind]}; expected ")
 
 
-def test_two_formats_at_once_are_refused_unless_they_agree(capsys, tmp_path: Path) -> None:
+def test_two_formats_at_once_are_refused_unless_they_agree(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pipeline = ("predict", "--h2d", "4KiB")
     for both in (("--json", "--format", "csv"), ("--format", "csv", "--json")):
         for command in (pipeline, ("sweep", *pipeline[1:])):

@@ -10,11 +10,13 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import pytest
 
+import streamsim
 from streamsim.analysis.predict import predict
 from streamsim.cli import app, main
 from streamsim.device.files import dump_device, write_device
@@ -25,7 +27,6 @@ from streamsim.program.files import parse_schedule, read_schedule, write_schedul
 from streamsim.program.patterns import build, depth_first, serial
 from streamsim.program.schedule import Copy, Kernel
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.search.best import find_best
 from streamsim.search.grid import Grid
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB"]
@@ -40,11 +41,12 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return out
 
 
-def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
-    return json.loads(run(capsys, *arguments, "--json"))
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(run(capsys, *arguments, "--json"))
+    return said
 
 
-def test_predict_says_what_the_library_says(capsys) -> None:
+def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
     said = figures(capsys, *PIPELINE, "--chunks", "16", "--streams", "4", "--device", "h200")
     p = predict(depth_first(WORKLOAD, 16, 4), load_device("h200"), serial(WORKLOAD))
     inputs = said.pop("inputs")
@@ -66,7 +68,9 @@ def test_predict_says_what_the_library_says(capsys) -> None:
         ("--launch graph --streams 4", {"launch": "graph", "streams": 4}),
     ],
 )
-def test_every_option_reaches_the_pattern(capsys, options: str, arguments: dict) -> None:
+def test_every_option_reaches_the_pattern(
+    capsys: pytest.CaptureFixture[str], options: str, arguments: dict[str, Any]
+) -> None:
     said = figures(capsys, *PIPELINE, "--chunks", "8", *options.split())
     schedule = build(WORKLOAD, chunks=8, **arguments)
     plain = serial(WORKLOAD, 1, arguments.get("memory", "pinned"))
@@ -77,7 +81,7 @@ def test_every_option_reaches_the_pattern(capsys, options: str, arguments: dict)
     assert parse_schedule(wanted.encode()) == schedule
 
 
-def test_connections_replace_those_of_the_device(capsys) -> None:
+def test_connections_replace_those_of_the_device(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--chunks", "16", "--streams", "4", "--order", "breadth-first")
     one, eight = (figures(capsys, *PIPELINE, *options, "--connections", n)["makespan_s"] for n in ("1", "8"))
     device = msgspec.structs.replace(load_device("h200"), connections=1)
@@ -95,29 +99,29 @@ def test_connections_replace_those_of_the_device(capsys) -> None:
     ],
 )
 def test_arrays_are_cut_at_sixteen_bytes_or_at_elements(
-    capsys, options: str, inputs: list[int], outputs: list[int]
+    capsys: pytest.CaptureFixture[str], options: str, inputs: list[int], outputs: list[int]
 ) -> None:
     schedule = parse_schedule(run(capsys, "schedule", *options.split(), "--chunks", "4").encode())
-    sizes = {"h2d": [], "d2h": []}
+    sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
     for op in schedule.ops:
         if isinstance(op, Copy):
             sizes[op.direction].append(op.bytes)
     assert (sizes["h2d"], sizes["d2h"]) == (inputs, outputs)
 
 
-def test_several_kernels(capsys) -> None:
+def test_several_kernels(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "schedule", "--h2d", "4KiB", "--kernel", "1ms", "--kernel", "20us")
     kernels = [op for op in parse_schedule(out.encode()).ops if isinstance(op, Kernel)]
     assert [(k.name, k.duration_s) for k in kernels] == [("kernel 1", 1e-3), ("kernel 2", 20e-6)]
 
 
-def test_a_workload_file_is_the_same_as_its_sizes(capsys, tmp_path: Path) -> None:
+def test_a_workload_file_is_the_same_as_its_sizes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_workload(WORKLOAD, tmp_path / "w.toml")
     both = [figures(capsys, *start, "--chunks", "4") for start in (("predict", str(tmp_path / "w.toml")), PIPELINE)]
     assert both[0] == both[1]
 
 
-def test_schedule_takes_what_predict_takes(capsys, tmp_path: Path) -> None:
+def test_schedule_takes_what_predict_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The command line of predict with another first word: what says nothing of the schedule changes nothing."""
     shape = (*PIPELINE[1:], "--chunks", "8", "--streams", "2")
     wanted = run(capsys, "schedule", *shape)
@@ -125,11 +129,14 @@ def test_schedule_takes_what_predict_takes(capsys, tmp_path: Path) -> None:
     assert run(capsys, "schedule", *shape, *more, "--plot", str(tmp_path / "x.png")) == wanted
     assert not list(tmp_path.iterdir())
     context = click.Context(app)
-    taken = [{o.name for o in app.get_command(context, name).params} for name in ("predict", "schedule")]
+    predicting, scheduling = app.get_command(context, "predict"), app.get_command(context, "schedule")
+    assert predicting is not None
+    assert scheduling is not None
+    taken = [{option.name for option in command.params} for command in (predicting, scheduling)]
     assert taken[0] <= taken[1]
 
 
-def test_simulate_is_predict_with_the_schedule_from_a_file(capsys, tmp_path: Path) -> None:
+def test_simulate_is_predict_with_the_schedule_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     assert run(capsys, "schedule", *PIPELINE[1:], "--chunks", "8", "--streams", "2", "-o", str(path)) == ""
     schedule = read_schedule(path)
@@ -141,7 +148,7 @@ def test_simulate_is_predict_with_the_schedule_from_a_file(capsys, tmp_path: Pat
     assert said == predicted
 
 
-def test_one_schedule_has_one_speed_up_everywhere(capsys, tmp_path: Path) -> None:
+def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of predict, simulate, Python, best and sweep, the last two made to look at this one configuration only."""
     path, shape = tmp_path / "s.json", ("--chunks", "3", "--streams", "2", "--order", "breadth-first")
     predicted = figures(capsys, *PIPELINE, *shape)
@@ -150,14 +157,14 @@ def test_one_schedule_has_one_speed_up_everywhere(capsys, tmp_path: Path) -> Non
     p = predict(build(WORKLOAD, "breadth-first", 3, 2), load_device("h200"))
     swept = json.loads(run(capsys, "sweep", *PIPELINE[1:], *shape, "--json"))
     grid = Grid(chunks=(3,), streams=(2,), orders=("breadth-first",))
-    best = find_best(WORKLOAD, load_device("h200"), grid).to_json()
+    best = streamsim.best(WORKLOAD, load_device("h200"), grid).to_json()
     for said in (predicted, simulated, p.to_json(), swept, best | {"speedup": best["best"]["speedup"]}):
         assert (said["serial_s"], said["speedup"]) == (p.serial_s, p.speedup)
         assert said.get("serial_program", "unchunked") == "unchunked"
     assert p.serial_s == simulate(serial(WORKLOAD), load_device("h200")).makespan_s
 
 
-def test_a_device_may_be_a_file(capsys, tmp_path: Path) -> None:
+def test_a_device_may_be_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     slower = msgspec.structs.replace(load_device("ideal"), name="mine", connections=2)
     write_device(slower, tmp_path / "mine.toml")
     mine, ideal = (figures(capsys, *PIPELINE, "--device", d) for d in (str(tmp_path / "mine.toml"), "ideal"))
@@ -165,7 +172,7 @@ def test_a_device_may_be_a_file(capsys, tmp_path: Path) -> None:
     assert "on mine" in run(capsys, *PIPELINE, "--device", str(tmp_path / "mine.toml"))
 
 
-def test_the_table_and_the_gantt(capsys) -> None:
+def test_the_table_and_the_gantt(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
     for words in ("serial", "predicted", "lower bound", "h2d busy", "napkin", "on h200"):
         assert words in out
@@ -178,13 +185,13 @@ def test_the_table_and_the_gantt(capsys) -> None:
     assert "\x1b" not in out
 
 
-def test_csv(capsys) -> None:
+def test_csv(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, *PIPELINE, "--format", "csv")
     names, values = (line.split(",") for line in out.splitlines()[:2])
     assert float(values[names.index("makespan_s")]) == figures(capsys, *PIPELINE)["makespan_s"]
 
 
-def test_plot_and_trace_from_one_command(capsys, tmp_path: Path) -> None:
+def test_plot_and_trace_from_one_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot, trace = tmp_path / "gantt.svg", tmp_path / "trace.json"
     run(capsys, *PIPELINE, "--chunks", "4", "--plot", str(plot), "--trace", str(trace))
     assert "<svg" in plot.read_text()
@@ -192,7 +199,7 @@ def test_plot_and_trace_from_one_command(capsys, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [plot, trace]
 
 
-def test_devices(capsys) -> None:
+def test_devices(capsys: pytest.CaptureFixture[str]) -> None:
     table = run(capsys, "devices")
     listed = json.loads(run(capsys, "devices", "--json"))
     assert [row["name"] for row in listed["devices"]] == device_names()
@@ -202,19 +209,19 @@ def test_devices(capsys) -> None:
 
 
 @pytest.mark.parametrize("name", device_names())
-def test_what_show_prints_check_accepts(capsys, tmp_path: Path, name: str) -> None:
+def test_what_show_prints_check_accepts(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.toml"
     path.write_text(run(capsys, "devices", "show", name))
     assert run(capsys, "devices", "check", str(path)).startswith(f"{path}: ok: {name}, ")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_schema(capsys, kind: str) -> None:
+def test_schema(capsys: pytest.CaptureFixture[str], kind: str) -> None:
     value = json.loads(run(capsys, "schema", kind))
     assert value["$ref"].rpartition("/")[2] == KINDS[kind].__name__
 
 
-def commands(group=app, prefix=()) -> list[tuple[str, ...]]:
+def commands(group: click.Command | None = app, prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found = [prefix]
     if isinstance(group, click.Group):
         context = click.Context(group)
@@ -228,7 +235,9 @@ def test_every_command_is_found() -> None:
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_example_in_the_help_runs(capsys, tmp_path: Path, monkeypatch, words: tuple[str, ...]) -> None:
+def test_every_example_in_the_help_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
     text = run(capsys, *words, "--help")
     assert text.startswith(f"Usage: {' '.join(('streamsim', *words))}")
     assert text == run(capsys, *words, "-h")
@@ -242,12 +251,14 @@ def test_every_example_in_the_help_runs(capsys, tmp_path: Path, monkeypatch, wor
         run(capsys, *example[1:])
 
 
-def test_version(capsys) -> None:
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == f"streamsim {version('streamsim')}\n"
 
 
-def completed(*arguments: str, **more) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False, **more)
+def completed(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False, **more
+    )
 
 
 def test_as_a_module() -> None:
@@ -256,7 +267,7 @@ def test_as_a_module() -> None:
     assert json.loads(result.stdout)["speedup"] > 0
 
 
-def test_an_ascii_terminal_can_show_it(monkeypatch) -> None:
+def test_an_ascii_terminal_can_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     result = completed("-m", "streamsim", *PIPELINE)
     assert (result.returncode, result.stderr) == (0, "")
@@ -293,7 +304,7 @@ def printing_to(file: int, arguments: list[str], unbuffered: str) -> subprocess.
     return subprocess.run(command, stdout=file, stderr=subprocess.PIPE, text=True, check=False, env=environment)
 
 
-def test_shell_completion(monkeypatch) -> None:
+def test_shell_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_STREAMSIM_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "streamsim predict --device h2")
     monkeypatch.setenv("COMP_CWORD", "3")

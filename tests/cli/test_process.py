@@ -21,7 +21,10 @@ from streamsim.program.schedule import Buffer, Region
 from streamsim_validate.cli import main as validate_main
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Program = Callable[[list[str]], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
 RECORD = "validate/records/races-h200.json.gz"
@@ -36,7 +39,9 @@ def racy(tmp_path: Path) -> str:
     return str(tmp_path / "racy.json")
 
 
-def test_an_error_that_nobody_expected_is_one_line_and_70(capsys, monkeypatch) -> None:
+def test_an_error_that_nobody_expected_is_one_line_and_70(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
@@ -52,14 +57,16 @@ def test_an_error_that_nobody_expected_is_one_line_and_70(capsys, monkeypatch) -
 
 
 @pytest.mark.parametrize(("program", "typed", "meant"), [(main, "predct", "predict"), (validate_main, "run ", "run")])
-def test_a_mistyped_command_is_told_what_it_is_like(capsys, program, typed: str, meant: str) -> None:
+def test_a_mistyped_command_is_told_what_it_is_like(
+    capsys: pytest.CaptureFixture[str], program: Program, typed: str, meant: str
+) -> None:
     assert program([typed]) == 2
     assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
     assert program(["xyzzy"]) == 2
     assert "Did you mean" not in capsys.readouterr().err
 
 
-def with_output(monkeypatch, file: io.TextIOBase, program, arguments: list[str]) -> int:
+def with_output(monkeypatch: pytest.MonkeyPatch, file: io.TextIOBase, program: Program, arguments: list[str]) -> int:
     monkeypatch.setattr(sys, "stdout", file)
     code = program(arguments)
     file.flush()  # what could not be sent has been dropped
@@ -73,7 +80,9 @@ def nobody_reads() -> io.TextIOBase:
     return open(into, "w")
 
 
-def test_a_finding_is_one_though_nobody_reads_it(capsys, monkeypatch, racy: str, tmp_path: Path) -> None:
+def test_a_finding_is_one_though_nobody_reads_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, racy: str, tmp_path: Path
+) -> None:
     """``check | head -1`` says by its code what it found, and nothing but what it found."""
     write_schedule(depth_first(pipeline_of(8), 2, 2), tmp_path / "clean.json")
     for form in ([], ["--json"]):
@@ -86,7 +95,9 @@ def test_a_finding_is_one_though_nobody_reads_it(capsys, monkeypatch, racy: str,
     assert capsys.readouterr().err.startswith("failed: median")
 
 
-def test_no_room_for_the_output_is_bad_input_and_no_finding(capsys, monkeypatch, racy: str) -> None:
+def test_no_room_for_the_output_is_bad_input_and_no_finding(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, racy: str
+) -> None:
     for command, arguments in (
         (main, ["check", racy]),
         (validate_main, ["compare", "--worst", "0", "--device", "h200", RECORD]),
@@ -97,13 +108,18 @@ def test_no_room_for_the_output_is_bad_input_and_no_finding(capsys, monkeypatch,
 
 
 @pytest.mark.parametrize("arguments", [PIPELINE, [*PIPELINE, "--json"], ["schedule", *PIPELINE[1:]], ["devices"]])
-def test_closed_output_is_as_good_as_none(monkeypatch, capfd, arguments: list[str]) -> None:
+def test_closed_output_is_as_good_as_none(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
     monkeypatch.setattr(sys, "stdout", None)  # what Python makes of >&-
     assert main(arguments) == 0
     assert capfd.readouterr() == ("", "")
+    sys.stdout.close()  # what it opened in place of the closed one
 
 
-def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(monkeypatch, tmp_path: Path) -> None:
+def test_what_a_terminal_cannot_show_is_escaped_and_data_stay_utf_8(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     device = msgspec.structs.replace(load_device("ideal"), name="\u5361\u00e9")
     path = tmp_path / "card.toml"
     write_device(device, path)

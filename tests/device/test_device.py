@@ -12,7 +12,8 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsim.device.profile import CopyEngines, Device, HandOver, Host, KernelCost, LinkDirection, number_names
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import CopyEngines, Device, HandOver, Host, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Kernel

@@ -9,7 +9,7 @@ import pytest
 
 from streamsim.device.files import dump_device, parse_device
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import SOURCE_KINDS, Device, _off, number_names
+from streamsim.device.profile import SOURCE_KINDS, Device, left_out, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import one_stream
@@ -31,7 +31,7 @@ def test_a_profile_bears_the_name_of_its_file_and_sources_for_every_number(name:
     device = load_device(name)
     assert device.name == name
     assert device.description
-    for number in number_names(device) - _off(device):
+    for number in number_names(device) - left_out(device):
         kind, text = device.source(number)
         assert kind in SOURCE_KINDS
         assert len(text.split()) >= 2, f"{number}: {text!r} does not say where or why"

@@ -9,12 +9,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import LATENCIES, SLOWER
 
 from streamsim.cli import main
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import LATENCIES, SLOWER, Device, LinkDirection
-from streamsim.device.variations import changed, current, full_name, names, parse_settings, with_memory_limit
+from streamsim.device.profile import Device, LinkDirection
+from streamsim.device.settings import current, full_name, names, parse_settings
+from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first, ring
@@ -24,6 +26,7 @@ from streamsim.search.sweep_text import sweep_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 H200, A100 = load_device("h200"), load_device("a100")
 PIPELINE = ["--h2d", "1MiB", "--kernel", "20us", "--d2h", "1MiB"]
@@ -195,7 +198,7 @@ def test_pcie_generations_are_one_sweep_of_three_rows() -> None:
         assert row["makespan_s"] == simulate(schedule, msgspec.structs.replace(A100, **links)).makespan_s
 
 
-def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+def test_every_command_takes_the_setting(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """And predicts what the library predicts on the changed device."""
     shape = ["--chunks", "4", "--streams", "2"]
     setting = ["--set", "link.bandwidth=5GB/s", "--set", "host.copy=9us"]
@@ -242,7 +245,9 @@ def test_a_limit_never_gives_a_card_more_than_it_has() -> None:
     assert with_memory_limit(load_device("ideal"), 7).memory_bytes == 7
 
 
-def test_predict_and_simulate_and_explain_refuse_what_has_no_room(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     plan = str(tmp_path / "plan.json")
     assert main(["schedule", *PIPELINE, "-o", plan]) == 0
     for command in (["predict", *PIPELINE], ["simulate", plan], ["explain", *PIPELINE], ["explain", plan]):

@@ -1,27 +1,22 @@
 """Schedules, workloads and devices on disk: what is read is what was written, and a fault has a name."""
 
-import os
-import stat
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from effort import examples
+from file_texts import COPY, WORKLOAD, document, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import devices, make_device, pipeline_of, schedules
 
 from streamsim.cli import main
-from streamsim.device.files import RETIRED, dump_device, parse_device, read_device, write_device
+from streamsim.device.files import dump_device, parse_device, read_device, write_device
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
+from streamsim.device.profile import RETIRED, Device
 from streamsim.device.schemas import KINDS, schema
 from streamsim.errors import InputError, Notice
-from streamsim.files.atomic_files import replacing, write_bytes, write_text
 from streamsim.program.files import (
-    LARGEST_JSON_BYTES,
     dump_schedule,
     dump_workload,
     parse_schedule,
@@ -36,7 +31,6 @@ from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import LONGEST_LINE
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 fractions = st.floats(1e-6, 1.0)
 times = st.floats(1e-9, 86_400.0)
 workloads = st.builds(
@@ -127,7 +121,8 @@ def test_spaces_and_the_order_of_fields_do_not_matter() -> None:
 @pytest.mark.parametrize("kind", ["schedule", "workload", "device"])
 def test_the_schema_names_every_field(kind: str) -> None:
     definitions = schema(kind)["$defs"]
-    for struct in (KINDS[kind], *[Copy, Kernel, Region, Buffer][: 4 * (kind == "schedule")]):
+    parts: list[type[msgspec.Struct]] = [Copy, Kernel, Region, Buffer] if kind == "schedule" else []
+    for struct in (KINDS[kind], *parts):
         assert set(struct.__struct_fields__) <= set(definitions[struct.__name__]["properties"])
 
 
@@ -149,11 +144,6 @@ def test_the_schema_says_where_text_may_stand_for_a_number() -> None:
     assert types(device["Host"]["properties"]["copy_s"]) == {"number", "string"}
     assert types(device["Device"]["properties"]["spread"]["additionalProperties"]) == {"number"}
     assert types(schema("schedule")["$defs"]["Copy"]["properties"]["bytes"]) == {"integer"}
-
-
-# Quantities in TOML
-
-WORKLOAD = 'elements = "16Mi"\ninputs = ["4B", 8]\noutputs = []\n[[kernels]]\nduration_s = "0.57ms"\n'
 
 
 def test_quantities_in_a_workload() -> None:
@@ -275,14 +265,7 @@ def test_missing_and_unknown_fields_of_a_device() -> None:
         parse_device(text.replace('compute = "assumed: a device for tests"\n', ""), "d")
 
 
-# Faults in a schedule
-
-COPY = '{"op":"copy","direction":"h2d","bytes":8,"stream":1}'
 BUFFERS = '"buffers":[{"name":"h","bytes":16,"memory":"pinned"}]'
-
-
-def document(op: str = COPY, more: str = "") -> bytes:
-    return f'{{"streams":["blocking"],{more + "," if more else ""}"ops":[{COPY},{op}]}}'.encode()
 
 
 @pytest.mark.parametrize(
@@ -359,252 +342,3 @@ def test_a_fault_in_a_workload_names_field_and_value(text: str, named: str) -> N
     with pytest.raises(InputError) as caught:
         parse_workload(text, "w.toml")
     assert str(caught.value).startswith(f"w.toml: {named}")
-
-
-def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(InputError, match=r"^w\.toml: is not UTF-8 text \(byte 3\)$"):
-        parse_workload(b"abc\xff", "w.toml")
-
-
-# Files that cannot be read
-
-
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    for path, reason in (
-        (tmp_path / "none", "no such file"),
-        (tmp_path, "is a directory"),
-        (tmp_path / "none" / "x", "no such file"),
-        (tmp_path / ("x" * 300), "file name too long"),
-        (Path("/dev/null"), "is not a regular file"),
-        (Path("a\0b"), "embedded null byte"),
-    ):
-        for read in (read_schedule, read_workload, read_device):
-            with pytest.raises(InputError, match=reason) as caught:
-                read(path)
-            assert str(caught.value).isprintable()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    path.write_bytes(document())
-    path.chmod(0)
-    with pytest.raises(InputError, match="permission denied"):
-        read_schedule(path)
-
-
-def test_a_pipe_can_be_read() -> None:
-    out, into = os.pipe()
-    os.write(into, document())
-    os.close(into)
-    try:
-        assert read_schedule(f"/dev/fd/{out}") == parse_schedule(document())
-    finally:
-        os.close(out)
-
-
-def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "s.json"
-    with path.open("wb") as file:
-        file.truncate(LARGEST_JSON_BYTES + 1)  # sparse: takes no room
-    tracemalloc.start()
-    with pytest.raises(InputError, match="is larger than 1073741824 bytes"):
-        read_schedule(path)
-    with pytest.raises(InputError, match="is larger than 1048576 bytes"):
-        read_device(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1 << 20
-
-
-def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamsim.program.files.LARGEST_JSON_BYTES", 10)
-    out, into = os.pipe()
-    os.write(into, b" " * 11)
-    os.close(into)
-    with pytest.raises(InputError, match="is larger than 10 bytes"):
-        read_schedule(f"/dev/fd/{out}")
-    os.close(out)
-
-
-# Any bytes at all
-
-TOKENS = (
-    b"-1",
-    b"0",
-    b"1e999",
-    b"NaN",
-    b"null",
-    b"true",
-    b'""',
-    b"[]",
-    b"{}",
-    b"9" * 30,
-    b"9" * 5000,
-    b'"\xff"',
-    b'"64m"',
-)
-SCHEDULE_BYTES = dump_schedule(ring(pipeline_of(64), chunks=4, buffers=3, streams=2))
-DEVICE_BYTES = dump_device(make_device()).encode()
-
-
-@st.composite
-def mutated(draw: st.DrawFn, original: bytes) -> bytes:
-    """``original`` with a few pieces cut out, doubled, or replaced by bytes that a reader may trip over."""
-    data = original
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(data)))
-        end = min(len(data), start + draw(st.sampled_from((0, 1, 2, 5, 40))))
-        piece = draw(st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS), st.just(data[start:end] * 2)))
-        data = data[:start] + piece + data[end:]
-    return data
-
-
-def value_or_one_line(parse, dump, data: bytes) -> None:
-    """A value that comes back exactly, or an InputError of one line."""
-    message, value = "file: ", None
-    try:
-        value = parse(data, "file")
-    except InputError as error:
-        message = str(error)
-    assert value is None or parse(dump(value)) == value
-    assert message.startswith("file: ")
-    assert message.isprintable()
-    assert len(message) < 600
-
-
-@examples(400)
-@given(st.binary() | mutated(SCHEDULE_BYTES))
-def test_any_bytes_as_a_schedule(data: bytes) -> None:
-    value_or_one_line(parse_schedule, dump_schedule, data)
-
-
-@examples(200)
-@given(st.binary() | mutated(DEVICE_BYTES))
-def test_any_bytes_as_a_device(data: bytes) -> None:
-    value_or_one_line(parse_device, dump_device, data)
-
-
-@examples(300)
-@given(st.binary() | mutated(WORKLOAD.encode()))
-def test_any_bytes_as_a_workload(data: bytes) -> None:
-    value_or_one_line(parse_workload, dump_workload, data)
-
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | texts
-    | st.sampled_from(("copy", "kernel", "h2d", "blocking")),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(("ops", "op", "streams", "bytes", "stream", "buffers", "host", "name")), inner
-        )
-    ),
-    max_leaves=20,
-)
-
-
-@given(st.dictionaries(st.sampled_from(Schedule.__struct_fields__), json_values, min_size=1))
-def test_any_json_as_a_schedule(value: object) -> None:
-    value_or_one_line(parse_schedule, dump_schedule, msgspec.json.encode(value))
-
-
-# Writing
-
-
-def write_half(path: Path, error: BaseException) -> None:
-    with replacing(path) as file:
-        file.write(b"half")
-        file.flush()
-        raise error
-
-
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "out.json"
-    path.write_text("before")
-    with pytest.raises(RuntimeError):
-        write_half(path, RuntimeError())
-    assert path.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(KeyboardInterrupt):
-        write_half(tmp_path / "new.json", KeyboardInterrupt())
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
-    path = tmp_path / "out.json"
-    with pytest.raises(InputError, match="cannot write it: no space left"), replacing(path):
-        raise OSError(28, os.strerror(28))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("before")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    for path, reason in (
-        (tmp_path, "is a directory"),
-        (tmp_path / "none" / "x", "no such file"),
-        (tmp_path / "file" / "x", "not a directory"),
-        (tmp_path / ("x" * 300), "file name too long"),
-        (Path("a\0b"), "embedded null byte"),
-        (Path("/proc/x"), "no such file|permission"),
-    ):
-        with pytest.raises(InputError, match=reason) as caught:
-            write_text("text", path)
-        assert str(caught.value).isprintable()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "loop"]
-    assert (tmp_path / "file").read_text() == "before"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_may_not_be_written(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_text("before")
-    path.chmod(0o400)
-    with pytest.raises(InputError, match="cannot write it"):
-        write_text("text", path)
-    tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="cannot write it"):
-        write_text("text", tmp_path / "new")
-    tmp_path.chmod(0o700)
-    assert path.read_text() == "before"
-
-
-def test_text_that_utf8_cannot_hold(tmp_path: Path) -> None:
-    schedule = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
-    for write in (lambda p: write_schedule(schedule, p), lambda p: write_text("\ud800", p)):
-        with pytest.raises(InputError, match="not text that UTF-8 can hold"):
-            write(tmp_path / "x")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("before")
-    target.chmod(0o640)
-    link.symlink_to(target)
-    write_text("after", link)
-    assert link.is_symlink()
-    assert target.read_text() == "after"
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
-
-
-def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
-    (tmp_path / "usual").write_bytes(b"")
-    write_bytes(b"x", tmp_path / "new")
-    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    out, into = os.pipe()
-    write_bytes(b"through", f"/dev/fd/{into}")
-    assert os.read(out, 100) == b"through"
-    os.close(out)
-    os.close(into)
-    write_bytes(b"gone", "/dev/null")
-    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    assert list(tmp_path.iterdir()) == []

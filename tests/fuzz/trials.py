@@ -47,7 +47,11 @@ def fault_of(made: Input) -> str | None:
         for name, text in made.files.items():
             data = text.encode("utf-8", "surrogatepass")
             Path(name).write_bytes(gzip.compress(data, 1) if name.endswith(".gz") else data)
-        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", how, "\n") for how in ("strict", "backslashreplace"))
+        said = io.BytesIO()
+        out, err = (
+            io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", "\n"),
+            io.TextIOWrapper(said, "utf-8", "backslashreplace", "\n"),
+        )
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _limits():
                 code = PROGRAMS[made.program](list(made.arguments))
@@ -58,7 +62,7 @@ def fault_of(made: Input) -> str | None:
         err.flush()
         if _most_bytes() - had > LIMIT_BYTES:
             return TOO_LARGE.format(made.program, made.arguments[0])
-        return _misbehaviour(made, code, err.buffer.getvalue().decode())  # type: ignore[attr-defined]
+        return _misbehaviour(made, code, said.getvalue().decode())
 
 
 def _misbehaviour(made: Input, code: int, said: str) -> str | None:

@@ -13,7 +13,7 @@ import pytest
 from fake_cuda import fake_gpu
 
 import streamsim_validate
-from streamsim.analysis.races import check_schedule, repaired
+from streamsim.analysis.races import check, repaired
 from streamsim.errors import InputError
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim_validate.gpu.replay import Bench, Replayer, prepare
@@ -56,7 +56,7 @@ def racy(kind: str) -> Schedule:
 def both(kind: str, gpu: Gpu) -> list[Measured]:
     """The racy form and the repaired one."""
     schedule = racy(kind)
-    fixed = repaired(schedule, check_schedule(schedule))
+    fixed = repaired(schedule, check(schedule))
     return measure([Job("racy", schedule), Job("fixed", fixed)], gpu, 2, allow_races=True)
 
 
@@ -88,7 +88,7 @@ def test_a_card_has_lost_the_race_and_not_its_repaired_form(kind: str) -> None:
     assert "wrong output: byte" in lost.status
     assert lost.wall_s == ()
     (fixed,) = (entry for program, entry in entries.items() if program.name == f"{kind}, repaired")
-    assert fixed.build().ops == repaired(racy(kind), check_schedule(racy(kind))).ops
+    assert fixed.build().ops == repaired(racy(kind), check(racy(kind))).ops
     assert (fixed.status, fixed.verified, len(fixed.wall_s)) == ("ok", True, run.repeats)
 
 
@@ -97,10 +97,10 @@ def test_a_card_has_lost_the_race_and_not_its_repaired_form(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_the_check_names_the_race(kind: str) -> None:
-    findings = check_schedule(racy(kind))
+    findings = check(racy(kind))
     assert [(finding.rule, finding.ops) for finding in findings] == [("race", PROGRAMS[kind][1])]
     assert [hazard.kind for hazard in findings[0].hazards] == [kind]
-    assert check_schedule(repaired(racy(kind), findings)) == ()
+    assert check(repaired(racy(kind), findings)) == ()
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
@@ -126,4 +126,4 @@ def test_a_race_is_refused_in_one_line_and_nothing_of_it_runs(kind: str) -> None
         assert part in message
     assert "\n" not in message
     assert cuda.log == []
-    assert Replayer(repaired(schedule, check_schedule(schedule)), bench).verify()
+    assert Replayer(repaired(schedule, check(schedule)), bench).verify()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -18,6 +18,8 @@ from streamsim_validate.run.measure import Job, measure
 from streamsim_validate.suites.suites import KI, MI, PATTERNS, Case, sincos
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamsim_validate.gpu.card import Gpu
 
 pytestmark = pytest.mark.gpu
@@ -142,7 +144,7 @@ def test_a_users_kernels_as_source_and_as_a_python_callable(gpu: Gpu) -> None:
     }"""
     register(KernelSpec("twice", source))
 
-    def launch(_stream: object, reads: list[cupy.ndarray], writes: list[cupy.ndarray], *_: int) -> None:
+    def launch(_stream: object, reads: Sequence[Any], writes: Sequence[Any], *_: int) -> None:
         cupy.sqrt(reads[0].view(cupy.float32), out=writes[0].view(cupy.float32))
 
     register(KernelSpec("root", launch=launch))

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,35 +18,26 @@ import strategies as card
 from effort import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from laws import DRAINING, makespan, works
+from oracle_card import tick_by_tick
 
-from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device, LinkDirection
     from streamsim.timeline.timeline import Timeline
 
+
 TESTS = Path(__file__).parents[1]
-# Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
-DRAINING = card.program(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
+
+
 COLUMNS = ("issued", "returned", "ready", "start", "end")
 
 
 def columns(timeline: Timeline) -> dict[str, list[int]]:
     """The whole result as plain lists."""
     return {name: list(getattr(timeline, name)) for name in ("engine", *COLUMNS)}
-
-
-def makespan(timeline: Timeline) -> int:
-    """In ticks."""
-    return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
-
-
-def works(schedule: Schedule) -> list[int]:
-    """Indices of the copies and kernels."""
-    return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]
 
 
 def most_ticks(need: oracle.Need) -> int:
@@ -65,7 +56,7 @@ def least_ticks(need: oracle.Need) -> int:
 @examples(300)
 @given(card.schedules(), card.devices())
 def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> None:
-    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
     for name in COLUMNS:
         assert list(getattr(found, name)) == getattr(expected, name), name
 
@@ -75,7 +66,7 @@ def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> N
     card.schedules(most=40, streams=8), card.devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
 )
 def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, device: Device) -> None:
-    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
@@ -83,7 +74,7 @@ def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, 
 @given(card.draining())
 def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
     schedule, device = case
-    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
@@ -104,7 +95,7 @@ def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
 @given(long_hand_overs())
 def test_equals_the_tick_by_tick_oracle_with_long_hand_overs(case: tuple[Schedule, Device]) -> None:
     schedule, device = case
-    found, expected = simulate(schedule, device), oracle.tick_by_tick(schedule, device)
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
@@ -249,119 +240,6 @@ def test_bytes_are_conserved_under_sharing(schedule: Schedule, device: Device) -
     for i, need in needs.items():
         rates = rate_over(timeline, i, needs, flows)
         assert sum(rates[:-1]) < need.bytes <= sum(rates)  # all of them moved, in the last tick and not before
-
-
-# -- order ------------------------------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(card.schedules(), card.devices())
-def test_streams_events_and_the_legacy_stream_keep_cudas_order(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    order = oracle.cuda_order(schedule, device)
-    for i, op in enumerate(schedule.ops):
-        for j in order.works[i]:
-            gap = oracle.hand_over_ticks(schedule, device, j, i) if oracle.is_work(op) else 0
-            assert timeline.end[j] + gap <= timeline.start[i]
-
-
-@settings(deadline=None)
-@given(card.schedules(), card.devices())
-def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    queues: dict[tuple[int, int], list[int]] = {}
-    for i, queue in oracle.queues_of(schedule, device).items():
-        queues.setdefault((timeline.engine[i], queue), []).append(i)
-    for ops in queues.values():
-        starts = [timeline.start[i] for i in ops]
-        assert starts == sorted(starts)
-
-
-def come_through(schedule: Schedule, device: Device) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Of each engine its number of queues, and as issued the stream (the legacy one is the first) and queue of each op.
-
-    Read off the compiled program.
-    """
-    queue = lower(schedule, device).queue
-    engines: dict[str, list[tuple[int, int]]] = {}
-    for i in works(schedule):
-        op = schedule.ops[i]
-        engines.setdefault(oracle.engine_name(op, device), []).append((getattr(op, "stream", 0) or 1, queue[i]))
-    most = {"compute": device.connections}
-    return [(most.get(engine, device.copy_engines.connections), ops) for engine, ops in engines.items()]
-
-
-@settings(deadline=None)
-@given(card.schedules(most=40, streams=8), card.devices())
-def test_no_streams_share_a_queue_while_there_are_enough(schedule: Schedule, device: Device) -> None:
-    """On each engine, up to the first op of one stream more than it has queues; and each stream has but one."""
-    for queues, ops in come_through(schedule, device):
-        for n in range(1, len(ops) + 1):
-            pairs = set(ops[:n])
-            streams, used = map(set, zip(*pairs, strict=True))
-            assert len(streams) == len(used) == len(pairs) or len(streams) > queues
-
-
-@settings(deadline=None)
-@given(card.schedules(most=40, streams=8), card.devices())
-def test_a_stream_keeps_its_queue_until_it_is_the_one_used_least_recently(schedule: Schedule, device: Device) -> None:
-    """And another stream, which has none, needs one when all have been used."""
-    for queues, ops in come_through(schedule, device):
-        latest: dict[int, int] = {}  # the last op of each queue, which is its owner's
-        for i, (stream, queue) in enumerate(ops):
-            owned = [its for its, k in latest.items() if ops[k][0] == stream]
-            if owned:
-                assert owned == [queue]
-            elif queue in latest:
-                assert len(latest) == queues
-                assert latest[queue] == min(latest.values())
-            latest[queue] = i
-
-
-@settings(deadline=None)
-@given(card.schedules(), card.devices())
-def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    order = oracle.cuda_order(schedule, device)
-    wake = oracle.in_ticks(device.host.wake_s)
-    now = oracle.launch_ticks(schedule, device)
-    for i, call in enumerate(oracle.calls(schedule, device)):
-        assert timeline.issued[i] == now
-        now += call
-        now = max([now, *(timeline.end[j] + wake for j in order.awaited[i])])
-        assert timeline.returned[i] == now
-    assert round(timeline.host_s * 1e9) == now
-
-
-@settings(deadline=None)
-@given(card.schedules(), card.devices())
-@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
-def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule, device: Device) -> None:
-    """Holds because every arbitration rule is work conserving; an engine of one op at a time.
-
-    A kernel whose work is done is no reason to wait.
-    """
-    timeline, queue = simulate(schedule, device), oracle.queues_of(schedule, device)
-    for k, name in enumerate(timeline.engine_names):
-        mine = [i for i in works(schedule) if timeline.engine[i] == k]
-        if name == "compute" and device.compute.concurrent_kernels > 1:
-            continue
-        for i in mine:
-            ahead = [timeline.start[j] for j in mine if j < i and queue[j] == queue[i]]
-            could = max([timeline.ready[i], *ahead])
-            drain = {j: oracle.need_of(schedule, device, schedule.ops[j]).drain for j in mine}
-            running = [(timeline.start[j], timeline.end[j] - drain[j]) for j in mine if j != i]
-            assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
-
-
-@settings(deadline=None)
-@given(card.schedules(most=40), card.devices())
-def test_what_an_event_stands_for_is_at_most_one_op_a_stream(schedule: Schedule, device: Device) -> None:
-    """Otherwise long chains of waits, or of records in the legacy stream, take quadratic time and memory."""
-    program = lower(schedule, device)
-    assert program is not None
-    done = (*program.frontier.values(), *(segment.waits_for for segment in program.segments))
-    assert all(len({schedule.ops[i].stream for i in ops}) == len(ops) for ops in done)
 
 
 # -- determinism ------------------------------------------------------------------------------------------------------
@@ -528,57 +406,6 @@ def halving(direction: LinkDirection) -> LinkDirection:
     )
 
 
-# The kernel of stream 2 could start at once, but stands behind one that waits for a copy: the path leads over that one.
-BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5))
-
-# -- the critical path ------------------------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(card.schedules(), card.devices())
-@example(BLOCKED_HEAD, card.make_device(connections=1, concurrent_kernels=4))
-@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
-@example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,), concurrent_kernels=2))
-def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedule: Schedule, device: Device) -> None:
-    timeline = simulate(schedule, device)
-    path = critical_path(timeline)
-    waits = oracle.dependences(schedule, device, oracle.cuda_order(schedule, device))
-    submit, wake = oracle.in_ticks(device.host.submit_s), oracle.in_ticks(device.host.wake_s)
-    queue = oracle.queues_of(schedule, device)
-    if not works(schedule):
-        assert path == []
-        return
-    assert timeline.end[path[-1].op] == makespan(timeline)
-    arrived = [t + submit for t in issue_times_without_waiting(schedule, device)]
-    for a, b in zip((None, *path), path, strict=False):
-        start = timeline.start[b.op]
-        if a is None:  # nothing held the host on its way here
-            assert b.because in ("start", "host")
-            assert start == timeline.ready[b.op] == arrived[b.op]
-            continue
-        if b.because == "engine":  # it was ready, and started when the one before it left (or, at its side, started)
-            assert timeline.ready[b.op] < start
-            assert timeline.engine[a.op] == timeline.engine[b.op]
-            leaves = timeline.end[a.op] - oracle.need_of(schedule, device, schedule.ops[a.op]).drain
-            assert start == leaves or (queue[a.op] == queue[b.op] and start == timeline.start[a.op])
-            continue
-        assert start == timeline.ready[b.op]
-        if b.because in ("stream", "event"):
-            assert timeline.end[a.op] + waits[b.op][a.op] == start
-            same = schedule.ops[a.op].stream == schedule.ops[b.op].stream
-            assert b.because == ("stream" if same else "event")
-        else:  # the host waited for the op before it, and then issued without a pause
-            held = next(i for i in reversed(range(b.op)) if timeline.returned[i] == timeline.end[a.op] + wake)
-            calls = sum(oracle.calls(schedule, device)[held + 1 : b.op + 1])
-            assert start == timeline.returned[held] + calls + submit
-
-
-def issue_times_without_waiting(schedule: Schedule, device: Device) -> list[int]:
-    """When each call would return if no call ever waited for the card."""
-    calls = oracle.calls(schedule, device)
-    return list(accumulate(calls, initial=oracle.launch_ticks(schedule, device)))[1:]
-
-
 # -- the list of laws -------------------------------------------------------------------------------------------------
 
 
@@ -593,6 +420,7 @@ def test_every_invariant_names_a_test_that_exists() -> None:
 
 def test_every_law_is_listed_among_the_invariants() -> None:
     listed = (TESTS / "INVARIANTS.md").read_text()
-    laws = re.findall(r"^def (test_\w+)\(", Path(__file__).read_text(), re.MULTILINE)
+    files = [path.read_text() for path in Path(__file__).parent.glob("test_laws*.py")]
+    laws = [law for text in files for law in re.findall(r"^def (test_\w+)\(", text, re.MULTILINE)]
     missing = [law for law in laws if law not in listed and not law.startswith("test_every_")]
     assert not missing

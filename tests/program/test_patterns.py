@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import oracle
 import pytest
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 DEVICE = card.make_device()
-KERNEL = WorkloadKernel(duration_s=1e-6)
 Access = tuple[Region, bool]  # the bytes, and whether they are written
 
 
@@ -36,37 +35,6 @@ def chunk_bounds(elements: int, chunks: int) -> list[tuple[int, int]]:
     """First element and count of each chunk."""
     counts = [part.elements for part in Workload(elements, (1,)).cut(chunks) for _ in range(part.many)]
     return [(sum(counts[:i]), count) for i, count in enumerate(counts)]
-
-
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
-    sizes = st.lists(st.integers(1, 8), max_size=3)
-    inputs, outputs = draw(sizes), draw(sizes)
-    least = 0 if inputs or outputs else 1
-    kernels = draw(st.lists(st.just(KERNEL), min_size=least, max_size=3))
-    return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
-
-
-@st.composite
-def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
-    """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
-    workload = draw(workloads())
-    chunks = draw(st.integers(1, min(workload.elements, 12)))
-    streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
-    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
-    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
-    more: dict[str, Any] = {"memory": memory, "launch": launch}
-    makers: tuple[Callable[[], Schedule], ...] = (
-        lambda: serial(workload, chunks, memory),
-        lambda: one_stream(workload, chunks, **more),
-        lambda: depth_first(workload, chunks, streams, **more),
-        lambda: breadth_first(workload, chunks, streams, **more),
-        lambda: ring(workload, chunks, buffers, **more),
-        lambda: ring(workload, chunks, buffers, streams, **more),
-        lambda: prefetch(workload, chunks, buffers, **more),
-    )
-    return workload, draw(st.sampled_from(makers))(), chunks
 
 
 def accesses(op: Op) -> list[Access]:
@@ -122,31 +90,31 @@ def copied(schedule: Schedule, direction: str) -> Iterator[tuple[str, int]]:
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_byte_is_copied_exactly_once(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, _ = made
     for prefix, direction, sizes in (("in", "h2d", workload.inputs), ("out", "d2h", workload.outputs)):
-        expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.elements)}
+        expected = {(f"h_{prefix}{k}", byte) for k, n in enumerate(sizes) for byte in range(n * workload.work)}
         counted = Counter(copied(schedule, direction))
         assert counted.keys() == expected
         assert set(counted.values()) <= {1}
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedule, int]) -> None:
     assert races(made[1]) == []
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
     """Without races every order that CUDA allows gives what the issue order gives, so one symbolic run is enough.
 
     Whatever the pattern, the kernels of a chunk are issued together and chunk after chunk.
     """
     workload, schedule, chunks = made
-    bounds = chunk_bounds(workload.elements, chunks)
+    bounds = chunk_bounds(workload.work, chunks)
     on_card: dict[str, tuple[int, int, int]] = {}  # device bytes -> chunk first, count, kernels that have run on them
     kernels_run: Counter[tuple[int, int]] = Counter()
     for op in schedule:
@@ -174,18 +142,18 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Schedule, int]) -> None:
     workload, schedule, chunks = made
     kernels = [op for op in schedule if isinstance(op, Kernel)]
     assert len(kernels) == chunks * len(workload.kernels)
-    assert sum(op.elements for op in kernels) == workload.elements * len(workload.kernels)
+    assert sum(op.elements for op in kernels) == workload.work * len(workload.kernels)
     total = sum(op.duration_s or 0 for op in kernels)
     assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
 
 
 @settings(deadline=None)
-@given(built(), card.devices())
+@given(card.built(), card.devices())
 def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
     made: tuple[Workload, Schedule, int], device: Device
 ) -> None:
@@ -196,7 +164,7 @@ def test_every_pattern_runs_and_ends_with_the_host_waiting_for_all(
 
 
 @settings(deadline=None)
-@given(built())
+@given(card.built())
 def test_every_wait_is_for_an_event_recorded_before(made: tuple[Workload, Schedule, int]) -> None:
     recorded = set()
     for op in made[1]:
@@ -328,13 +296,13 @@ def test_a_ring_waits_for_the_chunk_that_had_its_buffer() -> None:
 
 
 @settings(deadline=None)
-@given(workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
+@given(card.small_workloads(), st.integers(1, 9), st.integers(1, 9), st.data())
 def test_a_ring_uses_as_many_chunk_sized_buffers_as_it_says(
     workload: Workload, buffers: int, streams: int, data: st.DataObject
 ) -> None:
-    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    chunks = data.draw(st.integers(1, min(workload.work, 12)))
     made = ring(workload, chunks, buffers, streams)
-    largest = max(count for _, count in chunk_bounds(workload.elements, chunks))
+    largest = max(count for _, count in chunk_bounds(workload.work, chunks))
     on_card = [b for b in made.buffers if b.memory == "device"]
     sizes = workload.inputs + workload.outputs
     assert Counter(b.bytes for b in on_card) == Counter(
@@ -379,7 +347,7 @@ def test_build_gives_the_pattern_that_the_options_describe() -> None:
 
 
 @settings(deadline=None)
-@given(built(), card.plain_devices())
+@given(card.built(), card.plain_devices())
 def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Schedule, int], device: Device) -> None:
     _, schedule, _ = made
     alone = serialized(schedule)
@@ -392,9 +360,9 @@ def test_serialised_runs_the_same_work_one_at_a_time(made: tuple[Workload, Sched
 
 
 @settings(deadline=None)
-@given(workloads(), st.data())
+@given(card.small_workloads(), st.data())
 def test_more_streams_than_chunks_add_nothing(workload: Workload, data: st.DataObject) -> None:
-    chunks = data.draw(st.integers(1, min(workload.elements, 12)))
+    chunks = data.draw(st.integers(1, min(workload.work, 12)))
     one_each, many = (depth_first(workload, chunks, streams) for streams in (chunks, chunks + 5))
     assert one_each.ops == many.ops
     assert simulate(one_each, DEVICE).end == simulate(many, DEVICE).end

@@ -11,8 +11,8 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streamsim.device.kernel_costs import part_s
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import part_s
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config

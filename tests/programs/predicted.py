@@ -1,11 +1,11 @@
 """What is predicted of the programs of a record, by what its user knows of the kernel, and how wrong that is.
 
-``cd tests; python -m programs.predicted`` prints the tables of docs/design.md, other rules for small parts among them.
+``cd tests; python -m programs.predicted`` prints the tables of docs/evidence.md, with other rules for small parts.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -80,7 +80,7 @@ def median_and_p95(found: np.ndarray) -> tuple[float, float]:
 def kernel_of(record: Record, group: Group, known: Known, chunks: int) -> WorkloadKernel:
     """The kernel of a group by its time. Where a measured time falls as the work grows, the longer one holds."""
     sizes, times_us = zip(*record.curves[group.kernel], strict=True)
-    times_us = list(accumulate(times_us, max))
+    least_us = list(accumulate(times_us, max))
     wanted: Sequence[int]
     if known.at == "all":
         wanted = sizes
@@ -90,7 +90,7 @@ def kernel_of(record: Record, group: Group, known: Known, chunks: int) -> Worklo
         wanted = [known.at] if known.at else []
 
     def time_s(elements: int) -> float:
-        return float(np.interp(elements, sizes, times_us)) * 1e-6
+        return float(np.interp(elements, sizes, least_us)) * 1e-6
 
     points = tuple(Point(n, time_s(n)) for n in wanted if n < group.elements)
     return WorkloadKernel(group.kernel, time_s(group.elements), points=points)
@@ -114,8 +114,8 @@ def _errors(record: Record, group: Group, device: Device, known: Known, rule: st
         kernel = kernel_of(record, group, known, chunks)
         workload = Workload(group.elements, bytes_in, bytes_out, (kernel,), rule)
         configs = [Config(program.order, chunks, program.streams) for program in programs]
-        for program, end_ns in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
-            yield Error(group.kernel, group.elements, chunks, (end_ns / 1e3 + wake_us) / program.wall_us[1] - 1)
+        for program, end_s in zip(programs, evaluate(workload, configs, device, fast=True), strict=True):
+            yield Error(group.kernel, group.elements, chunks, (end_s * 1e6 + wake_us) / program.wall_us[1] - 1)
 
 
 def row(name: str, one: Callable[[str], list[Error]], cublas: bool = False) -> str:
@@ -128,12 +128,12 @@ def main() -> None:
     """Print the tables."""
     chosen = streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME
     for known in ALL_KNOWN:
-        print(row(known.name, lambda card, known=known: errors(card, known)))
+        print(row(known.name, partial(errors, known=known)))
     for known in (WHOLE, CURVE):
-        print(row(f"SGEMM, {known.name}", lambda card, known=known: errors(card, known), cublas=True))
+        print(row(f"SGEMM, {known.name}", partial(errors, known=known), cublas=True))
     for name, rule in RULES.items():
         streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = rule
-        print(row(name, lambda card, name=name: errors(card, WHOLE, name)))
+        print(row(name, partial(errors, known=WHOLE, rule=name)))
     streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = chosen
 
 

@@ -106,7 +106,8 @@ def _program(line: _Line, rounds: int) -> Program:
         what = f"{line.kernel} of {line.elements} elements in {line.chunks} chunks over {line.streams} streams"
         raise InputError(f"the program's output: {what}: expected {rounds} times above 0; run it again")
     quartiles = statistics.quantiles(line.wall_us, method="inclusive")
-    return Program(line.order, line.chunks, line.streams, tuple(round(us, 2) for us in quartiles))
+    low, middle, high = (round(us, 2) for us in quartiles)
+    return Program(line.order, line.chunks, line.streams, (low, middle, high))
 
 
 def main(arguments: list[str]) -> None:

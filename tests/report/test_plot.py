@@ -222,7 +222,7 @@ def test_a_row_of_very_many_ops_shows_shares() -> None:
     ops = [h2d(1, 30) for _ in range(2500)]
     ax = plot_gantt(simulate(program(*ops), make_device(copy=40)))
     (area,) = (c for c in ax.collections if c.get_gid() == f"h2d: {H2D} shares")
-    outline = area.get_paths()[0].vertices
+    outline = np.asarray(area.get_paths()[0].vertices)
     levels = np.unique(np.round((outline[:, 1].max() - outline[:, 1]) / BAR, 2))
     assert levels.tolist() == [0.0, 0.6, 0.75]
     assert len(ax.texts) < 10

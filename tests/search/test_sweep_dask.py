@@ -75,7 +75,7 @@ def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: byt
     path = tmp_path / "out.csv"
     with distributed.Client(cluster) as client:
         before = client.run(os.getpid)
-        killed = []
+        killed: list[int] = []
 
         def progress(done: int, _of_all: int) -> None:
             if done >= 60 and not killed:

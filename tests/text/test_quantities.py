@@ -1,6 +1,7 @@
 """Sizes, times and rates as people write them."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from random import Random
 
@@ -124,7 +125,7 @@ def test_a_bare_number_is_in_the_unit() -> None:
         *[(p, t) for p in PARSERS for t in ("abc", "5 parsecs", "1 2", "--1", "1e", "9" * 5000, "0" * 5000 + "1e6")],
     ],
 )
-def test_refused_naming_field_and_text(parse, text) -> None:
+def test_refused_naming_field_and_text(parse: Callable[[str, str], float], text: str) -> None:
     with pytest.raises(InputError, match=r"^my field = ") as caught:
         parse(text, "my field")
     assert shown(text) in str(caught.value)
@@ -132,7 +133,7 @@ def test_refused_naming_field_and_text(parse, text) -> None:
 
 
 @given(st.text(), st.sampled_from(PARSERS))
-def test_any_text_gives_a_number_in_range_or_an_input_error(text: str, parse) -> None:
+def test_any_text_gives_a_number_in_range_or_an_input_error(text: str, parse: Callable[[str], float]) -> None:
     try:
         value = parse(text)
     except InputError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from functools import cache, reduce
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ import pytest
 
 import streamsim_validate
 from streamsim import load_device
-from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, KernelCost, LinkDirection, number_names
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, LinkDirection, number_names
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.schedule import Kernel, RecordEvent, Schedule, WaitEvent
+from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.fits import Link, Samples, Timing
 from streamsim_validate.calibrate.probes import (
@@ -211,11 +213,7 @@ def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:
 
 def measured_of(device: Device) -> dict[str, float]:
     """All its numbers but those of kernels, by dotted name."""
-    return {
-        name: reduce(getattr, name.split("."), device)
-        for name in number_names(device)
-        if not name.startswith("compute.kernels")
-    }
+    return {name: attrgetter(name)(device) for name in number_names(device) if not name.startswith("compute.kernels")}
 
 
 # Chains of 128 kernels over 7 streams, less such of 32, a kernel: an H200, driver 580.159.04, 2026-11-22.
@@ -229,7 +227,11 @@ def test_kernels_side_by_side_took_what_their_costs_alone_say(
     """Nothing is fitted to them; those that would start less than 1.1 us apart start that far apart on the card."""
     device, ends = load_device("h200"), {}
     for n in (32, 128):
-        opening = [Kernel(8, duration_s=1e-3, fill=0.01), RecordEvent(0, 8), *(WaitEvent(0, s) for s in range(1, 8))]
+        opening: list[Op] = [
+            Kernel(8, duration_s=1e-3, fill=0.01),
+            RecordEvent(0, 8),
+            *(WaitEvent(0, s) for s in range(1, 8)),
+        ]
         kernels = [Kernel(1 + i % 7, name, elements, parameter) for i in range(n)]
         ends[n] = simulate(Schedule((*opening, *kernels), ("non-blocking",) * 8, events=1), device).makespan_s
     assert (ends[128] - ends[32]) / 96 == pytest.approx(measured_s, rel=0.05)

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import streamsim_validate
 from streamsim.device.files import write_device
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
-from streamsim.device.profile import KernelCost
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 US = 1e-6
 MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
-ONE = {"chunks": 1, "streams": 1}
-TWO = {"chunks": 2, "streams": 2}
+ONE: dict[str, Any] = {"chunks": 1, "streams": 1}
+TWO: dict[str, Any] = {"chunks": 2, "streams": 2}
 
 # 16,000 elements of 4 bytes each way on the ideal device's 64 bytes a nanosecond: 1 us to the card, 1 us back.
 # The kernel takes 2 us for all of them and 1 us for half. One chunk: 1 + 2 + 1 = 4 us. Two chunks in two
@@ -123,7 +123,7 @@ def test_a_graph_is_timed_from_outside_its_launch() -> None:
 def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
     record = a_record(an_entry(a_case(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
     (row,) = compare(record).rows
-    assert (row.predicted_s, row.wall_predicted_s) == (pytest.approx(4 * US), pytest.approx(5 * US))
+    assert (row.predicted_s, row.wall_predicted_s) == pytest.approx((4 * US, 5 * US))
     assert row.wall_error == pytest.approx(0.25)
 
 
@@ -132,8 +132,8 @@ def test_each_run_is_predicted_with_its_own_connections() -> None:
 
     One connection: copy, kernel, kernel: 3 us. Many: the kernel that is free runs beside the copy: 2 us.
     """
-    ops = (Copy("h2d", 64_000, 1), *(Kernel(stream, duration_s=1 * US) for stream in (1, 2)), Synchronize())
-    schedule = Schedule(ops, ("non-blocking", "non-blocking"))
+    kernels = (Kernel(stream, duration_s=1 * US) for stream in (1, 2))
+    schedule = Schedule((Copy("h2d", 64_000, 1), *kernels, Synchronize()), ("non-blocking", "non-blocking"))
     samples = (2.5 * US,)
     entry = Entry("mine", digest(schedule), schedule=schedule, device_s=samples, wall_s=samples, issue_s=(0.1 * US,))
     rows = [compare(a_record(entry, connections=k, profile=a_device())).rows[0] for k in (1, 32)]
@@ -306,12 +306,12 @@ def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: s
     cases, configs = [], []
     for _ in range(2):
         chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
-        order = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
+        order: Any = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
         arguments: dict[str, Any] = {"chunks": chunks}
         if order == "serial":
             config = Config("serial", chunks)
         else:
-            launch = data.draw(st.sampled_from(("live", "graph")))
+            launch: Any = data.draw(st.sampled_from(("live", "graph")))
             buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
             if buffers is not None:
                 arguments["buffers"] = buffers
@@ -416,7 +416,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     assert predicted.makespan_s == pytest.approx(4 * US)
     assert list(predicted.engine) == list(measured.engine)
     write_record(record, tmp_path / "r.json.gz")
-    assert main(["compare", str(tmp_path / "r.json.gz")]) == 0
+    assert main(["compare", str(tmp_path / "r.json.gz"), "--timelines"]) == 0
     assert "measured, traced" in capsys.readouterr().out
 
 

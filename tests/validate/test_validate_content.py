@@ -13,8 +13,8 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
-from streamsim_validate.gpu.kernels import elements_of, find_kernel
-from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, PERIOD, buffers_of, data
+from streamsim_validate.gpu.kernels import PERIOD, elements_of, find_kernel
+from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, buffers_of, data
 from streamsim_validate.gpu.reference import host_buffers, outputs, run_reference
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_a_region_that_is_read_partly_from_elsewhere_counts_its_worst_part() -> 
     second = Kernel(1, "vector_add", n, reads=(Region("d", 0, 4 * n),), writes=(Region("e", 0, 4 * n),))
     there = Copy("h2d", 4 * n, 1, Region("h", 0, 4 * n), Region("d", 0, 4 * n))
     back = Copy("d2h", 4 * n, 1, Region("back", 0, 4 * n), Region("e", 0, 4 * n))
-    buffers = (Buffer("h", 4 * n, "pinned"), Buffer("back", 4 * n, "pinned"))
-    buffers += tuple(Buffer(name, 4 * n, "device") for name in ("d", "e"))
+    host = (Buffer("h", 4 * n, "pinned"), Buffer("back", 4 * n, "pinned"))
+    buffers = (*host, *(Buffer(name, 4 * n, "device") for name in ("d", "e")))
     (output,) = run_reference(Schedule((there, first, second, back), ("non-blocking",), buffers)).outputs.values()
     assert output.tolerance == find_kernel(first).tolerance(3) > 0

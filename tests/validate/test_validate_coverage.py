@@ -28,7 +28,7 @@ PATHS = sorted(FOLDER.glob("standard-h200-*.json.gz"))
 LEAST, MOST = (
     0.85,
     0.97,
-)  # of the device-bound medians; what the model misses of its probes counts twice: docs/design.md
+)  # of the device-bound medians; what the model misses of its probes counts twice: docs/evidence.md
 SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 4)  # draws, and one schedule in so many
 
 SIGMA = 0.1

@@ -34,7 +34,7 @@ def test_ops_are_matched_by_stream_in_order_whatever_the_order_of_the_records() 
         spans = [(span.engine, round(span.start_s * 1e9), round(span.end_s * 1e9)) for span in timeline]
         assert spans == [("h2d", 0, 10), ("compute", 12, 30), ("d2h", 1, 5), ("h2d", 10, 18)]
         assert timeline.makespan_s == pytest.approx(30e-9)
-        assert timeline.program is None
+        assert timeline.device is None
 
 
 def test_the_other_ops_have_no_engine() -> None:

@@ -99,9 +99,9 @@ def test_it_draws_what_a_user_may_write() -> None:
     chunks = {int(case.arguments["chunks"]) for case in CASES}
     assert (min(chunks), max(chunks)) == (1, 128)
     assert max(int(case.arguments.get("streams", 1)) for case in CASES) == 32
-    assert sum(w.elements % 2 for w in workloads) > len(workloads) // 4
-    assert min(w.elements for w in workloads) < 300_000
-    assert max(w.elements for w in workloads) > 20 * MI
+    assert sum(w.work % 2 for w in workloads) > len(workloads) // 4
+    assert min(w.work for w in workloads) < 300_000
+    assert max(w.work for w in workloads) > 20 * MI
     graphs = sum(case.arguments.get("launch") == "graph" for case in CASES)
     pageable = sum(case.arguments.get("memory") == "pageable" for case in CASES)
     assert sum(case.pattern in LAUNCHABLE for case in CASES) > graphs > 8 * len(CASES) // 100 > pageable > 0
@@ -111,7 +111,7 @@ def test_it_draws_what_a_user_may_write() -> None:
 def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
     memo = Memo()
     for case, schedule in zip(CASES[:100], SCHEDULES, strict=False):
-        if case.workload.outputs and case.effect == "named kernels" and case.workload.elements < MI:
+        if case.workload.outputs and case.effect == "named kernels" and case.workload.work < MI:
             want = run_reference(depth_first(case.workload, 1, 1), memo).outputs.values()
             found = run_reference(schedule, memo).outputs.values()
             assert [output.stretches for output in found] == [output.stretches for output in want], case.key
@@ -152,5 +152,5 @@ def test_it_fits_a_small_card_and_is_soon_measured() -> None:
 def test_the_suite_is_the_drawn_cases_in_the_order_of_size() -> None:
     found = suite("random", seed=3, count=20)
     assert {case.key for case in found} == set(keys(3, 20))
-    assert [case.workload.elements for case in found] == sorted(case.workload.elements for case in found)
+    assert [case.workload.work for case in found] == sorted(case.workload.work for case in found)
     assert len(suite("random")) == RANDOM_COUNT == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -100,7 +100,7 @@ def test_a_record_from_before_there_were_groups_is_what_it_was() -> None:
 OLD_DEFAULTS = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
 
 
-def as_version_1(plain: dict) -> dict:
+def as_version_1(plain: dict[str, Any]) -> dict[str, Any]:
     """What of an entry version 1 wrote: a workload without the fields that were what it took for granted."""
     if "case" in plain:
         given = {"inputs": [], "outputs": [], "kernels": []} | plain["case"]["workload"]
@@ -315,7 +315,7 @@ def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_is_complete_is_not_measured_again(tmp_path: Path) -> None:
-    lines = [
+    lines: list[Line] = [
         HEADER, BEGINS, entry("whole"), entry("part", 2), entry("none", 0, "interrupted"),
         entry("failed", 0, "failed: x"), entry("large", 0, "skipped: x"), entry("deadly", 0, "lost: x"),
     ]  # fmt: skip
@@ -343,7 +343,7 @@ def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
 
 def test_a_resumed_run_keeps_its_groups_and_numbers_on(tmp_path: Path) -> None:
     grouped = [msgspec.structs.replace(entry(key), group=number) for key, number in (("a", 1), ("b", 2), ("c", 3))]
-    lines = [HEADER, BEGINS, grouped[0], group(1), grouped[1], group(2), BEGINS, grouped[2]]
+    lines: list[Line] = [HEADER, BEGINS, grouped[0], group(1), grouped[1], group(2), BEGINS, grouped[2]]
     with Journal(journal(tmp_path / "x.journal", lines), HEADER) as open_journal:
         assert open_journal.next_group == 4  # the last group was not settled, and yet has its number
         open_journal.append(group(4))

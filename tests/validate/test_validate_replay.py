@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -161,7 +161,7 @@ def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorte
 
     def elapsed_ms(_start: int, _stop: int) -> float:
         since = max(i for i, call in enumerate(cuda.log) if call[0] == "eventRecord" and call[1] == _start)
-        launches = sum(call[0] == "launchKernel" for call in cuda.log[since:])
+        launches: int = sum(call[0] == "launchKernel" for call in cuda.log[since:])
         return 1e3 * (20e-6 + 53e-6 * launches)
 
     monkeypatch.setattr(cuda, "eventElapsedTime", elapsed_ms)
@@ -251,8 +251,8 @@ def programs(draw: st.DrawFn) -> Schedule:
         (kernel,) * draw(st.integers(1, 2)),
     )
     chunks, streams, buffers = (draw(st.integers(1, most)) for most in (9, 5, 4))
-    memory = draw(st.sampled_from(["pinned", "pageable"]))
-    launch = draw(st.sampled_from(["live", "graph"])) if memory == "pinned" else "live"
+    memory: Any = draw(st.sampled_from(["pinned", "pageable"]))
+    launch: Any = draw(st.sampled_from(["live", "graph"])) if memory == "pinned" else "live"
     builders: list[Callable[[], Schedule]] = [
         lambda: serial(workload, chunks, memory),
         lambda: depth_first(workload, chunks, streams, memory, launch),
@@ -669,12 +669,15 @@ def test_stream_three_is_the_same_stream_in_every_schedule() -> None:
 
 def test_the_reference_of_a_schedule_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its output is verified before its repeats and after them."""
-    from streamsim_validate.gpu import replay
+    from streamsim_validate.gpu import reference, replay
 
     computed = []
-    original = replay.run_reference
-    monkeypatch.setattr(
-        replay, "run_reference", lambda schedule, memo: computed.append(schedule) or original(schedule, memo)
-    )
+
+    def run_reference(schedule: Schedule, memo: Any) -> Any:
+        computed.append(schedule)
+        return original(schedule, memo)
+
+    original = reference.run_reference
+    monkeypatch.setattr(replay, "run_reference", run_reference)
     measure(_jobs(6), fake_gpu()[0], 1)
     assert len(computed) == 6

@@ -35,9 +35,9 @@ def test_standard_has_at_least_400_different_schedules() -> None:
 
 
 def test_standard_covers_what_it_should() -> None:
-    elements = {case.workload.elements for case in USUAL}
+    elements = {case.workload.work for case in USUAL}
     assert (min(elements), max(elements)) == (256 * KI, 64 * MI)
-    assert any(case.workload.elements % int(case.arguments["chunks"]) for case in USUAL)
+    assert any(case.workload.work % int(case.arguments["chunks"]) for case in USUAL)
     chunks = {int(case.arguments["chunks"]) for case in USUAL}
     assert (min(chunks), max(chunks)) == (1, 128)
     streams = {len(schedule.streams) for schedule in SCHEDULES.values()}
@@ -109,7 +109,7 @@ def test_quick_touches_every_effect_with_few_schedules() -> None:
     quick = suite("quick")
     assert 25 <= len(quick) <= 45
     assert {case.effect for case in quick} >= {case.effect for case in USUAL} - {"size"}
-    assert all(case.workload.elements <= 16 * MI for case in quick)
+    assert all(case.workload.work <= 16 * MI for case in quick)
 
 
 def test_an_unknown_suite_is_one_line() -> None:

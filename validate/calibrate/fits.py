@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import (
     ARBITRATIONS,
     MODEL_SPREAD,
@@ -25,7 +26,6 @@ from streamsim.device.profile import (
     Device,
     HandOver,
     Host,
-    KernelCost,
     LinkDirection,
     number_names,
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.analysis.bounds import Stages, published, stages_of, van_werkhoven_transfer
+from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
@@ -320,7 +320,7 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
         stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
         stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
-    return published(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
+    return published_of(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
 
 
 def _without_overlap(stages: Stages) -> Stages:

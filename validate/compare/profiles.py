@@ -10,22 +10,22 @@ is fitted to them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.device.profile import Device, KernelCost, LinkDirection, number_names
+from streamsim.device.profile import number_names, number_of
+from streamsim.device.variations import mean_of, with_values
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.fits import HostCalls, fit_host_calls, timings_of
 
 if TYPE_CHECKING:
+    from streamsim.device.kernel_costs import KernelCost
+    from streamsim.device.profile import Device
     from streamsim_validate.calibrate.fits import Timing
     from streamsim_validate.records.record import Entry, Group, Run
 
-MEASURED_BYTES = ("in_flight_bytes", "crowded_bytes")  # whole numbers of a direction that are no counts
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -61,40 +61,6 @@ def _own_profile(run: Run) -> Device | None:
     return mean_of(before, after) if before and after else before or after
 
 
-def mean_of(one: Value, other: Value) -> Value:
-    """Of two profiles of a card, or parts of them, every measured number's mean; the rest is as in ``one``.
-
-    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it.
-    """
-    found: Any = one
-    if isinstance(one, msgspec.Struct):
-        names = (name for name in one.__struct_fields__ if name not in ("sources", "spread"))
-        found = msgspec.structs.replace(
-            one, **{name: mean_of(getattr(one, name), getattr(other, name)) for name in names}
-        )
-        if isinstance(one, LinkDirection) and isinstance(other, LinkDirection):
-            middle = {name: round((getattr(one, name) + getattr(other, name)) / 2) for name in MEASURED_BYTES}
-            found = msgspec.structs.replace(found, **middle)
-    elif isinstance(one, float) and isinstance(other, float):
-        found = (one + other) / 2
-    elif isinstance(one, tuple) and isinstance(other, tuple):
-        found = _mean_costs(one, other)
-    return cast("Value", found)
-
-
-def _mean_costs(one: tuple[KernelCost, ...], other: tuple[KernelCost, ...]) -> tuple[KernelCost, ...]:
-    """Those in both tables at the elements of the first one, and those in either."""
-    costs = {(cost.name, cost.parameter): cost for cost in other}
-    means = []
-    for cost in one:
-        again = costs.pop((cost.name, cost.parameter), cost)
-        same = again.elements == cost.elements
-        others = again.duration_s if same else map(again.at, cost.elements)
-        middle = tuple(map(mean_of, cost.duration_s, others))
-        means.append(msgspec.structs.replace(cost, duration_s=middle))
-    return (*means, *costs.values())
-
-
 def calls_by_group(run: Run) -> dict[int, HostCalls]:
     """What calls cost the host, in seconds, by the number of each group that says so."""
     found = {group.number: _calls_of(group) for group in run.groups}
@@ -116,7 +82,7 @@ def _tells(runs: list[Timing]) -> bool:
 
 
 def _with_calls(device: Device, calls: HostCalls) -> Device:
-    return msgspec.structs.replace(device, host=msgspec.structs.replace(device.host, **calls._asdict()))
+    return with_values(device, {f"host.{call}": seconds for call, seconds in calls._asdict().items()})
 
 
 # How far it moved
@@ -163,7 +129,7 @@ def changes(before: Device, after: Device) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for name in sorted(number_names(before) & number_names(after) - {"compute.kernels"}):
-        was, is_now = _number(before, name), _number(after, name)
+        was, is_now = number_of(before, name), number_of(after, name)
         if was > 0:
             found[name] = is_now / was - 1
     costs = {(cost.name, cost.parameter): cost for cost in after.compute.kernels}
@@ -172,13 +138,6 @@ def changes(before: Device, after: Device) -> dict[str, float]:
         if other is not None:
             found[f"kernels.{cost.name}({cost.parameter})"] = _cost_change(cost, other)
     return found
-
-
-def _number(device: object, name: str) -> float:
-    for part in name.split("."):
-        device = getattr(device, part)
-    assert isinstance(device, int | float)
-    return device
 
 
 def _cost_change(before: KernelCost, after: KernelCost) -> float:

@@ -10,7 +10,7 @@ from streamsim.report.text import to_csv as csv_text
 from streamsim_validate.compare.compare import PAGEABLE, time_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
     from streamsim_validate.compare.compare import Absent, Choice, Comparison, Row, Summary
@@ -37,27 +37,36 @@ def to_text(
     verdicts: Sequence[Verdict] = (),
     every: bool = False,
     covered: dict[str, Coverage] | None = None,
+    most: int = 10,
 ) -> str:
-    """All the tables; the schedules themselves when there are few, or with ``every``; ``covered``: by class."""
+    """The summary, the ``most`` worst predicted schedules, then the other tables.
+
+    ``covered``: by class. Every schedule is listed when there are few, or with ``every``.
+    """
+    by_class, *others = comparison.summaries.items()
     sections = [
         [f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} schedules, profile {comparison.device}"],
-        *([_schedules(comparison.rows)] if every or len(comparison.rows) <= FEW else []),
-        *(_errors(f"model, by {kind}", groups) for kind, groups in comparison.summaries.items()),
-        _errors("model, whole program on the host's clock", comparison.wall),
-        *([] if covered is None else [_covered(covered)]),
-        *_formulas(comparison),
-        list(_choices(comparison.choices)),
+        _errors(f"model, by {by_class[0]}", by_class[1]),
+        [] if covered is None else _covered(covered),
+        list(_margins(comparison)),
+        list(_choice_summary(comparison.choices)),
+        [f"{'FAILED' if v.failed else 'ok':<7}{v.text}: is {v.value:.2%}" for v in verdicts],
         list(_absent("not predicted", comparison.unpredicted)),
         list(_absent("not measured", comparison.unmeasured)),
+        _schedules("the worst predicted, pageable memory left out", comparison.worst(most)),
+        *(_errors(f"model, by {kind}", groups) for kind, groups in others),
+        _errors("model, whole program on the host's clock", comparison.wall),
+        *_formulas(comparison),
+        list(_choices(comparison.choices)),
         list(_drift(comparison)),
-        [f"{'FAILED' if v.failed else 'ok':<7}{v.text}: is {v.value:.2%}" for v in verdicts],
+        _schedules("every schedule", comparison.rows) if every or len(comparison.rows) <= FEW else [],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def _schedules(rows: Iterable[Row]) -> list[str]:
+def _schedules(title: str, rows: Sequence[Row]) -> list[str]:
     heading = f"{'measured us':>12} {'predicted us':>12} {'error':>7} {'noise':>6}  {'class':<12} conn.  schedule"
-    return [heading, *map(_schedule, rows)]
+    return [title, heading, *map(_schedule, rows)] if rows else []
 
 
 def _schedule(row: Row) -> str:
@@ -85,30 +94,35 @@ def _share(klass: str, c: Coverage) -> str:
     return f"  {klass:<22} {c.n:>5} {shares}      {c.mean_width:7.2%} {c.median_width:7.2%}"
 
 
-def _formulas(comparison: Comparison) -> Iterator[list[str]]:
-    formulas = comparison.formulas
+def _margins(comparison: Comparison) -> Iterator[str]:
     for group in comparison.summaries["class"]:
-        rows = {"model": comparison.summaries["class"][group]}
-        rows |= {name: groups[group] for name, groups in formulas.items()}
-        yield _errors(f"formulas, {group}", rows)
         if group != PAGEABLE:
             name, times = comparison.margin(group)
-            yield [f"  {group}: the best formula's median error ({name}) is {times:.1f} times the model's"]
+            yield f"formulas, {group}: the best one's median error ({name}) is {times:.1f} times the model's"
+
+
+def _formulas(comparison: Comparison) -> Iterator[list[str]]:
+    for group, summary in comparison.summaries["class"].items():
+        rows = {"model": summary} | {name: groups[group] for name, groups in comparison.formulas.items()}
+        yield _errors(f"formulas, {group}", rows)
+
+
+def _choice_summary(choices: Sequence[Choice]) -> Iterator[str]:
+    if choices:
+        good = sum(choice.regret <= WITHIN for choice in choices)
+        yield (
+            f"choice: within {WITHIN:.0%} of the best measured for {good} of {len(choices)} workloads"
+            f" ({good / len(choices):.1%}), {max(choice.regret for choice in choices):.2%} off at worst"
+        )
 
 
 def _choices(choices: Sequence[Choice]) -> Iterator[str]:
-    if not choices:
-        return
-    good = sum(choice.regret <= WITHIN for choice in choices)
-    ordered = sorted(choices, key=lambda choice: -choice.regret)
-    yield (
-        f"choice: within {WITHIN:.0%} of the best measured for {good} of {len(choices)} workloads"
-        f" ({good / len(choices):.1%}), {ordered[0].regret:.2%} off at worst"
-    )
-    for choice in ordered:
-        if choice.regret > WITHIN:
-            names = f"picked {choice.picked}, best {choice.best}"
-            yield f"  {choice.regret:+7.2%} noise {choice.noise:.2%}  connections={choice.connections}  {names}"
+    far = sorted((choice for choice in choices if choice.regret > WITHIN), key=lambda choice: -choice.regret)
+    if far:
+        yield f"choice: not within {WITHIN:.0%} of the best measured"
+    for choice in far:
+        names = f"picked {choice.picked}, best {choice.best}"
+        yield f"  {choice.regret:+7.2%} noise {choice.noise:.2%}  connections={choice.connections}  {names}"
 
 
 def _absent(what: str, absent: Sequence[Absent]) -> Iterator[str]:
@@ -134,8 +148,8 @@ def _call_drift(drift: Drift) -> Iterator[str]:
         yield f"drift  connections={drift.connections}: the host's calls in {drift.groups} groups: {', '.join(ranges)}"
 
 
-def worst_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
-    """The schedules with the largest errors, each with its predicted and measured time line."""
+def time_lines_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
+    """The predicted and, where the record has it, the measured time line of the worst predicted schedules."""
     parts = []
     for row in comparison.worst(most):
         predicted, measured = time_lines(record, row, device)

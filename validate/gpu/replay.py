@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from streamsim.analysis.races import check_schedule
+from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim_validate.gpu.kernels import (
@@ -90,7 +90,7 @@ def closed(schedule: Schedule) -> Schedule:
 
 def refuse_races(schedule: Schedule) -> None:
     """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
-    races = [finding for finding in check_schedule(schedule) if finding.severity == "error"]
+    races = [finding for finding in check(schedule) if finding.severity == "error"]
     if races:
         first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
         raise InputError(

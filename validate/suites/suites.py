@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.program.config import ORDERS, Config
+from streamsim.program.config import ORDERS, Config, ring_config
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -134,11 +134,10 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     def simplicity(self) -> tuple[int, ...]:
         """The smaller, the simpler, by :class:`~streamsim.program.config.Config`; other patterns come behind."""
         arguments: dict[str, Any] = self.arguments
-        order: Any = self.pattern
-        if order == "ring":  # depth-first, in as many streams as it has buffers
-            order, arguments = "depth-first", {"streams": arguments["buffers"], **arguments}
-        if order in ORDERS:
-            return (0, *Config(order, **arguments).simplicity)
+        if self.pattern == "ring":
+            return (0, *ring_config(**arguments).simplicity)
+        if self.pattern in ORDERS:
+            return (0, *Config(self.pattern, **arguments).simplicity)
         buffers = arguments.get("buffers", 0)
         streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
         return (1, arguments.get("chunks", 1), streams, buffers, arguments.get("launch") == "graph")

@@ -1,0 +1,187 @@
+"""Simulations of a schedule without some of the causes that lose it time."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from streamsim.analysis import counterfactual as without
+from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.even_load import ENGINE_OF, Load, loads_of
+from streamsim.analysis.remedies import Remedies, Source
+from streamsim.analysis.rework import Rework
+from streamsim.device.profile import MOST_CONNECTIONS
+from streamsim.model import simulate
+from streamsim.program.schedule import Copy, Schedule
+from streamsim.rules.clock import S_PER_TICK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.timeline.timeline import Timeline
+
+BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
+
+
+def in_ticks(seconds: float) -> int:
+    """Seconds in whole ticks."""
+    return round(seconds / S_PER_TICK)
+
+
+class Lab:
+    """Simulates a schedule on a device without some of the causes that are present in it."""
+
+    def __init__(self, scenario: Scenario, source: Source | None = None) -> None:
+        self._case = scenario
+        self._ops = len(scenario.schedule.ops)
+        self._rework = Rework(scenario.schedule)
+        self.is_racy = self._rework.is_racy
+        self._remedies = Remedies(scenario, self._rework, source)
+        self._order = next(iter(self._rework.orders), None)
+        self._most = MOST_CONNECTIONS
+        self._known: dict[frozenset[Key], int] = {}
+        self._programs: dict[tuple[frozenset[Key], str | None, int], Schedule] = {}
+        self.loads = loads_of(scenario)
+        self.simulations = 0
+        self.timeline = self._simulate(scenario)
+        self.makespan = self._known[frozenset()] = in_ticks(self.timeline.makespan_s)
+        self.present = [key for key in KEYS if key in _IS_PRESENT and self._is_present(key)]
+        self._choose()
+        self.is_exact = self._ops << len(self.present) <= BUDGET
+
+    def _is_present(self, key: Key) -> bool:
+        if key == "needless-order":
+            return self._rework.has_needless_order
+        return bool(self._rework.orders) if key == "issue-order" else _IS_PRESENT[key](self._case)
+
+    def _choose(self) -> None:
+        """Of the orders of issue, and of the numbers of streams, take what helps most alone, then with all removed."""
+        everything = frozenset(self.present)
+        if len(self._rework.orders) > 1:
+            orders = list(self._rework.orders)
+            self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
+        connections = self._case.device.connections
+        if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
+            numbers = [connections, MOST_CONNECTIONS]
+            self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
+
+    def _best(self, field: str, choices: Sequence[Any], *removed: frozenset[Key]) -> Any:
+        times = {}
+        for choice in choices:
+            setattr(self, field, choice)
+            times[choice] = [self._run(self.scenario(keys)) for keys in removed]
+        return min(choices, key=times.__getitem__)
+
+    def time(self, removed: frozenset[Key]) -> int:
+        """The makespan in ticks without the causes ``removed``."""
+        known = self._known.get(removed)
+        if known is None:
+            known = self._known[removed] = self._run(self.scenario(removed))
+        return known
+
+    def best(self) -> int:
+        """The shortest makespan that any removal has reached."""
+        self.time(frozenset(self.present))
+        return min(self._known.values())
+
+    def loss(self, key: Key, ticks: int) -> Loss:
+        """What a cause has lost, with the best of its remedies, made."""
+        tried = [(self._run(remedy.scenario), remedy) for remedy in self._remedies.of(key)]
+        if not tried:
+            gain = self.makespan - self._alone(key)
+            return Loss(key, ticks, gain * S_PER_TICK, f"cannot be removed: {CAUSES[key].otherwise}")
+        took, (text, scenario) = min(tried, key=itemgetter(0))  # of equals the simplest
+        gain = self.makespan - took
+        return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", scenario)
+
+    def _alone(self, key: Key) -> int:
+        """The makespan in ticks without one cause, or with its limit out of the way."""
+        if key in self.present:
+            return self.time(frozenset((key,)))
+        return self._run(self._without_limit(key)) if key in LIMITS else self.makespan
+
+    def scenario(self, removed: frozenset[Key]) -> Scenario:
+        """The schedule and the device without the causes ``removed``."""
+        schedule, device = self._program(removed), self._case.device
+        if "pageable-memory" in removed:
+            schedule = without.pinned(schedule)
+        for key, change in _DEVICE_CHANGES.items():
+            device = change(device) if key in removed else device
+        scenario = Scenario(schedule, device)
+        return without.without_latencies(scenario) if "small-chunks" in removed else scenario
+
+    def _program(self, removed: frozenset[Key]) -> Schedule:
+        """The schedule with other calls, order and streams; made once for all devices."""
+        key = removed & _PROGRAM, self._order, self._most
+        made = self._programs.get(key)
+        if made is None:
+            made = self._programs[key] = self._changed(removed)
+        return made
+
+    def _changed(self, removed: frozenset[Key]) -> Schedule:
+        schedule, holds = self._case.schedule, "host-waits" not in removed
+        if not removed & {"needless-order", "issue-order"}:
+            schedule = schedule if holds else without.without_host_waits(schedule)
+            return without.without_legacy_stream(schedule) if "legacy-stream" in removed else schedule
+        schedule = schedule if holds else without.unblocked(schedule)
+        schedule = without.legacy_apart(schedule) if "legacy-stream" in removed else schedule
+        order = self._order if "issue-order" in removed else None
+        if "needless-order" in removed:
+            return self._rework.unordered(schedule, order, holds, self._most)
+        assert order is not None
+        return self._rework.reordered(schedule, order, holds)
+
+    def _without_limit(self, key: Key) -> Scenario:
+        if key == "full-kernels":
+            return without.without_width(self._case)
+        mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
+        factors = {}
+        for kind, engine in zip(("h2d", "d2h", "kernel"), ENGINE_OF[self._case.device.copy_engines.count], strict=True):
+            load = self.loads.get(engine, Load(1.0, 1.0))
+            queued = 1.0 if engine == "compute" else load.busiest / load.busy
+            factors[kind] = mean / load.busy if key == "unbalanced" else queued
+        return Scenario(without.scaled(*self._case, factors), self._case.device)
+
+    def _run(self, scenario: Scenario) -> int:
+        return in_ticks(self._simulate(scenario).makespan_s)
+
+    def _simulate(self, scenario: Scenario) -> Timeline:
+        self.simulations += 1
+        return simulate(*scenario)
+
+
+def _has_duplex(scenario: Scenario) -> bool:
+    directions = {op.direction for op in scenario.schedule.ops if isinstance(op, Copy)}
+    return (
+        len(directions) == scenario.device.copy_engines.count == 2
+        and without.without_duplex_loss(scenario.device) != scenario.device
+    )
+
+
+def _has_host_costs(scenario: Scenario) -> bool:
+    return without.without_host_costs(scenario.device) != scenario.device
+
+
+def _has_latencies(scenario: Scenario) -> bool:
+    return without.without_latencies(scenario) != scenario
+
+
+_IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
+    "pageable-memory": without.has_pageable,
+    "legacy-stream": without.has_legacy,
+    "host-waits": without.has_host_waits,
+    "issue-order": bool,  # these two are asked of the Rework
+    "needless-order": bool,
+    "connections": without.has_few_connections,
+    "host-issue": _has_host_costs,
+    "small-chunks": _has_latencies,
+    "duplex": _has_duplex,
+}
+_PROGRAM: frozenset[Key] = frozenset(("legacy-stream", "host-waits", "issue-order", "needless-order"))
+_DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
+    "connections": without.all_connections,
+    "host-issue": without.without_host_costs,
+    "duplex": without.without_duplex_loss,
+}

@@ -1,0 +1,345 @@
+"""The ops of a schedule in another order of issue or in other streams, as far as their data allows it.
+
+An op that reads what another one writes stays behind it. Where an op does not name its memory, that is not known,
+and its place behind the ops that its stream and its events put before it is kept; only a copy to the card behind a
+kernel or a copy back, all of them without named memory, counts as the first op of a new chunk.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from streamsim.analysis.races import check
+from streamsim.analysis.touched_bytes import History, touched
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    StreamKind,
+    Synchronize,
+    WaitEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
+
+
+def is_work(op: Op) -> bool:
+    """Whether an op runs on an engine."""
+    return isinstance(op, Copy | Kernel)
+
+
+def working_streams(schedule: Schedule) -> set[int]:
+    """The streams that have copies or kernels."""
+    return {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
+
+
+def last_work(schedule: Schedule) -> int:
+    """The index of the last copy or kernel (-1: none)."""
+    return max((i for i, op in enumerate(schedule.ops) if is_work(op)), default=-1)
+
+
+def is_racy(schedule: Schedule) -> bool:
+    """Whether the schedule has races."""
+    return any(finding.rule == "race" for finding in check(schedule))
+
+
+class Rework:
+    """Puts the ops of a schedule into another order of issue or into other streams.
+
+    ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
+    ``is_racy``: the schedule has races; then it does not keep the order that its data needs, and nor is it kept here.
+    By op: ``before``, the ops that its stream and events put it behind directly; ``reads_from``, those whose data it
+    reads; ``conflicts``, those that share bytes with it, one writing, nearest first; ``chunk``, the first of the ops
+    with which it hands on data. ``shared``: of each kernel the ranges that kernels of other chunks read as well
+    (a table, weights); they make no chunk of their readers. ``common``: the ops that write them. ``awaited``: of each
+    synchronisation the ops that it waits for. ``last``: the last copy or kernel (-1: none).
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.is_racy = is_racy(schedule)
+        self.last = last_work(schedule)
+        self.awaited: dict[int, tuple[int, ...]] = {}
+        self.before: list[frozenset[int]] = []
+        self.reads_from: list[set[int]] = []
+        self.conflicts: list[set[int]] = []
+        self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
+        self._follow()
+        self._find_data()
+        self.shared = self._find_shared()
+        self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
+        self.chunk = self._find_chunks()
+        self.orders = self._find_orders()
+
+    @property
+    def has_needless_order(self) -> bool:
+        """Whether streams, events or buffers used again put an op behind one from which it reads nothing."""
+        return any(
+            self.chunk[earlier] != self.chunk[op] and earlier not in self.reads_from[op]
+            for op, before in enumerate(self.before)
+            for earlier in before | self.conflicts[op]
+        )
+
+    def _follow(self) -> None:
+        """Which ops each op is put behind by its stream and by events, and what the host waits for."""
+        front: dict[int, frozenset[int]] = {}
+        recorded: dict[int, frozenset[int]] = {}
+        nothing: frozenset[int] = frozenset()
+        for i, op in enumerate(self._schedule.ops):
+            before = nothing
+            if isinstance(op, Synchronize):
+                of_stream = nothing if op.stream is None else front.get(op.stream, nothing)
+                self.awaited[i] = tuple(sorted(of_stream if op.event is None else recorded.get(op.event, nothing)))
+            elif isinstance(op, RecordEvent):
+                recorded[op.event] = front.get(op.stream, nothing)
+            elif isinstance(op, WaitEvent):
+                front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
+            else:
+                before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
+            self.before.append(before)
+
+    def _find_data(self) -> None:
+        """Which ops each op needs: those whose data it reads, and all with which it shares bytes."""
+        ops = self._schedule.ops
+        histories = {buffer.name: History() for buffer in self._schedule.buffers}
+        for i, op in enumerate(ops):
+            reads, conflicts, versions = self.unknown(i), set(self.unknown(i)), dict[Region, frozenset[int]]()
+            for region, writes in touched(op, frozenset()):
+                history, end = histories[region.buffer], region.offset + region.bytes
+                if writes:
+                    found = history.write(i, region.offset, end)
+                else:
+                    found = history.read(i, i, region.offset, end)  # readers of a stream may come into others
+                    reads.update(found)
+                    versions[region] = frozenset(found)
+                conflicts.update(found)
+            for edges in (reads, conflicts):
+                edges.discard(i)
+                if self.is_racy:
+                    edges -= {k for k in edges if ops[k].stream != op.stream and k not in self.before[i]}
+            self.reads_from.append(reads)
+            self.conflicts.append(conflicts)
+            self._versions.append(versions if isinstance(op, Kernel) else {})
+
+    def unknown(self, i: int) -> set[int]:
+        """The ops before ``i`` of which it may need data, because it or they do not name their memory."""
+        ops = self._schedule.ops
+        return {
+            k
+            for k in self.before[i]
+            if not (_names_memory(ops[k]) and _names_memory(ops[i])) and not _starts_chunk(ops[k], ops[i])
+        }
+
+    def _find_shared(self) -> dict[int, set[Region]]:
+        """Of kernels the ranges that they read as others do that each read something else too: what all chunks need."""
+        readers: dict[tuple[Region, frozenset[int]], list[int]] = {}
+        for i, versions in enumerate(self._versions):
+            for version in versions.items():
+                readers.setdefault(version, []).append(i)
+        found: dict[int, set[Region]] = {}
+        for version, kernels in readers.items():
+            others = [self._versions[i].items() - {version} for i in kernels]
+            if any(a - b and b - a for a, b in pairwise(others)):
+                for i in kernels:
+                    found.setdefault(i, set()).add(version[0])
+        return found
+
+    def _hands_over(self, i: int) -> set[int]:
+        """The ops whose data ``i`` reads, but for what kernels of other chunks read as well."""
+        shared = self.shared.get(i)
+        if shared is None:
+            return self.reads_from[i]
+        own = self.unknown(i).union(*(w for region, w in self._versions[i].items() if region not in shared))
+        return own & self.reads_from[i]
+
+    def _find_chunks(self) -> list[int]:
+        """Ops that hand data to each other, directly or not, make a chunk: the index of its first op."""
+        chunk = list(range(len(self._schedule.ops)))
+
+        def root(i: int) -> int:
+            while chunk[i] != i:
+                chunk[i] = chunk[chunk[i]]
+                i = chunk[i]
+            return i
+
+        for i in range(len(chunk)):
+            for k in self._hands_over(i):
+                a, b = sorted((root(i), root(k)))
+                chunk[b] = a
+        return [root(i) for i in range(len(chunk))]
+
+    def _find_orders(self) -> dict[str, list[int]]:
+        ops, chunk = self._schedule.ops, self.chunk
+        work = [i for i, op in enumerate(ops) if is_work(op)]
+        number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
+        streams = len(working_streams(self._schedule))
+        stage = [_stage(op) for op in ops]
+        keys: dict[str, Callable[[int], tuple[int, ...]]] = {
+            "depth-first": lambda i: (number[chunk[i]], i),
+            "breadth-first": lambda i: (stage[i], number[chunk[i]], i),
+            "breadth-first in rounds of one chunk a stream": lambda i: (
+                number[chunk[i]] // streams,
+                stage[i],
+                number[chunk[i]],
+                i,
+            ),
+        }
+        found: dict[str, list[int]] = {}
+        for name, key in keys.items():
+            order = sorted(work, key=key)
+            if order != work and order not in found.values() and self._keeps(order):
+                found[name] = order
+        return found
+
+    def _keeps(self, order: Sequence[int]) -> bool:
+        place = {i: k for k, i in enumerate(order)}
+        return all(place[k] < place[i] for i in order for k in self.conflicts[i] | self.awaits(i))
+
+    def reordered(self, schedule: Schedule, order: str, holds: bool) -> Schedule:
+        """``schedule`` (this one, but for what single ops are) issued in one of the ``orders``, in its streams.
+
+        ``holds``: synchronisations stay; what the host waits for stays before what it issues then.
+        """
+        edges = [conflicts | self.awaits(i) for i, conflicts in enumerate(self.conflicts)]
+        streams = {i: op.stream or 0 for i, op in enumerate(schedule.ops)}
+        return self._emit(schedule, self.sequence(order, holds), streams, schedule.streams, edges)
+
+    def awaits(self, i: int) -> set[int]:
+        """The ops of other streams behind which events put ``i``."""
+        ops = self._schedule.ops
+        return {k for k in self.before[i] if ops[k].stream != ops[i].stream}
+
+    def unordered(self, schedule: Schedule, order: str | None, holds: bool, most: int) -> Schedule:
+        """``schedule`` with no order but that of the data, as if no buffer were used twice, in ``most`` streams."""
+        sequence = self.sequence(order, holds)
+        new = _NewStreams(schedule, most)
+        for i in sequence:
+            if is_work(schedule.ops[i]):
+                new.put(i, self.reads_from[i])
+        return self._emit(schedule, sequence, new.of, new.kinds(), self.reads_from)
+
+    def sequence(self, order: str | None, holds: bool) -> list[int]:
+        """The copies, kernels and (if the host ``holds``) synchronisations in the order of issue."""
+        ops = self._schedule.ops
+        place = {i: k for k, i in enumerate(self.orders[order])} if order else {i: i for i in range(len(ops))}
+        stretch, found = list[int](), list[int]()
+        for i, op in enumerate(ops[: self.last + 1]):
+            if is_work(op):
+                stretch.append(i)
+            elif holds and isinstance(op, Synchronize):
+                found += (*sorted(stretch, key=place.__getitem__), i)
+                stretch = []
+        return found + sorted(stretch, key=place.__getitem__)
+
+    def _emit(
+        self,
+        schedule: Schedule,
+        sequence: list[int],
+        streams: dict[int, int],
+        kinds: tuple[StreamKind, ...],
+        edges: Sequence[Collection[int]],
+    ) -> Schedule:
+        """The ops of ``sequence`` in their ``streams``, with events where ``edges`` go from stream to stream."""
+        return issued(schedule, [schedule.ops[i] for i in sequence], sequence, streams, kinds, edges, self.awaited)
+
+
+def issued(
+    schedule: Schedule,
+    ops: Sequence[Op],
+    numbers: Sequence[int],
+    streams: Mapping[int, int],
+    kinds: tuple[StreamKind, ...],
+    edges: Sequence[Collection[int]],
+    awaited: Mapping[int, Collection[int]],
+) -> Schedule:
+    """``schedule`` with ``ops`` in place of its own, with events where ``edges`` go from stream to stream.
+
+    ``numbers``: by which the ops know each other: in ``streams`` (of the ``kinds``), the stream of each; in ``edges``,
+    what each must come after; in ``awaited``, what a synchronisation waits for, but for one with the whole device. The
+    host waits at the end if it does so in ``schedule``.
+    """
+    place = {i: k for k, i in enumerate(numbers)}
+    waits = {i: _waits(i, edges[i], streams, place) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
+    events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
+    found: list[Op] = []
+    for i, op in zip(numbers, ops, strict=True):
+        if isinstance(op, Copy | Kernel):
+            found += (WaitEvent(events[k], streams[i]) for k in waits[i])
+            found.append(replace(op, stream=streams[i]))
+            if i in events:
+                found.append(RecordEvent(events[i], streams[i]))
+        elif op.event is None and op.stream is None:
+            found.append(Synchronize())
+        else:
+            found += (Synchronize(stream=stream) for stream in {streams[k]: k for k in awaited[i]})
+    if last_work(schedule) + 1 < len(schedule.ops):
+        found.append(Synchronize())
+    return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
+
+
+def _waits(i: int, edges: Collection[int], streams: Mapping[int, int], place: dict[int, int]) -> list[int]:
+    """Of the ops that ``i`` must come after, the last of every other stream."""
+    last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
+    return [k for stream, k in last.items() if stream != streams[i]]
+
+
+class _NewStreams:
+    """Deals ops out to streams: behind an op that they read from, else in a new one, else in that used longest ago.
+
+    Ops of the legacy default stream stay in it, and those of blocking streams in blocking ones.
+    """
+
+    def __init__(self, schedule: Schedule, most: int) -> None:
+        self.of: dict[int, int] = {}
+        self._schedule = schedule
+        self._most = most
+        self._kinds: list[StreamKind] = []
+        self._tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
+
+    def kinds(self) -> tuple[StreamKind, ...]:
+        return tuple(self._kinds)
+
+    def put(self, i: int, reads_from: Collection[int]) -> None:
+        old = self._schedule.ops[i].stream
+        stream = self._choose(self._schedule.streams[old - 1], reads_from) if old else LEGACY_STREAM
+        self._tail.pop(stream, None)
+        self._tail[stream] = i
+        self.of[i] = stream
+
+    def _choose(self, kind: StreamKind, reads_from: Collection[int]) -> int:
+        own = [stream for stream in self._tail if stream and self._kinds[stream - 1] == kind]
+        behind = [stream for stream in own if self._tail[stream] in reads_from]
+        if behind:
+            return behind[-1]
+        if own and len(self._kinds) >= self._most:
+            return own[0]
+        self._kinds.append(kind)
+        return len(self._kinds)
+
+
+def _names_memory(op: Op) -> bool:
+    return op.device is not None if isinstance(op, Copy) else bool(isinstance(op, Kernel) and (op.reads or op.writes))
+
+
+def _starts_chunk(before: Op, op: Op) -> bool:
+    """Whether ``op``, next in the stream, begins a chunk: of ops that do not name their memory."""
+    if _names_memory(before) or _names_memory(op) or before.stream != op.stream:
+        return False
+    return _stage(op) == 0 and _stage(before) > 0
+
+
+def _stage(op: Op) -> int:
+    """Copies in, kernels, copies back, in the order of a pipeline."""
+    if isinstance(op, Copy):
+        return 0 if op.direction == "h2d" else 2
+    return 1

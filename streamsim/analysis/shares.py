@@ -1,0 +1,79 @@
+"""How causes share what they have lost together: each its Shapley value, as :mod:`streamsim.analysis.explain` says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from streamsim.analysis.causes import BEHIND, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.analysis.lab import Lab
+
+
+def shares_of(lab: Lab) -> dict[Key, Fraction]:
+    """What each cause that is present has lost, in ticks: together the makespan less ``lab.best()``."""
+    if lab.is_exact:
+        return mean_gains(lab.present, _shortest(lab))
+    orders = in_turn(lab.present), in_turn(lab.present[::-1])
+    for order in orders:
+        for k in range(len(order)):
+            lab.time(frozenset(order[: k + 1]))
+    forth, back = (_gains(lab, order) for order in orders)
+    return {key: Fraction(forth[key] + back[key], 2) for key in lab.present}
+
+
+def _shortest(lab: Lab) -> dict[int, int]:
+    """By mask over ``lab.present``: the shortest makespan with these causes removed, or only some of them.
+
+    Only masks that can be reached: none has a cause without the one that it is BEHIND.
+    """
+    keys, found = lab.present, dict[int, int]()
+    for mask in range(1 << len(keys)):
+        removed = frozenset(key for k, key in enumerate(keys) if mask >> k & 1)
+        if all(BEHIND[key] in removed for key in removed & set(BEHIND) if BEHIND[key] in keys):
+            smaller = (found[mask ^ 1 << k] for k in range(len(keys)) if mask >> k & 1 and mask ^ 1 << k in found)
+            found[mask] = min([lab.time(removed), *smaller])
+    return found
+
+
+def mean_gains(keys: Sequence[Key], v: dict[int, int]) -> dict[Key, Fraction]:
+    """The mean, over all ways from no cause removed to all, of what each of ``keys`` gains when its turn comes.
+
+    ``v`` by mask over them, for the masks that can be reached. A step is on as many ways as lead to it times
+    as many as lead on.
+    """
+    steps = [(mask, k) for mask in v for k in range(len(keys)) if not mask >> k & 1 and mask | 1 << k in v]
+    to: Counter[int] = Counter({0: 1})
+    for mask, k in sorted(steps):
+        to[mask | 1 << k] += to[mask]
+    onward: Counter[int] = Counter({(1 << len(keys)) - 1: 1})
+    for mask, k in sorted(steps, reverse=True):
+        onward[mask] += onward[mask | 1 << k]
+    gains = dict.fromkeys(keys, Fraction(0))
+    for mask, k in steps:
+        gains[keys[k]] += Fraction(to[mask] * onward[mask | 1 << k], onward[0]) * (v[mask] - v[mask | 1 << k])
+    return gains
+
+
+def in_turn(keys: Sequence[Key]) -> list[Key]:
+    """``keys`` in this order, but each after the one that it is BEHIND."""
+    found: list[Key] = []
+    for key in keys:
+        if BEHIND.get(key) in keys and BEHIND[key] not in found:
+            found.append(BEHIND[key])
+        if key not in found:
+            found.append(key)
+    return found
+
+
+def _gains(lab: Lab, order: Sequence[Key]) -> dict[Key, int]:
+    """What each cause gains when they are removed in this order; the last one also what another order reached."""
+    gains, shortest = dict[Key, int](), lab.makespan
+    for k, key in enumerate(order):
+        time = lab.best() if k + 1 == len(order) else min(shortest, lab.time(frozenset(order[: k + 1])))
+        gains[key], shortest = shortest - time, time
+    return gains

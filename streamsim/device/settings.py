@@ -1,0 +1,102 @@
+"""The numbers and rules of a profile by name, and their values as text: what ``--set`` and a sweep's axes say.
+
+A number has a dotted name, ``h2d.bandwidth_bytes_per_s``; without its unit it is as good, ``h2d.bandwidth``; and
+``link`` in place of a direction stands for both.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from streamsim.device.profile import tables_of
+from streamsim.errors import InputError
+from streamsim.text.quantities import parser_for, unit_of
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streamsim.device.profile import Device
+
+    Value = float | str
+
+DIRECTIONS = ("h2d", "d2h")
+BOTH = "link"  # in place of a direction: of both
+ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  # numbers with an option of their own
+
+
+# Names
+
+
+def names(device: Device) -> dict[str, Value]:
+    """Every number and rule of the profile that can be changed, by its dotted name (those of ``link`` are H2D's)."""
+    tables = tables_of(device) | {BOTH: device.h2d}
+    found = (
+        (f"{name}.{field}", getattr(table, field))
+        for name, table in tables.items()
+        for field in table.__struct_fields__
+    )
+    return {name: value for name, value in found if isinstance(value, int | float | str)}
+
+
+def full_name(device: Device, name: str) -> str:
+    """The dotted name that ``name`` stands for, ``link.`` left as it is. Raises InputError when there is none."""
+    known = names(device)
+    wanted = name.strip().lower()
+    if wanted in known:
+        return wanted
+    short = {full.removesuffix(unit_of(full)): full for full in known}
+    if wanted in short:
+        return short[wanted]
+    if wanted in ELSEWHERE:
+        raise InputError(f"{shown(name)}: is not set so; use {ELSEWHERE[wanted]}")
+    nearest = get_close_matches(wanted, [*short, *known], n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; see streamsim devices show"
+    raise InputError(f"{shown(name)}: no number or rule of a device profile{hint}")
+
+
+def targets(device: Device, name: str) -> tuple[str, ...]:
+    """The full names that ``name`` stands for: of both directions, that of each."""
+    name = full_name(device, name)
+    table, _, field = name.partition(".")
+    return tuple(f"{direction}.{field}" for direction in DIRECTIONS) if table == BOTH else (name,)
+
+
+def current(device: Device, name: str) -> Value:
+    """The value of a name. Raises InputError when the profile has no such number or rule."""
+    return names(device)[full_name(device, name)]
+
+
+# Values as text
+
+
+def parser_of(device: Device, name: str) -> Callable[[str, str], float] | None:
+    """What reads a value of ``name``, given its text and the name for its errors; None: it is a word."""
+    name = full_name(device, name)
+    if isinstance(current(device, name), str):
+        return None
+    return parser_for(name)
+
+
+def split_setting(text: str, example: str) -> tuple[str, str]:
+    """``"h2d.latency=1us"`` -> its name and its value. Raises InputError without a ``=``."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"set = {shown(text)}: expected {example}")
+    return name.strip(), value.strip()
+
+
+def parse_settings(device: Device, texts: Iterable[str]) -> dict[str, Value]:
+    """``["h2d.bandwidth=51GB/s"]`` -> values by full names. Raises InputError naming the setting."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        given, value = split_setting(text, "NAME=VALUE such as h2d.bandwidth=51GB/s")
+        name = full_name(device, given)
+        parse = parser_of(device, name)
+        if name in found:
+            raise InputError(f"{name}: set twice; keep one")
+        if "," in value or ".." in value:
+            raise InputError(f"{name} = {shown(value)}: expected one value; streamsim sweep takes several")
+        found[name] = value if parse is None else parse(value, name)
+    return found

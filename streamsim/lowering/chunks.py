@@ -1,0 +1,72 @@
+"""What the ops of one chunk cost: a walk over them that the compiled twin and the search's bounds share.
+
+Nothing is built: a chunk is priced from what it has of the workload (:class:`~streamsim.program.workload.Part`), as
+the ops of its schedule would be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.lowering.costs import BYTE_BITS, D2H, H2D, KERNEL, NOTHING, Shape, holds_host, kernel_shape, rate_of
+from streamsim.program.schedule import Copy, Kernel, Region
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op
+    from streamsim.program.workload import Part, Workload
+
+ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has nothing of
+_HOST = "host"
+
+
+def kinds_of(workload: Workload) -> tuple[int, ...]:
+    """What the ops of a chunk are, in the order of :meth:`ChunkCosts.chunk`."""
+    launches = sum(kernel.launches for kernel in workload.kernels)
+    return (H2D,) * len(workload.inputs) + (KERNEL,) * launches + (D2H,) * len(workload.outputs)
+
+
+class ChunkCosts(NamedTuple):
+    """Prices of a workload's chunks on a device. ``calls``: ticks of the host, by type of op (``call_ticks``).
+
+    Its methods raise InputError when the device has no cost for a kernel of the workload.
+    """
+
+    workload: Workload
+    device: Device
+    calls: Mapping[type[Op], int]
+    is_pageable: bool
+
+    def chunk(self, part: Part) -> list[Shape]:
+        """The shapes of a chunk's copies in, launches and copies back, in the order of issue."""
+        kernel_call = self.calls[Kernel]
+        return [
+            *(self._copy(H2D, n_bytes) for n_bytes in part.inputs),
+            *(kernel_shape(self.device, kernel, kernel_call) for kernel in self.workload.launches(part)),
+            *(self._copy(D2H, n_bytes) for n_bytes in part.outputs),
+        ]
+
+    def once(self) -> list[Shape]:
+        """The shapes of what is copied once: before the first chunk, and behind the last."""
+        return [
+            *(self._copy(H2D, n_bytes) for n_bytes in self.workload.h2d_once),
+            *(self._copy(D2H, n_bytes) for n_bytes in self.workload.d2h_once),
+        ]
+
+    def _copy(self, kind: int, n_bytes: int) -> Shape:
+        if not n_bytes:
+            return ABSENT
+        rate = rate_of(self.device, "h2d" if kind == H2D else "d2h", n_bytes, self.is_pageable)
+        units = n_bytes << BYTE_BITS
+        return Shape(kind, self.calls[Copy], rate.duration(units), units, rate)
+
+    def holds(self, shape: Shape, blocking: bool) -> bool:
+        """Whether the call of such an op of a chunk returns only when it is done; ``blocking``: copies are."""
+        if shape.kind not in (H2D, D2H):
+            return False
+        n_bytes = shape.units >> BYTE_BITS
+        copy = Copy("h2d" if shape.kind == H2D else "d2h", n_bytes, 1, Region(_HOST, 0, n_bytes), blocking=blocking)
+        names = frozenset([_HOST] if self.is_pageable else [])
+        return holds_host(copy, names, self.device.host.pageable_immediate_bytes)

@@ -1,0 +1,87 @@
+"""``streamsim check``: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import strategies as card
+from race_oracle import ON_CARD, into, program, work
+
+from streamsim.analysis.races import Finding, check, repaired
+from streamsim.cli import main
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.patterns import ring
+from streamsim.program.schedule import Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["check", *arguments])
+    return code, *capsys.readouterr()
+
+
+@pytest.fixture
+def racy(tmp_path: Path) -> Path:
+    path = tmp_path / "racy.json"
+    ops = (into(1), work(2, reads=(ON_CARD,)), card.kernel(2, 8), WaitEvent(0, 1), Synchronize())
+    write_schedule(program(*ops, name="racy [one]"), path)
+    return path
+
+
+def test_a_clean_schedule_ends_with_0(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "clean.json"
+    write_schedule(ring(card.pipeline_of(24), 6, 3, 2), path)
+    assert command(capsys, str(path)) == (0, "25 ops: 0 errors, 0 warnings\n", "")
+
+
+def test_what_is_found_is_printed_and_ends_with_1(capsys, racy: Path) -> None:
+    code, printed, complaint = command(capsys, str(racy))
+    assert (code, complaint) == (1, "")
+    words = " ".join(printed.split())
+    for part in ("error race", "warning unrecorded-event", "5 ops: 1 error, 1 warning", "1 of them do not name all"):
+        assert part in words
+
+
+def test_json_has_every_finding(capsys, racy: Path) -> None:
+    code, printed, _ = command(capsys, str(racy), "--json")
+    said = json.loads(printed)
+    findings = check(read_schedule(racy))
+    assert code == 1
+    assert {k: said[k] for k in ("schema_version", "name", "ops", "ops_with_unnamed_memory", "errors", "warnings")} == {
+        "schema_version": 1, "name": "racy [one]", "ops": 5, "ops_with_unnamed_memory": 1, "errors": 1, "warnings": 1,
+    }  # fmt: skip
+    assert [found.pop("severity") for found in said["findings"]] == ["error", "warning"]
+    assert tuple(msgspec.convert(found, Finding) for found in said["findings"]) == findings
+
+
+def test_warnings_can_be_left_out(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "warned.json"
+    write_schedule(program(WaitEvent(0, 1), into(1), Synchronize()), path)
+    assert command(capsys, str(path))[0] == 1
+    assert command(capsys, str(path), "--errors-only")[:2] == (0, "3 ops: 0 errors, 0 warnings\n")
+
+
+def test_the_fixed_schedule_can_be_saved(capsys, racy: Path, tmp_path: Path) -> None:
+    fixed = tmp_path / "fixed.json"
+    assert command(capsys, str(racy), "--fix", str(fixed))[0] == 1
+    assert read_schedule(fixed) == repaired(read_schedule(racy), check(read_schedule(racy)))
+    assert command(capsys, str(fixed), "--errors-only")[0] == 0
+
+
+@pytest.mark.parametrize("content", [None, "{}", '{"ops": [{"op": "wait", "event": 0, "stream": 1}]}'])
+def test_bad_input_is_one_line_and_ends_with_2(capsys, tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content)
+    code, printed, complaint = command(capsys, str(path), "--fix", str(tmp_path / "fixed.json"))
+    assert (code, printed, complaint.count("\n")) == (2, "", 1)
+    assert "bad.json" in complaint
+    assert not (tmp_path / "fixed.json").exists()

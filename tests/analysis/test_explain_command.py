@@ -1,0 +1,133 @@
+"""``streamsim explain`` and the picture of an explanation."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from explained import PLAIN, WORKLOAD
+from matplotlib.collections import PolyCollection
+from strategies import (
+    h2d,
+    kernel,
+    program,
+)
+
+from streamsim.analysis.causes import CAUSES, KEYS, LIMITS
+from streamsim.analysis.explain import explain
+from streamsim.cli import main
+from streamsim.device.library import load_device
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import breadth_first, depth_first
+from streamsim.program.schedule import Synchronize
+from streamsim.report import gantt as plot
+from streamsim.report.gantt import plot_explanation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# The command and the picture
+
+PIPELINE = ["--h2d", "64MiB", "--kernel", "0.57ms", "--d2h", "64MiB", "--chunks", "16", "--streams", "4"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    schedule = breadth_first(WORKLOAD, 16, 4)
+    expected = json.loads(json.dumps(explain(schedule, load_device("h200")).to_json()))
+    said = json.loads(run(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
+    write_schedule(schedule, tmp_path / "plan.json")
+    of_file = json.loads(run(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
+    inputs = said.pop("inputs")
+    assert (inputs["order"], inputs["h2d_bytes"], inputs["device"]) == ("breadth-first", 1 << 26, "h200")
+    assert of_file.pop("inputs") == {"schedule": str(tmp_path / "plan.json"), "device": "h200", "connections": None}
+    del expected["inputs"]
+    assert said == of_file == expected
+    assert sum(loss["lost_s"] for loss in said["losses"]) == pytest.approx(said["makespan_s"] - said["bound_s"])
+
+
+def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write_schedule(depth_first(WORKLOAD, 16, 4), tmp_path / "plan.json")
+    for arguments in (["predict", *PIPELINE], ["simulate", str(tmp_path / "plan.json")]):
+        explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
+        alone = json.loads(run(capsys, "explain", *PIPELINE, "--json"))
+        assert {**explanation, "inputs": None} == {**alone, "inputs": None}
+        assert "explanation" not in json.loads(run(capsys, *arguments, "--json"))
+        first = explanation["losses"][0]
+        assert f"first: {first['title']}: {first['remedy'][:20]}" in run(capsys, *arguments, "--explain")
+        assert f"lost_s.{first['cause']}" in run(capsys, *arguments, "--explain", "--format", "csv").splitlines()[0]
+
+
+def test_the_table_names_what_gains_most_first(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "explain", *PIPELINE, "--memory", "pageable")
+    assert "first: pageable host memory: allocate the host buffers as pinned memory" in out
+    assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the bound itself:")
+    *lines, link = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.fullmatch(r"h200: PCIe gen 5 x16; H2D .*; both at once H2D .*; pageable H2D .*", link)
+    rows = run(capsys, "explain", *PIPELINE, "--format", "csv").splitlines()
+    assert rows[0] == "where,cause,title,lost_s,gain_alone_s,made,remedy"
+    gains = [float(row["gain_alone_s"]) for row in csv.DictReader(rows) if row["made"] == "True"]
+    assert len(gains) > 3
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_a_schedule_file_takes_no_options_of_a_pipeline(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    write_schedule(depth_first(WORKLOAD, 2, 2), path)
+    assert main(["explain", str(path), "--chunks", "4"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"streamsim: error: --chunks: {path} is a schedule, cut and issued already; leave the option out\n"
+
+
+def test_the_picture_shows_bound_losses_and_critical_path() -> None:
+    # Copy 0..10, synchronised, kernel 10..20: bound 10, then 10 lost to the call; the path goes through both ops.
+    schedule = program(h2d(1, 10), Synchronize(), kernel(2, 10))
+    ax = plot_explanation(explain(schedule, PLAIN))
+    bars = {
+        str(c.get_gid()): (c.get_paths()[0].get_extents().x0, c.get_paths()[0].get_extents().x1)
+        for c in ax.collections
+        if isinstance(c, PolyCollection) and str(c.get_gid()).startswith("where it goes")
+    }
+    title = CAUSES["host-waits"].title
+    assert bars == {
+        "where it goes: lower bound of the work": (0, 10),
+        f"where it goes: 1 {title}: 10 ns": (10, 20),
+    }
+    (path,) = (line for line in ax.lines if line.get_gid() == "critical path")
+    assert list(path.get_xdata()) == [0, 10, 10, 20]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    rows = dict(zip(names, ax.get_yticks(), strict=True))
+    y = path.get_ydata()
+    assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
+    legend = ax.get_legend()
+    assert legend is not None
+    assert f"1 {title}: 10 ns" in [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize("form", ["png", "svg"])
+def test_the_same_explanation_gives_the_same_picture(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
+) -> None:
+    files = [tmp_path / f"{k}.{form}" for k in range(2)]
+    for file in files:
+        run(capsys, "explain", *PIPELINE, "--plot", str(file))
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_every_cause_that_loses_time_has_a_colour_of_its_own() -> None:
+    colours = plot.CAUSE_COLOURS
+    assert set(colours) == set(KEYS) - set(LIMITS)
+    assert len(set(colours.values())) == len(colours)
+    assert set(CAUSES) == set(KEYS)

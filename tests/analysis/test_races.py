@@ -1,0 +1,278 @@
+"""The check for races against a brute-force second opinion, by hand, and on everything that streamsim builds.
+
+The second opinion shares no code with the check: CUDA's rules as a graph of calls, starts and ends, and its transitive
+closure.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from itertools import product
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import strategies as card
+from effort import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from race_oracle import ON_CARD, Clash, Graph, call, of_rule, program, races, redundant, reported, start, work
+
+from streamsim.analysis.races import Finding, MissingWait, check, repaired
+from streamsim.errors import InputError
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload
+from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.suites.suites import SUITES, suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def clashes_of(finding: Finding) -> set[Clash]:
+    return {(h.kind, h.buffer, h.offset, h.offset + h.bytes) for h in finding.hazards}
+
+
+@st.composite
+def programs(draw: st.DrawFn, most: int = 14, streams: int = 4) -> Schedule:
+    """Any schedule, its kernels reading and writing some of the bytes that its copies touch."""
+    schedule = draw(card.schedules(most, streams))
+    regions = st.lists(
+        st.builds(Region, st.just(card.ON_CARD.name), st.integers(0, 64), st.sampled_from((4, 8, 40))), max_size=2
+    ).map(tuple)
+    ops = [
+        msgspec.structs.replace(op, reads=draw(regions), writes=draw(regions)) if isinstance(op, Kernel) else op
+        for op in schedule
+    ]
+    return msgspec.structs.replace(schedule, ops=tuple(ops))
+
+
+MANY = examples(400)
+
+
+@MANY
+@given(st.one_of(programs(), programs(24, 8)))
+def test_finds_what_brute_force_finds(schedule: Schedule) -> None:
+    expected, graph = reported(schedule)
+    findings = check(schedule)
+    assert {finding.ops: clashes_of(finding) for finding in of_rule(findings, "race")} == expected
+    assert {finding.ops[0] for finding in of_rule(findings, "redundant-wait")} == redundant(graph)
+
+
+@examples(100)
+@given(st.one_of(programs(), programs(24, 8)))
+def test_clocks_of_several_levels_find_the_same(schedule: Schedule) -> None:
+    """With two streams to a node the few of these programs make a tree of two to four levels."""
+    findings = check(schedule)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamsim.analysis.happens_before.NODE_BITS", 1)
+        assert check(schedule) == findings
+
+
+@MANY
+@given(st.one_of(programs(), programs(24, 8)))
+def test_a_schedule_is_clean_exactly_when_no_two_ops_race(schedule: Schedule) -> None:
+    every = races(schedule)
+    found = of_rule(check(schedule), "race")
+    assert bool(found) == bool(every)
+    assert {finding.ops for finding in found} <= every.keys()
+
+
+@MANY
+@given(programs())
+def test_the_waits_that_are_missing_leave_no_race(schedule: Schedule) -> None:
+    fixed = repaired(schedule, check(schedule))
+    assert races(fixed) == {}
+    assert of_rule(check(fixed), "race") == []
+    own = tuple(op for op in fixed if isinstance(op, Copy | Kernel | Synchronize))
+    assert own == tuple(op for op in schedule if isinstance(op, Copy | Kernel | Synchronize))
+
+
+@MANY
+@given(programs())
+def test_every_missing_wait_is_needed(schedule: Schedule) -> None:
+    """Without those in front of one op it races still."""
+    found = of_rule(check(schedule), "race")
+    for late in {finding.ops[1] for finding in found}:
+        assert races(repaired(schedule, [finding for finding in found if finding.ops[1] != late]))
+
+
+def order_of_work(schedule: Schedule) -> list[set[int]]:
+    """For each copy and kernel, and for the host in the end, the copies and kernels before it, by their number."""
+    graph = Graph(schedule)
+    works = [i for i, op in enumerate(schedule) if isinstance(op, Copy | Kernel)]
+    number = {i: k for k, i in enumerate(works)}
+    moments = [*(start(i) for i in works), call(len(schedule))]
+    return [{number[i] for i in graph.works_behind(moment)} for moment in moments]
+
+
+@MANY
+@given(programs())
+def test_without_its_redundant_waits_a_schedule_has_the_same_order(schedule: Schedule) -> None:
+    schedule = repaired(schedule, check(schedule))
+    idle = {finding.ops[0] for finding in of_rule(check(schedule), "redundant-wait")}
+    assume(len(idle) < len(schedule))
+    bare = msgspec.structs.replace(schedule, ops=tuple(op for i, op in enumerate(schedule) if i not in idle))
+    assert order_of_work(bare) == order_of_work(schedule)
+
+
+@MANY
+@given(programs())
+def test_outputs_the_host_never_waits_for_and_events_never_recorded(schedule: Schedule) -> None:
+    graph, findings = Graph(schedule), check(schedule)
+    seen = graph.works_behind(call(len(schedule)))
+    copies = {i for i, op in enumerate(schedule) if isinstance(op, Copy) and op.direction == "d2h"}
+    unsynchronised = [set(finding.ops) for finding in of_rule(findings, "unsynchronised-output")]
+    assert set().union(*unsynchronised) == copies - seen
+    unrecorded = {
+        i
+        for i, op in enumerate(schedule)
+        if isinstance(op, WaitEvent | Synchronize) and op.event is not None and not graph.latest_record(op.event, i)
+    }
+    assert {finding.ops[0] for finding in of_rule(findings, "unrecorded-event")} == unrecorded
+
+
+@given(programs())
+def test_errors_come_first_and_every_finding_is_one_line(schedule: Schedule) -> None:
+    findings = check(schedule)
+    assert [f.severity for f in findings] == sorted(f.severity for f in findings)
+    assert all("\n" not in text for f in findings for text in (f.what, f.remedy))
+    assert {f.severity for f in findings} == {"error" if f.rule == "race" else "warning" for f in findings}
+
+
+# -- what streamsim ships ---------------------------------------------------------------------------------------------
+
+
+@examples(300)
+@given(card.built())
+def test_every_pattern_is_free_of_races(made: tuple[Workload, Schedule, int]) -> None:
+    """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either."""
+    workload, schedule, _ = made
+    findings = check(schedule)
+    assert {finding.rule for finding in findings} <= {"redundant-wait"}
+    if workload.inputs and workload.outputs and workload.kernels:
+        assert findings == ()
+
+
+def patterns_with_waits() -> list[Schedule]:
+    workload = Workload(24, (4, 2), (4,), (card.MS_KERNEL,))
+    found = [ring(workload, n, k, s) for n, k, s in product((3, 7, 9), (1, 2, 3, 4, 5, 7), (1, 2, 3, 4))]
+    found += [prefetch(workload, n, k) for n, k in product((1, 3, 7), (1, 2, 3, 4))]
+    return [schedule for schedule in found if any(isinstance(op, WaitEvent) for op in schedule)]
+
+
+def test_removing_any_one_wait_that_is_needed_is_found() -> None:
+    """Which waits are needed is brute force's to say; of a pattern's all are."""
+    removed = 0
+    for schedule in patterns_with_waits():
+        for i, op in enumerate(schedule):
+            if isinstance(op, WaitEvent):
+                bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
+                assert races(bare), (schedule.name, i)
+                found = of_rule(check(bare), "race")
+                assert found, (schedule.name, i)
+                assert {finding.ops for finding in found} <= races(bare).keys()
+                removed += 1
+    assert removed > 200
+
+
+def test_the_missing_wait_of_a_ring_is_the_one_that_was_removed() -> None:
+    """The event is still recorded, so the remedy names it; putting it back gives the schedule as it was."""
+    schedule = ring(card.pipeline_of(24), 6, 3, 2)
+    for i, op in enumerate(schedule):
+        if isinstance(op, WaitEvent):
+            bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
+            (found,) = check(bare)
+            assert found.wait is not None
+            assert (found.wait.event, found.wait.before) == (op.event, i)
+            assert f"wait for event {op.event} (recorded by ops[" in found.remedy
+            assert repaired(bare, [found]) == schedule
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_the_suites_are_free_of_races(name: str) -> None:
+    racing = [case.key for case in suite(name) if of_rule(check(case.schedule()), "race")]
+    assert racing == []
+
+
+def test_the_calibration_is_free_of_races() -> None:
+    """Its probes use a card buffer again and again, but only within one stream."""
+    assert [schedule.name for _, schedule in probes(270_336) if of_rule(check(schedule), "race")] == []
+
+
+# -- speed ------------------------------------------------------------------------------------------------------------
+
+LARGE = card.pipeline_of(1 << 24)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: depth_first(LARGE, 33_333, 32),
+        lambda: breadth_first(LARGE, 33_333, 32),
+        lambda: ring(LARGE, 20_000, 33, 32),
+        lambda: prefetch(LARGE, 10_000, 3),
+        lambda: serial(LARGE, 33_333),
+    ],
+    ids=["depth-first", "breadth-first", "ring", "prefetch", "serial"],
+)
+def test_100_000_ops_take_less_than_2_s(make: Callable[[], Schedule]) -> None:
+    """Processor time, and the best of three, because others use the machine too."""
+    schedule = make()
+    assert len(schedule) > 99_000
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        assert check(schedule) == ()
+        times.append(time.process_time() - began)
+        if times[-1] < 2:
+            break
+    assert min(times) < 2
+
+
+def test_100_000_ops_that_all_race_take_less_than_10_s() -> None:
+    ops = tuple(work(1 + i % 8, reads=(ON_CARD,), writes=(ON_CARD,)) for i in range(100_000))
+    began = time.process_time()
+    assert len(check(program(*ops, streams=8))) == 99_999
+    assert time.process_time() - began < 10
+
+
+def test_a_chain_of_2000_streams_takes_little_memory() -> None:
+    """Every op waits for the one before it, in a stream of its own: 2,000 clocks, all different.
+
+    A number for each stream would be 2,000 x 2,000 x 8 bytes: 32 MB. As trees they share all but a path of two nodes
+    of 64 places: 2,000 x 2 x 64 x 8 bytes, 2 MB.
+    """
+    ops: list[Op] = []
+    for i in range(2000):
+        wait = [WaitEvent(i - 1, i + 1)] if i else []
+        ops += [*wait, work(i + 1, reads=(ON_CARD,), writes=(ON_CARD,)), RecordEvent(i, i + 1)]
+    schedule = program(*ops, Synchronize(), streams=2000)
+    tracemalloc.start()
+    assert check(schedule) == ()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_no_repair_is_needed_where_nothing_is_missing() -> None:
+    schedule = ring(card.pipeline_of(24), 6, 3, 2)
+    assert repaired(schedule, check(schedule)) == schedule
+    with pytest.raises(InputError):
+        repaired(schedule, [Finding("race", (0, 1), "", "", (), MissingWait(0, 1, 10**6))])
+
+
+def test_findings_that_tie_have_one_order_whatever_the_hash_seed() -> None:
+    """Clashes of the same kind that begin at the same byte, in 24 buffers, come with the fewer bytes first."""
+    names = [f"buffer {k:02}" for k in range(24)]
+    whole, half = ([Region(name, 0, n) for name in names] for n in (8, 4))
+    schedule = card.program(
+        Kernel(1, duration_s=1e-6, writes=tuple(whole)),
+        Kernel(2, duration_s=1e-6, reads=(*whole, *half)),
+        streams=2,
+        buffers=tuple(Buffer(name, 8, "device") for name in names),
+    )
+    (race,) = (found for found in check(schedule) if found.rule == "race")
+    assert [(h.buffer, h.bytes) for h in race.hazards] == [(name, n) for name in names for n in (4, 8)]

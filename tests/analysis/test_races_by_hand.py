@@ -1,0 +1,219 @@
+"""Races, and events and waits that do nothing, each worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import strategies as card
+from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
+
+from streamsim.analysis.races import Finding, Hazard, MissingWait, check, unnamed_memory
+from streamsim.program.patterns import depth_first
+from streamsim.program.schedule import Buffer, Copy, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+MIB = 1 << 20
+
+
+def out(stream: int, host: Region = OTHER, device: Region = ON_CARD, **more: Any) -> Copy:
+    return card.d2h(stream, device.bytes, host=host, device=device, **more)
+
+
+def found_in(*ops: Op, **more: Any) -> list[tuple[str, tuple[int, ...]]]:
+    return [(finding.rule, finding.ops) for finding in check(program(*ops, Synchronize(), **more))]
+
+
+RACE = [("race", (0, 1))]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "hazards"),
+    [
+        (into(1), work(2, reads=(ON_CARD,)), [("read-after-write", "d")]),
+        (work(1, reads=(ON_CARD,)), into(2), [("write-after-read", "d")]),
+        (into(1), into(2, OTHER), [("write-after-write", "d")]),
+        (work(1, writes=(ON_CARD,)), out(2), [("read-after-write", "d")]),
+        (work(1, reads=(ON_CARD,)), work(2, reads=(ON_CARD,)), []),
+        # in place: it reads what the copy may not have brought yet, and the copy may undo what it wrote
+        (into(1), work(2, (ON_CARD,), (ON_CARD,)), [("read-after-write", "d"), ("write-after-write", "d")]),
+        # host memory: copied out and at once in again; copied in and at once overwritten; copied out twice
+        (out(1, HOST), into(2, HOST, Region("d", 32, 16)), [("read-after-write", "h")]),
+        (into(1), out(2, HOST, Region("d", 32, 16)), [("write-after-read", "h")]),
+        (out(1), out(2), [("write-after-write", "o")]),
+        (into(1), into(2, HOST, Region("d", 32, 16)), []),
+        # pageable memory is staged before the call returns
+        (into(1, Region("p", 0, 16)), out(2, Region("p", 0, 16), Region("d", 32, 16)), []),
+    ],
+)
+def test_each_hazard(first: Op, second: Op, hazards: list[tuple[str, str]]) -> None:
+    findings = check(program(first, second, Synchronize()))
+    assert [(h.kind, h.buffer) for finding in findings for h in finding.hazards] == hazards
+    assert [finding.ops for finding in findings] == [(0, 1)] * bool(hazards)
+    assert check(program(first, msgspec.structs.replace(second, stream=1), Synchronize())) == ()
+
+
+@pytest.mark.parametrize(
+    ("offset", "n_bytes", "shared"),
+    [(0, 16, None), (8, 16, (16, 8)), (16, 16, (16, 16)), (20, 4, (20, 4)), (31, 8, (31, 1)), (32, 16, None)],
+)
+def test_only_bytes_that_overlap_clash(offset: int, n_bytes: int, shared: tuple[int, int] | None) -> None:
+    first = work(1, writes=(Region("d", 16, 16),))
+    findings = check(program(first, work(2, reads=(Region("d", offset, n_bytes),))))
+    assert [finding.hazards for finding in findings] == (
+        [(Hazard("read-after-write", "d", *shared),)] if shared else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("between", "is_ordered"),
+    [
+        ((RecordEvent(0, 1), WaitEvent(0, 2)), True),
+        ((RecordEvent(0, 1), WaitEvent(0, 3)), False),  # another stream waits
+        ((RecordEvent(0, 3), WaitEvent(0, 2)), False),  # another stream's event
+        ((RecordEvent(0, 1), RecordEvent(0, 3), WaitEvent(0, 2)), False),  # the latest record counts
+        ((RecordEvent(0, 1), WaitEvent(0, 3), RecordEvent(1, 3), WaitEvent(1, 2)), True),  # by way of a third stream
+        ((Synchronize(),), True),
+        ((Synchronize(stream=1),), True),
+        ((Synchronize(stream=2),), False),
+        ((RecordEvent(0, 1), Synchronize(event=0)), True),
+        ((card.h2d(1, 8, blocking=True),), True),  # behind it in its stream, and waited for
+        ((card.h2d(3, 8, blocking=True),), False),
+        ((out(1, Region("p", 0, 16), Region("d", 48, 16)),), True),  # returns when done
+        ((into(1, Region("p", 0, 16), Region("d", 48, 16)),), False),  # returns once staged
+        ((into(1, Region("p", 0, 16), Region("d", 48, 16), blocking=True),), True),
+        ((card.kernel(0, 8),), False),  # non-blocking streams do not mind the legacy one
+    ],
+)
+def test_what_gives_two_ops_an_order(between: tuple[Op, ...], is_ordered: bool) -> None:
+    ops = (into(1), *between, work(2, reads=(ON_CARD,)))
+    found = of_rule(check(program(*ops)), "race")
+    assert [finding.ops for finding in found] == ([] if is_ordered else [(0, len(ops) - 1)])
+
+
+def test_the_legacy_default_stream_orders_blocking_streams() -> None:
+    reader = work(2, reads=(ON_CARD,))
+    assert found_in(into(1), card.kernel(0, 8), reader, kind="blocking") == []
+    assert found_in(into(0), reader, kind="blocking") == []
+    assert found_in(into(1), work(0, reads=(ON_CARD,)), kind="blocking") == []
+    assert found_in(into(1), reader, kind="blocking") == RACE
+    assert found_in(into(0), reader) == RACE
+
+
+def test_a_pageable_memcpy_may_be_under_way_when_it_returns() -> None:
+    """A cudaMemcpy of pageable memory, then a kernel in a non-blocking stream; from pinned memory it is done."""
+    reader = work(1, reads=(ON_CARD,))
+    assert found_in(into(0, Region("p", 0, 16), blocking=True), reader) == RACE
+    assert found_in(into(0, blocking=True), reader) == []
+
+
+def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
+    (found,) = check(program(into(1), work(2, reads=(Region("d", 8, 16),)), Synchronize()))
+    assert found == Finding(
+        "race",
+        (0, 1),
+        "ops[1] (kernel 'kernel' in stream 2) and ops[0] (h2d copy in stream 1) have no order:"
+        " read-after-write of bytes 8..16 of 'd'",
+        "record an event in stream 1 after ops[0] and wait for it in stream 2 before ops[1]",
+        (Hazard("read-after-write", "d", 8, 8),),
+        MissingWait(0, 1),
+    )
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("between", "event"),
+    [
+        ((RecordEvent(0, 1),), 0),
+        ((card.kernel(1, 8), RecordEvent(0, 1)), 0),  # the same chunk
+        ((card.h2d(1, 8), RecordEvent(0, 1)), None),  # the next chunk: waiting for it would cost too much
+        ((RecordEvent(0, 1), RecordEvent(0, 3)), None),  # stands for something else by now
+        ((RecordEvent(0, 3),), None),
+        ((), None),
+    ],
+)
+def test_an_event_that_is_there_is_waited_for(between: tuple[Op, ...], event: int | None) -> None:
+    ops = (into(1), *between, work(2, reads=(ON_CARD,)))
+    (found,) = of_rule(check(program(*ops)), "race")
+    assert found.wait == MissingWait(0, len(ops) - 1, event)
+
+
+def test_a_host_buffer_used_again_says_so() -> None:
+    (found,) = check(program(into(1), out(2, HOST, Region("d", 32, 16)), Synchronize()))
+    assert "of 'h' (a host buffer used again before its asynchronous copy has finished)" in found.what
+
+
+def test_one_missing_wait_is_one_finding() -> None:
+    """The kernel misses its wait for the copy; what follows the kernel in its stream would be in order with it."""
+    ops = (into(1), work(2, reads=(ON_CARD,)), work(2, reads=(ON_CARD,)), out(2), into(2))
+    assert found_in(*ops) == RACE
+
+
+def test_the_tasks_that_share_a_buffer() -> None:
+    """The tutorial's sleep kernel: each of 4 tasks copies to the same device buffer and back, in a stream of its own.
+
+    Task t is ops 3t (in), 3t + 1 (kernel), 3t + 2 (out). The copy in of task t + 1 reads the host buffer that the copy
+    out of task t writes, and overwrites the device buffer that it reads; all before that is behind that copy out.
+    """
+    whole = 4 * MIB
+    buffers = (Buffer("src_host", whole, "pinned"), Buffer("src_device", whole, "device"))
+    host, device = Region("src_host", 0, whole), Region("src_device", 0, whole)
+    ops: list[Op] = []
+    for stream in (1, 2, 3, 4):
+        ops += (into(stream, host, device), card.kernel(stream, 800_000), out(stream, host, device))
+    schedule = Schedule((*ops, Synchronize()), ("blocking",) * 4, buffers)
+    findings = check(schedule)
+    assert [finding.ops for finding in findings] == [(2, 3), (5, 6), (8, 9)]
+    both = (Hazard("read-after-write", "src_host", 0, whole), Hazard("write-after-read", "src_device", 0, whole))
+    assert {finding.hazards for finding in findings} == {both}
+    one_stream = tuple(msgspec.structs.replace(op, stream=1) for op in ops)
+    assert check(msgspec.structs.replace(schedule, ops=(*one_stream, Synchronize()))) == ()
+    # With host memory of its own each task still races for the device buffer: the copy in of task t + 1 overwrites
+    # what the copy out of task t reads.
+    shared = Region("d", 0, MIB)
+    apart: list[Op] = []
+    for stream in (1, 2, 3, 4):
+        own = Region("src_host", (stream - 1) * MIB, MIB)
+        apart += (into(stream, own, shared), card.kernel(stream, 800_000), out(stream, own, shared))
+    schedule = Schedule((*apart, Synchronize()), ("blocking",) * 4, (buffers[0], Buffer("d", MIB, "device")))
+    assert [f.hazards for f in check(schedule)] == [(Hazard("write-after-read", "d", 0, MIB),)] * 3
+
+
+def test_warnings_by_hand() -> None:
+    found = check(
+        program(
+            WaitEvent(0, 2),  # recorded only later
+            into(1),
+            RecordEvent(0, 1),
+            WaitEvent(0, 1),  # its own stream
+            WaitEvent(0, 2),
+            WaitEvent(0, 2),  # again
+            Synchronize(event=1),  # never recorded
+            out(2),
+        )
+    )
+    assert [(f.rule, f.ops) for f in found] == [
+        ("unrecorded-event", (0,)),
+        ("redundant-wait", (3,)),
+        ("redundant-wait", (5,)),
+        ("unrecorded-event", (6,)),
+        ("unsynchronised-output", (7,)),
+    ]
+    assert {f.severity for f in found} == {"warning"}
+    assert "recorded only later, by ops[2]" in found[0].what
+    assert "never recorded" in found[3].what
+
+
+def test_a_wait_for_what_the_host_has_waited_for_is_redundant() -> None:
+    ops = (into(1), RecordEvent(0, 1), Synchronize(stream=1), WaitEvent(0, 2), work(2, reads=(ON_CARD,)))
+    assert found_in(*ops) == [("redundant-wait", (3,))]
+
+
+def test_memory_without_a_name_is_counted() -> None:
+    ops = (card.h2d(1, 8), into(1), card.kernel(1, 8), work(1, reads=(ON_CARD,)), Synchronize())
+    assert unnamed_memory(program(*ops)) == 2
+    assert unnamed_memory(depth_first(card.pipeline_of(24), 3, 2)) == 0
+
+
+def test_a_pageable_d2h_copy_returns_its_output() -> None:
+    assert check(program(out(1, Region("p", 0, 16)))) == ()

@@ -1,0 +1,25 @@
+"""What the tests of explanations share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strategies import (
+    make_device,
+)
+
+from streamsim.program.workload import Workload, WorkloadKernel
+
+if TYPE_CHECKING:
+    from streamsim.analysis.causes import Explanation
+
+    pass
+
+
+PLAIN = make_device()
+WORKLOAD = Workload(1 << 24, (4,), (4,), (WorkloadKernel("kernel", 0.57e-3),))
+
+
+def lost(explanation: Explanation) -> dict[str, int]:
+    """Ticks by cause, above the bound."""
+    return {loss.cause: loss.ticks for loss in explanation.losses if loss.ticks}

@@ -1,0 +1,181 @@
+"""Files that cannot be read, and any bytes at all: a value or one line, never anything else."""
+
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from effort import examples
+from file_texts import WORKLOAD, document, texts
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import make_device, pipeline_of
+
+from streamsim.device.files import dump_device, parse_device, read_device
+from streamsim.errors import InputError
+from streamsim.program.files import (
+    LARGEST_JSON_BYTES,
+    dump_schedule,
+    dump_workload,
+    parse_schedule,
+    parse_workload,
+    read_schedule,
+    read_workload,
+)
+from streamsim.program.patterns import ring
+from streamsim.program.schedule import Schedule
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(InputError, match=r"^w\.toml: is not UTF-8 text \(byte 3\)$"):
+        parse_workload(b"abc\xff", "w.toml")
+
+
+# Files that cannot be read
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "x", "no such file"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (Path("/dev/null"), "is not a regular file"),
+        (Path("a\0b"), "embedded null byte"),
+    ):
+        for read in (read_schedule, read_workload, read_device):
+            with pytest.raises(InputError, match=reason) as caught:
+                read(path)
+            assert str(caught.value).isprintable()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(document())
+    path.chmod(0)
+    with pytest.raises(InputError, match="permission denied"):
+        read_schedule(path)
+
+
+def test_a_pipe_can_be_read() -> None:
+    out, into = os.pipe()
+    os.write(into, document())
+    os.close(into)
+    try:
+        assert read_schedule(f"/dev/fd/{out}") == parse_schedule(document())
+    finally:
+        os.close(out)
+
+
+def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    with path.open("wb") as file:
+        file.truncate(LARGEST_JSON_BYTES + 1)  # sparse: takes no room
+    tracemalloc.start()
+    with pytest.raises(InputError, match="is larger than 1073741824 bytes"):
+        read_schedule(path)
+    with pytest.raises(InputError, match="is larger than 1048576 bytes"):
+        read_device(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim.program.files.LARGEST_JSON_BYTES", 10)
+    out, into = os.pipe()
+    os.write(into, b" " * 11)
+    os.close(into)
+    with pytest.raises(InputError, match="is larger than 10 bytes"):
+        read_schedule(f"/dev/fd/{out}")
+    os.close(out)
+
+
+# Any bytes at all
+
+TOKENS = (
+    b"-1",
+    b"0",
+    b"1e999",
+    b"NaN",
+    b"null",
+    b"true",
+    b'""',
+    b"[]",
+    b"{}",
+    b"9" * 30,
+    b"9" * 5000,
+    b'"\xff"',
+    b'"64m"',
+)
+SCHEDULE_BYTES = dump_schedule(ring(pipeline_of(64), chunks=4, buffers=3, streams=2))
+DEVICE_BYTES = dump_device(make_device()).encode()
+
+
+@st.composite
+def mutated(draw: st.DrawFn, original: bytes) -> bytes:
+    """``original`` with a few pieces cut out, doubled, or replaced by bytes that a reader may trip over."""
+    data = original
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        end = min(len(data), start + draw(st.sampled_from((0, 1, 2, 5, 40))))
+        piece = draw(st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS), st.just(data[start:end] * 2)))
+        data = data[:start] + piece + data[end:]
+    return data
+
+
+def value_or_one_line(parse: Callable[..., object], dump: Callable[[Any], Any], data: bytes) -> None:
+    """A value that comes back exactly, or an InputError of one line."""
+    message, value = "file: ", None
+    try:
+        value = parse(data, "file")
+    except InputError as error:
+        message = str(error)
+    assert value is None or parse(dump(value)) == value
+    assert message.startswith("file: ")
+    assert message.isprintable()
+    assert len(message) < 600
+
+
+@examples(400)
+@given(st.binary() | mutated(SCHEDULE_BYTES))
+def test_any_bytes_as_a_schedule(data: bytes) -> None:
+    value_or_one_line(parse_schedule, dump_schedule, data)
+
+
+@examples(200)
+@given(st.binary() | mutated(DEVICE_BYTES))
+def test_any_bytes_as_a_device(data: bytes) -> None:
+    value_or_one_line(parse_device, dump_device, data)
+
+
+@examples(300)
+@given(st.binary() | mutated(WORKLOAD.encode()))
+def test_any_bytes_as_a_workload(data: bytes) -> None:
+    value_or_one_line(parse_workload, dump_workload, data)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.sampled_from(("copy", "kernel", "h2d", "blocking")),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(("ops", "op", "streams", "bytes", "stream", "buffers", "host", "name")), inner
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(Schedule.__struct_fields__), json_values, min_size=1))
+def test_any_json_as_a_schedule(value: object) -> None:
+    value_or_one_line(parse_schedule, dump_schedule, msgspec.json.encode(value))

@@ -1,0 +1,111 @@
+"""Writing: what was there stays until the new file is whole."""
+
+import os
+import stat
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import replacing, write_bytes, write_text
+from streamsim.program.files import (
+    write_schedule,
+)
+from streamsim.program.schedule import Copy, Schedule
+
+# Writing
+
+
+def write_half(path: Path, error: BaseException) -> None:
+    with replacing(path) as file:
+        file.write(b"half")
+        file.flush()
+        raise error
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("before")
+    with pytest.raises(RuntimeError):
+        write_half(path, RuntimeError())
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(KeyboardInterrupt):
+        write_half(tmp_path / "new.json", KeyboardInterrupt())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    with pytest.raises(InputError, match="cannot write it: no space left"), replacing(path):
+        raise OSError(28, os.strerror(28))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path, reason in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "x", "no such file"),
+        (tmp_path / "file" / "x", "not a directory"),
+        (tmp_path / ("x" * 300), "file name too long"),
+        (Path("a\0b"), "embedded null byte"),
+        (Path("/proc/x"), "no such file|permission"),
+    ):
+        with pytest.raises(InputError, match=reason) as caught:
+            write_text("text", path)
+        assert str(caught.value).isprintable()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "loop"]
+    assert (tmp_path / "file").read_text() == "before"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_place_that_may_not_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("before")
+    path.chmod(0o400)
+    with pytest.raises(InputError, match="cannot write it"):
+        write_text("text", path)
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot write it"):
+        write_text("text", tmp_path / "new")
+    tmp_path.chmod(0o700)
+    assert path.read_text() == "before"
+
+
+def test_text_that_utf8_cannot_hold(tmp_path: Path) -> None:
+    schedule = Schedule((Copy("h2d", 4, 1),), ("blocking",), name="\ud800")
+    for write in (partial(write_schedule, schedule), partial(write_text, "\ud800")):
+        with pytest.raises(InputError, match="not text that UTF-8 can hold"):
+            write(tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_a_link_and_a_mode_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    write_text("after", link)
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    (tmp_path / "usual").write_bytes(b"")
+    write_bytes(b"x", tmp_path / "new")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    out, into = os.pipe()
+    write_bytes(b"through", f"/dev/fd/{into}")
+    assert os.read(out, 100) == b"through"
+    os.close(out)
+    os.close(into)
+    write_bytes(b"gone", "/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert list(tmp_path.iterdir()) == []

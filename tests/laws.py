@@ -1,0 +1,27 @@
+"""What the tests of laws ask of schedules and time lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import oracle
+import strategies as card
+
+from streamsim.program.schedule import Kernel, Schedule
+
+if TYPE_CHECKING:
+    from streamsim.timeline.timeline import Timeline
+
+
+# Three kernels that could fill the card, and one of a quarter of its threads: see card.COST.
+DRAINING = card.program(*(Kernel(1 + i, "table", n, 7) for i, n in enumerate((16, 24, 16, 4))))
+
+
+def makespan(timeline: Timeline) -> int:
+    """In ticks."""
+    return max((end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0), default=0)
+
+
+def works(schedule: Schedule) -> list[int]:
+    """Indices of the copies and kernels."""
+    return [i for i, op in enumerate(schedule.ops) if oracle.is_work(op)]

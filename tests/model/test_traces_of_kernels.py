@@ -1,0 +1,235 @@
+"""Traces of kernels side by side, tick by tick, by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from strategies import d2h, h2d, kernel, link, make_device
+from traces import spans
+
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.program.schedule import Kernel, RecordEvent, WaitEvent
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_kernel_is_shorter_than_the_floor() -> None:
+    assert spans(make_device(floor=5), kernel(1, 2), kernel(1, 9)) == [(0, 5), (5, 14)]
+
+
+def test_small_kernels_run_side_by_side_while_there_is_room() -> None:
+    # Halves of the card: two at a time; the third when there is room again. At most one: one after another.
+    ops = [kernel(s, 10, fill=0.5) for s in (1, 2, 3)]
+    assert spans(make_device(concurrent_kernels=16), *ops) == [(0, 10), (0, 10), (10, 20)]
+    assert spans(make_device(concurrent_kernels=1), *ops) == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_an_end_that_is_heard_of_sooner_overtakes_an_earlier_one() -> None:
+    # H2D ends at 10 and hands over in 10: its kernel is ready at 20. D2H ends at 13 and hands over in 2: its kernel is
+    # ready at 15, while the card is idle: 15..21. Then the other one, 21..27, and the small one behind it, 27..31.
+    device = make_device(h2d_to_kernel=10, d2h_to_kernel=2, concurrent_kernels=2)
+    first, second, small = (h2d(1, 10), kernel(1, 6)), d2h(2, 13), kernel(1, 4, fill=0.5)
+    expected = [(0, 10), (21, 27), (0, 13), (15, 21), (27, 31)]
+    assert spans(device, *first, second, kernel(2, 6), small) == expected
+    assert spans(device, *first, second, RecordEvent(0, 2), WaitEvent(0, 3), kernel(3, 6), small) == expected
+
+
+def test_a_copy_in_the_same_stream_overtakes_one_that_waits_for_an_event() -> None:
+    # The kernel of stream 1 ends at 10; stream 3 hears of it through an event, at 10 + 10 + 15. The kernel of stream 2
+    # ends at 12; its copy is ready at 22 and goes first, 5 + 4 beside the H2D that runs all the time (2 + 60).
+    side = link(latency=2, duplex_latency=5)
+    device = make_device(h2d=side, d2h=side, kernel_to_d2h=10, event=15)
+    ops = (kernel(1, 10), RecordEvent(0, 1), WaitEvent(0, 3), d2h(3, 4), kernel(2, 2), d2h(2, 4), h2d(4, 60))
+    assert spans(device, *ops) == [(0, 10), (35, 44), (10, 12), (22, 31), (0, 62)]
+
+
+def test_a_call_that_comes_sooner_overtakes_an_op_that_waits_for_its_hand_over() -> None:
+    # H2D ends at 10; its kernel is ready at 40. The host waits for the second copy, 10..13, and then issues the kernel
+    # of stream 3: 14..24, while the first one is still on its way.
+    device = make_device(h2d_to_kernel=30, concurrent_kernels=2, kernel=1)
+    ops = (h2d(1, 10), kernel(1, 6), h2d(2, 3, blocking=True), kernel(3, 10, fill=0.5))
+    assert spans(device, *ops) == [(0, 10), (40, 46), (10, 13), (14, 24)]
+
+
+def test_no_more_kernels_side_by_side_than_the_card_can_hold() -> None:
+    ops = [kernel(s, 10, fill=0.1) for s in (1, 2, 3)]
+    assert spans(make_device(concurrent_kernels=2), *ops) == [(0, 10), (0, 10), (10, 20)]
+
+
+def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
+    # The first fills 3/4 until 10. The second, 10 ticks at 1/2 of the card (5 in all), gets 1/4: 2.5 done by 10, and
+    # the rest at 1/2: 5 more.
+    device = make_device(concurrent_kernels=16)
+    assert spans(device, kernel(1, 10, fill=0.75), kernel(2, 10, fill=0.5)) == [(0, 10), (0, 15)]
+    # The second could fill the card: 1/2 for 10 ticks, the other 5 alone.
+    assert spans(device, kernel(1, 10, fill=0.5), kernel(2, 10)) == [(0, 10), (0, 15)]
+    # 1/4 until 4, 1/2 until 8, and one that could fill the card: it gets 1/4 until 4, 1/2 until 8, then all. Of its
+    # 10 ticks, 1 is done at 4 and 3 at 8: 15.
+    crowd = (kernel(1, 4, fill=0.25), kernel(2, 8, fill=0.5), kernel(3, 10))
+    assert spans(device, *crowd) == [(0, 4), (0, 8), (0, 15)]
+    # A kernel that fills the card leaves nothing.
+    assert spans(device, kernel(1, 10), kernel(2, 10, fill=0.5)) == [(0, 10), (10, 20)]
+
+
+def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
+    # A launch of two waves of 80 threads takes 1280 ticks. No part takes less than a quarter of a wave's 640, 160: that
+    # is what a sixteenth takes, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy,
+    # and two run at a time.
+    device = make_device(resident_threads=80, concurrent_kernels=16)
+    parts = [kernel(s, 80, share=1 / 16, threads=10) for s in (1, 2, 3)]
+    assert spans(device, *parts) == [(0, 160), (0, 160), (160, 320)]
+    # From there on in a line: 1120 ticks more for the other 15/16, so half of it 7/15 of them more.
+    assert spans(device, kernel(1, 640, share=1 / 2, threads=80)) == [(0, 160 + 1120 * 7 // 15 + 1)]  # and 2/3
+    # Whole, it takes its time; half a wave fills half of the card, unless more is said.
+    assert spans(device, kernel(1, 9, elements=80), kernel(2, 5, elements=160)) == [(0, 9), (9, 14)]
+    assert spans(device, kernel(1, 9, elements=40), kernel(2, 9, elements=40)) == [(0, 9), (0, 9)]
+    assert spans(device, kernel(1, 9, elements=40, fill=1.0), kernel(2, 9, elements=40)) == [(0, 9), (9, 18)]
+
+
+def test_a_launch_with_a_duration_is_its_floor_and_the_rest() -> None:
+    # 4 of 40 ticks are the launch itself: a half takes 4 + 36 / 2. The card is free for others in the last 4 of each.
+    device = make_device(resident_threads=80, concurrent_kernels=16, floor=4)
+    assert spans(device, kernel(1, 20, share=0.5)) == [(0, 22)]
+    assert spans(device, kernel(1, 40), kernel(2, 40)) == [(0, 40), (36, 76)]
+    assert spans(device, kernel(1, 40), kernel(1, 40)) == [(0, 40), (40, 80)]
+    # The floor is the least that any takes.
+    assert spans(device, kernel(1, 1, share=0.5)) == [(0, 4)]
+
+
+def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:
+    # Kernels 0..10 and 10..20 issued back to back. Each signals: D2H of stream 1 at 10. As a run: at 20.
+    ops = (kernel(1, 10), kernel(2, 10), d2h(1, 5), d2h(2, 5))
+    assert spans(make_device(connections=1), *ops) == [(0, 10), (10, 20), (10, 15), (20, 25)]
+    run = make_device(connections=1, kernel_signal="run")
+    assert spans(run, *ops) == [(0, 10), (10, 20), (20, 25), (25, 30)]
+    # A copy issued in between ends the run.
+    assert spans(run, kernel(1, 10), d2h(1, 5), kernel(2, 10), d2h(2, 5)) == [(0, 10), (10, 15), (10, 20), (20, 25)]
+
+
+def test_a_run_has_ended_when_all_its_kernels_have() -> None:
+    # The kernel issued last ends first (4): no copy may start before the other one has ended (10).
+    device = make_device(connections=1, kernel_signal="run", concurrent_kernels=16)
+    ops = (kernel(1, 10, fill=0.5), kernel(2, 4, fill=0.5), d2h(1, 5), d2h(2, 5))
+    assert spans(device, *ops) == [(0, 10), (0, 4), (10, 15), (15, 20)]
+
+
+def test_a_named_kernel_takes_its_time_from_the_profile() -> None:
+    # 4 elements: as the first point, 5. 8 + 4 = 12 elements: half-way from 5 to 7. 32 + 16: 11 + 16 x (4 / 16).
+    cost = KernelCost("table", 7, (8, 16, 32), (5e-9, 7e-9, 11e-9))
+    device = make_device(kernels=(cost,))
+    ops = [Kernel(1, "table", n, 7) for n in (4, 8, 12, 16, 24, 32, 48)]
+    ends = [5, 5, 6, 7, 9, 11, 15]
+    assert [e - s for s, e in spans(device, *ops)] == ends
+
+
+def test_a_named_kernel_keeps_busy_what_its_elements_need() -> None:
+    # The slope is 1/4 tick an element: 10 elements need 2.5 of the 5 ticks, half of the card, so two run side by side.
+    cost = KernelCost("table", 7, (10, 20, 40), (5e-9, 5e-9, 10e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16)
+    assert spans(device, *(Kernel(s, "table", 10, 7) for s in (1, 2, 3))) == [(0, 5), (0, 5), (5, 10)]
+
+
+def test_few_threads_do_not_keep_the_whole_card_busy() -> None:
+    # A card of 80 threads. A launch of 10 takes 10 ticks, of 80 in all 40 ticks, and every 10 more add 4 ticks: at its
+    # full pace the card needs 4 ticks for 10. A launch of 80 leaves the card to others for its last 40 - 32 = 8 ticks,
+    # one of 20 for a quarter of that: 2. Its 16 - 2 = 14 ticks for 20 elements, 8 at full pace, are a pace of 4/7 with
+    # 20 threads; one of 10 works 10 - 1 = 9 ticks, a pace of 4/9. Of two of 10 side by side the first has that, the
+    # other the 4/7 - 4/9 that are left, 8/7 of its 4 by 9, and then 4/9 of the card: done at 9 + 45/7, in the 16th
+    # tick, it ends 1 later.
+    cost = KernelCost("table", 7, (10, 20, 80, 160), (10e-9, 16e-9, 40e-9, 72e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
+    assert [cost.pace(n, 80, 0.0) for n in (10, 20)] == pytest.approx([4 / 9, 4 / 7])
+    assert cost.pace(80, 80, 0.0) == 1
+    kernels = [Kernel(s, "table", 10, 7) for s in range(1, 9)]
+    assert spans(device, kernels[0]) == [(0, 10)]
+    assert spans(device, *kernels[:2]) == [(0, 10), (0, 17)]
+    # Kernels that come later do not slow these two: what they add to the pace is theirs.
+    found = spans(device, *kernels[:8], streams=8)
+    assert found[:2] == [(0, 10), (0, 17)]
+    # The card is at its full pace with 80 threads only: it needs more than 32 ticks for the 80 elements.
+    assert found[-1][1] > 32
+
+
+def test_a_kernel_has_no_less_than_its_own_threads_add() -> None:
+    # A card of 80 threads. Launches of 10 and of 80 take 40 ticks, and 10 elements 4 at full pace. One of 80 leaves the
+    # card to others for 8 ticks, so 10 go at 4/39 and 20 at 8/38 of the full pace. Beside a kernel on an eighth of the
+    # card, 10 threads' worth, 8/38 - 1/8 are left, less than 4/39; but a launch of 10 adds 8/38 - 4/39, which is more:
+    # it takes its 40 ticks.
+    cost = KernelCost("table", 7, (10, 80, 160), (40e-9, 40e-9, 72e-9))
+    device = make_device(kernels=(cost,), concurrent_kernels=16, resident_threads=80)
+    assert [cost.pace(n, 80, 0.0) for n in (10, 20)] == pytest.approx([4 / 39, 8 / 38])
+    assert spans(device, kernel(1, 100, fill=1 / 8), Kernel(2, "table", 10, 7)) == [(0, 100), (0, 40)]
+
+
+# A card of 80 threads needs 1/2 tick an element. A launch of 80 takes 50, 10 more than its elements' 40: 4 of them, the
+# floor, is the launch itself, and the other 6 pass until the last threads end. All 10 leave the card to others.
+DRAINS = KernelCost("drains", 0, (80, 160), (50e-9, 90e-9))
+DRAINING = make_device(kernels=(DRAINS,), concurrent_kernels=16, resident_threads=80, floor=4)
+
+
+def full(stream: int, elements: int = 80) -> Kernel:
+    """A launch of that cost."""
+    return Kernel(stream, "drains", elements)
+
+
+def test_a_kernels_last_part_leaves_the_card_to_others() -> None:
+    # Alone it takes its time, and so do two in one stream.
+    assert spans(DRAINING, full(1)) == [(0, 50)]
+    assert spans(DRAINING, full(1), full(1)) == [(0, 50), (50, 100)]
+    # In two streams the second starts 10 before the first ends, in three each 40 after the one before it; the stream
+    # goes on at the end: the copies back.
+    two = full(1), full(2), d2h(1, 5), d2h(2, 5)
+    assert spans(DRAINING, *two) == [(0, 50), (40, 90), (50, 55), (90, 95)]
+    assert spans(DRAINING, full(1), full(2), full(3)) == [(0, 50), (40, 90), (80, 130)]
+    # Stream 1's second kernel is ready at 50, when stream 2's works, from 40 to 80.
+    assert spans(DRAINING, full(1), full(2), full(1)) == [(0, 50), (40, 90), (80, 130)]
+    # Three waves: 240 elements take 90 + 80 / 2 = 130, of which the last 10 again.
+    assert spans(DRAINING, full(1, 240), full(2)) == [(0, 130), (120, 170)]
+    # Of a kernel with a duration it is the floor, 4.
+    assert spans(DRAINING, kernel(1, 20), full(2), kernel(3, 20)) == [(0, 20), (16, 66), (56, 76)]
+
+
+def test_kernels_whose_work_is_done_do_not_count_as_running() -> None:
+    # One at a time: the next starts when the work is done, too.
+    one = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=1)
+    device = msgspec.structs.replace(DRAINING, compute=one)
+    assert spans(device, full(1), full(2), full(3)) == [(0, 50), (40, 90), (80, 130)]
+    # 40 elements take 50 as well: 20 of work, and 4 + 6 / 2 = 7 leave the card. So they work 43 on 20/43 of it. Two
+    # side by side leave 3/43: a third has done 3 by 43, and the other 17 after 17 x 43/20 = 36.55 more: in all 80.
+    halves = [full(s, 40) for s in (1, 2, 3)]
+    assert spans(DRAINING, *halves) == [(0, 50), (0, 50), (0, 87)]
+    # Two at a time: the third starts at 43, when both are done.
+    two = msgspec.structs.replace(DRAINING.compute, concurrent_kernels=2)
+    assert spans(msgspec.structs.replace(DRAINING, compute=two), *halves) == [(0, 50), (0, 50), (43, 93)]
+
+
+def test_what_leaves_the_card_is_the_floor_and_the_rest_by_threads_and_never_all() -> None:
+    found = [DRAINS.drain_s(n, 80, floor_s) * 1e9 for floor_s in (0.0, 4e-9, 20e-9) for n in (20, 40, 80, 400)]
+    assert found == pytest.approx([2.5, 5, 10, 10, 5.5, 7, 10, 10, 10, 10, 10, 10])
+    # A card of 16 threads: a launch of 16 takes 10, 2 at full pace. So of one of 8, 4 ticks would leave the card, and
+    # it takes no more: one is left to work.
+    cost = KernelCost("drains", 0, (8, 16, 32), (4e-9, 10e-9, 12e-9))
+    device = make_device(kernels=(cost,), resident_threads=16)
+    assert device.kernel_drain_s(full(1, 8)) == pytest.approx(3e-9)
+    assert spans(device, full(1, 8), full(2, 8)) == [(0, 4), (1, 5)]
+
+
+def test_no_part_leaves_the_card_where_its_threads_are_unknown_or_copies_and_kernels_take_turns() -> None:
+    for device in (
+        make_device(kernels=(DRAINS,), floor=4),
+        make_device(kernels=(DRAINS,), floor=4, resident_threads=80, copy_engines=0),
+    ):
+        assert device.kernel_drain_s(full(1)) == 0
+        assert spans(device, full(1), full(2)) == [(0, 50), (50, 100)]
+
+
+def test_a_kernel_that_ends_is_seen_before_the_card_chooses() -> None:
+    # At 40 the card turns to stream 2's 14 ticks, 10 of them work. At 50 that work and stream 1's first kernel end: its
+    # second, issued before stream 3's, goes first.
+    ops = full(1), kernel(2, 14), full(1), full(3)
+    assert spans(DRAINING, *ops) == [(0, 50), (40, 54), (50, 100), (90, 140)]
+    # Stream 2's kernel will be ready at 39 + 15 = 54, as is known at 40. But stream 1's next one is before, at 50.
+    device = msgspec.structs.replace(
+        DRAINING, hand_over=msgspec.structs.replace(DRAINING.hand_over, h2d_to_kernel_s=15e-9)
+    )
+    assert spans(device, full(1), full(1), h2d(2, 39), full(2)) == [(0, 50), (50, 100), (0, 39), (90, 140)]

@@ -1,0 +1,210 @@
+"""The card of the oracle, tick by tick: what it says of every op of a schedule."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+from oracle import (
+    HALF,
+    PARTS,
+    Need,
+    Times,
+    calls,
+    crowd_of,
+    cuda_order,
+    dependences,
+    engine_name,
+    in_ticks,
+    is_work,
+    kind_of,
+    launch_ticks,
+    need_of,
+    queues_of,
+)
+
+ENGINE_ORDER = ("h2d", "d2h", "copy", "gpu", "compute")  # in which they choose at a tick
+
+
+class Card:
+    """One run. At every tick: what ends, ends; then the host calls; then the engines choose; then a tick passes."""
+
+    def __init__(self, schedule: Schedule, device: Device) -> None:
+        self.schedule, self.device, self.ops = schedule, device, schedule.ops
+        self.order = cuda_order(schedule, device)
+        self.waits = dependences(schedule, device, self.order)
+        self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
+        self.left = [
+            n.works * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
+            for op, n in zip(self.ops, self.need, strict=True)
+        ]
+        n = len(self.ops)
+        self.t = Times([-1] * n, [-1] * n, [-1] * n, [-1] * n, [-1] * n)
+        self.arrived = [-1] * n  # on the card
+        self.running: dict[str, list[int]] = {}
+        self.draining: dict[int, int] = {}  # kernels whose work is done, and when they end
+        self.queues: dict[str, dict[int, list[int]]] = {}
+        for i, queue in queues_of(schedule, device).items():
+            self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
+        self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
+        self.delay = [0] * n  # ticks from a copy's start until its bytes flow
+        self.calls = calls(schedule, device)
+        self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
+        self.holding = False
+
+    def run(self) -> Times:
+        now = 0
+        while self.next_call < len(self.ops) or self.holding or any(self.queues_left()) or self.busy():
+            self.end_what_is_done(now)
+            while self.host_call(now):
+                pass
+            for engine in sorted(self.queues, key=ENGINE_ORDER.index):
+                while self.choose(engine, now):
+                    pass
+            self.pass_a_tick(now)
+            now += 1
+            assert now < 20_000, "the oracle is stuck"
+        for i, op in enumerate(self.ops):
+            if not is_work(op):
+                done = max([self.t.returned[i], *self.heard(i)])
+                self.t.ready[i] = self.t.start[i] = self.t.end[i] = done
+        return self.t
+
+    def busy(self) -> bool:
+        return any(self.running.values()) or bool(self.draining)
+
+    def heard(self, i: int) -> list[int]:
+        """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
+        if isinstance(self.ops[i], Synchronize):
+            return [self.t.end[j] for j in self.order.works[i]]
+        hand_over, other = self.device.hand_over, in_ticks(self.device.hand_over.event_s)
+        found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
+        for j in self.order.works[i]:
+            crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))
+            found.append(self.t.end[j] + crossing * (self.ops[j].stream != self.ops[i].stream))
+        return found
+
+    def queues_left(self) -> list[bool]:
+        return [bool(queue) for queues in self.queues.values() for queue in queues.values()]
+
+    def end_what_is_done(self, now: int) -> None:
+        for running in self.running.values():
+            for i in [i for i in running if self.left[i] <= 0]:
+                running.remove(i)
+                self.draining[i] = now + self.need[i].drain
+        for i in [i for i, end in self.draining.items() if end == now]:
+            self.t.end[i] = self.draining.pop(i)
+
+    def host_call(self, now: int) -> bool:
+        """The host does one thing at this tick, if it can: return from a call that waited, or make a call."""
+        if self.holding:
+            last = self.next_call - 1
+            ends = [self.t.end[j] for j in self.order.awaited[last]]
+            if any(end < 0 for end in ends):
+                return False
+            self.host_free = max([self.call_end, *(end + in_ticks(self.device.host.wake_s) for end in ends)])
+            if self.host_free > now:
+                return False
+            self.t.returned[last] = self.host_free
+            self.holding = False
+            return True
+        if self.host_free > now or self.next_call == len(self.ops):
+            return False
+        i = self.next_call
+        self.next_call += 1
+        self.t.issued[i] = now
+        self.t.returned[i] = self.host_free = self.call_end = now + self.calls[i]
+        self.arrived[i] = self.call_end + in_ticks(self.device.host.submit_s)
+        self.holding = bool(self.order.awaited[i])
+        return True
+
+    def ready_at(self, i: int) -> int | None:
+        """When the card had op i and everything it depends on; None if it has not yet."""
+        if self.arrived[i] < 0 or any(self.t.end[j] < 0 for j in self.waits[i]):
+            return None
+        return max([self.arrived[i], *(self.t.end[j] + ticks for j, ticks in self.waits[i].items())])
+
+    def choose(self, engine: str, now: int) -> bool:
+        """Start one op, if there is room and one can go."""
+        running = self.running.setdefault(engine, [])
+        most = self.device.compute.concurrent_kernels if engine == "compute" else 1
+        if len(running) >= most or sum(self.given(running).values()) >= 1:
+            return False
+        heads = {q: ops[0] for q, ops in self.queues[engine].items() if ops}
+        can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
+        if not can_go:
+            return False
+        queue = self.turn[engine] = self.pick(engine, can_go)
+        i = can_go[queue]
+        self.queues[engine][queue].pop(0)
+        self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
+        self.delay[i] = self.delay_of(engine, i)
+        running.append(i)
+        return True
+
+    def pick(self, engine: str, can_go: dict[int, int]) -> int:
+        part = self.device.compute if engine == "compute" else self.device.copy_engines
+        if part.arbitration == "issue-order":
+            return min(can_go, key=lambda q: can_go[q])
+        if part.arbitration == "ready-order":
+            return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))
+        mine = self.turn[engine]
+        if mine in can_go:
+            return mine
+        after = [q for q in sorted(can_go) if q > mine]
+        return after[0] if after else min(can_go)
+
+    def delay_of(self, engine: str, i: int) -> int:
+        """What a copy costs before its bytes flow: more beside one the other way."""
+        if engine == "compute":
+            return 0
+        other = {"h2d": "d2h", "d2h": "h2d"}.get(engine, "")
+        need, now = self.need[i], self.t.start[i]
+        beside = bool(self.running.get(other))
+        quiet, crowded = (
+            (need.duplex_latency, need.crowded_duplex_latency) if beside else (need.latency, need.crowded_latency)
+        )
+        crowd = crowd_of(self.schedule, self.device, self.order, self.arrived, self.t, now)
+        return int(quiet + crowd * (crowded - quiet) + HALF)
+
+    def given(self, running: list[int]) -> dict[int, Fraction]:
+        """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine.
+
+        With few threads held the card does not go at its full pace: to a later kernel what others leave of its pace is
+        left, or what its own threads add to that if it is more.
+        """
+        room, held, given = Fraction(1), Fraction(0), {}
+        for i in running:
+            need, left = self.need[i], room
+            held += need.threads
+            if need.threads < held < 1:
+                paced = need.pace(held) - (1 - room)
+                left = min(room, max(paced, need.pace(held) - need.pace(held - need.threads)))
+            given[i] = max(Fraction(1, PARTS), min(need.share, left))
+            room -= given[i]
+        return given
+
+    def pass_a_tick(self, now: int) -> None:
+        moving = {
+            i
+            for running in self.running.values()
+            for i in running
+            if isinstance(self.ops[i], Copy) and self.t.start[i] + self.delay[i] <= now
+        }
+        for running in self.running.values():
+            given = self.given(running)
+            for i in running:
+                if isinstance(self.ops[i], Kernel) and self.t.start[i] + self.delay[i] <= now:
+                    # Alone on an engine that runs one op at a time, a kernel takes its time whatever its share.
+                    self.left[i] -= given[i]
+                elif i in moving:
+                    self.left[i] -= self.need[i].shared if len(moving) > 1 else self.need[i].alone
+
+
+def tick_by_tick(schedule: Schedule, device: Device) -> Times:
+    """When everything happens, by brute force."""
+    return Card(schedule, device).run()

@@ -1,0 +1,223 @@
+"""The builder: small programs and the schedules that they are, by hand; and whatever a schedule can say it can say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import schedules
+
+from streamsim.errors import InputError
+from streamsim.program.builder import Memory, Program
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MIB = 1 << 20
+
+
+def test_copies_and_a_kernel_over_two_streams() -> None:
+    p = Program()
+    x, h = p.device("x", "64MiB"), p.pinned("x.host", "64MiB")
+    load, work = p.stream(), p.stream(blocking=True)
+    load.copy_in(x, h)
+    loaded = load.record()
+    work.wait(loaded)
+    work.kernel("0.57ms", "scale", elements="16Mi", writes=x)
+    work.copy_out(h, x)
+    loaded.synchronize()
+    work.synchronize()
+    p.synchronize()
+    card, host = Region("x", 0, 64 * MIB), Region("x.host", 0, 64 * MIB)
+    assert p.schedule("mine") == Schedule(
+        ops=(
+            Copy("h2d", 64 * MIB, 1, host, card),
+            RecordEvent(0, 1),
+            WaitEvent(0, 2),
+            Kernel(2, "scale", 16 * MIB, duration_s=0.57e-3, writes=(card,)),
+            Copy("d2h", 64 * MIB, 2, host, card),
+            Synchronize(event=0),
+            Synchronize(stream=2),
+            Synchronize(),
+        ),
+        streams=("non-blocking", "blocking"),
+        buffers=(Buffer("x", 64 * MIB, "device"), Buffer("x.host", 64 * MIB, "pinned")),
+        events=1,
+        name="mine",
+    )
+
+
+def test_slices_are_byte_ranges() -> None:
+    p = Program()
+    x, s = p.device("x", 100), p.stream()
+    assert [part.region for part in (x[0:40], x[40:], x[:], x["10":"20B"], x[20:60][10:20])] == [
+        Region("x", 0, 40),
+        Region("x", 40, 60),
+        Region("x", 0, 100),
+        Region("x", 10, 10),
+        Region("x", 30, 10),
+    ]
+    assert [part and part.region for part in x[10:].cut([5, 0, 7])] == [Region("x", 10, 5), None, Region("x", 15, 7)]
+    s.kernel(1e-6, reads=[x[:10], x[50:60]], writes=x[20:])
+    reads = (Region("x", 0, 10), Region("x", 50, 10))
+    assert p.schedule().ops == (Kernel(1, duration_s=1e-6, reads=reads, writes=(Region("x", 20, 80),)),)
+    assert (x[20:].bytes, x[20:].kind, repr(x[20:])) == (80, "device", "x[20:100] (device)")
+
+
+def test_copies_of_memory_that_nothing_else_touches() -> None:
+    p = Program()
+    x, h, s = p.device("x", 8), p.pageable("h", 8), p.legacy_stream
+    s.copy_in("8B")
+    s.copy_in(x)
+    s.copy_in(None, h, blocking=True)
+    s.copy_out(8, x)
+    s.copy_out(h, "8B")
+    card, host = Region("x", 0, 8), Region("h", 0, 8)
+    assert p.schedule().ops == (
+        Copy("h2d", 8, 0),
+        Copy("h2d", 8, 0, device=card),
+        Copy("h2d", 8, 0, host=host, blocking=True),
+        Copy("d2h", 8, 0, device=card),
+        Copy("d2h", 8, 0, host=host),
+    )
+
+
+def test_an_event_may_be_recorded_again_or_never() -> None:
+    p = Program()
+    s, never = p.stream(), p.event()
+    s.wait(never)
+    again = s.record()
+    assert s.record(again) is again
+    assert p.schedule(launch="graph") == Schedule(
+        (WaitEvent(0, 1), RecordEvent(1, 1), RecordEvent(1, 1)), ("non-blocking",), events=2, launch="graph"
+    )
+
+
+def test_a_schedule_is_what_was_issued_so_far() -> None:
+    p = Program()
+    p.stream().kernel(1e-6, parts=[("1/4", "0.5us")], share="50%", fill="1/2", threads="1Ki")
+    first = p.schedule()
+    p.synchronize()
+    kernel = Kernel(1, duration_s=1e-6, fill=0.5, share=0.5, threads=1024, parts=((0.25, 0.5e-6),))
+    assert (first.ops, len(p.schedule(unchunked=first))) == ((kernel,), 2)
+    assert p.schedule(unchunked=first).unchunked is first
+
+
+def rebuilt(schedule: Schedule) -> Schedule:
+    """The same schedule, written with the builder."""
+    p = Program()
+    streams = [p.legacy_stream, *(p.stream(blocking=kind == "blocking") for kind in schedule.streams)]
+    events = [p.event() for _ in range(schedule.events)]
+    declare = {"device": p.device, "pinned": p.pinned, "pageable": p.pageable}
+    memory = {buffer.name: declare[buffer.memory](buffer.name, buffer.bytes) for buffer in schedule.buffers}
+
+    def part(region: Region) -> Memory:
+        return memory[region.buffer][region.offset : region.offset + region.bytes]
+
+    for op in schedule.ops:
+        if isinstance(op, Synchronize):
+            (p if op == Synchronize() else events[op.event] if op.stream is None else streams[op.stream]).synchronize()
+            continue
+        stream = streams[op.stream]
+        if isinstance(op, Copy):
+            host, card = (op.bytes if end is None else part(end) for end in (op.host, op.device))
+            issue, ends = (stream.copy_in, (card, host)) if op.direction == "h2d" else (stream.copy_out, (host, card))
+            issue(*ends, blocking=op.blocking)
+        elif isinstance(op, Kernel):
+            touched = {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
+            names = ("elements", "parameter", "fill", "threads", "share", "parts")
+            stream.kernel(op.duration_s, op.name, **touched, **{name: getattr(op, name) for name in names})
+        elif isinstance(op, RecordEvent):
+            stream.record(events[op.event])
+        else:
+            stream.wait(events[op.event])
+    return p.schedule(schedule.name, launch=schedule.launch, unchunked=schedule.unchunked)
+
+
+@st.composite
+def any_schedules(draw: st.DrawFn) -> Schedule:
+    """Those of the other tests, their kernels on memory, with a name and what they were cut from."""
+    plain = draw(schedules(most=30, streams=6))
+    on_card = [buffer.name for buffer in plain.buffers if buffer.memory == "device"]
+    regions = st.lists(st.builds(Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8)), max_size=3)
+    ops = tuple(
+        msgspec.structs.replace(op, reads=tuple(draw(regions)), writes=tuple(draw(regions)))
+        if isinstance(op, Kernel)
+        else op
+        for op in plain.ops
+    )
+    unchunked = draw(st.sampled_from((None, Schedule((Synchronize(),)))))
+    return msgspec.structs.replace(plain, ops=ops, name=draw(st.text(max_size=5)), unchunked=unchunked)
+
+
+@given(any_schedules())
+def test_whatever_a_schedule_says_the_builder_says(schedule: Schedule) -> None:
+    assert rebuilt(schedule) == schedule
+
+
+def mine() -> tuple[Program, Memory, Memory]:
+    """A program with memory on both sides."""
+    p = Program()
+    return p, p.device("x", 64), p.pinned("h", 64)
+
+
+P, X, H = mine()
+S = P.stream()
+OTHER, OTHER_X, OTHER_H = mine()
+OTHER_EVENT = OTHER.stream().record()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
+        (lambda: S.record(OTHER_EVENT), "event 0: of another program"),
+        (lambda: S.wait(3), "event = 3: expected an event, as record() gives it"),  # type: ignore[arg-type]
+        (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; declare it in this program"),
+        (lambda: S.copy_out(H, OTHER_X), "source = x[0:64] (device): of another program"),
+        (lambda: S.kernel(1e-6, reads=OTHER_X), "reads = x[0:64] (device): of another program"),
+        (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
+        (lambda: S.kernel(1e-6, writes=["x"]), "writes = 'x': expected memory"),  # type: ignore[list-item]
+        (lambda: S.kernel(1e-6, reads=64), "reads = 64: expected memory"),  # type: ignore[arg-type]
+        (lambda: S.copy_in(H, X), "to = h[0:64] (pinned): expected device memory"),
+        (lambda: S.copy_out(X, H), "to = x[0:64] (device): expected pinned or pageable memory"),
+        (lambda: S.copy_in(X[:8], H), "host.bytes = 64: differs from the copy's bytes = 8"),
+        (lambda: S.copy_in(8, H), "host.bytes = 64: differs from the copy's bytes = 8"),
+        (lambda: S.copy_in(), "to = None, source = None: a copy needs memory or a size"),
+        (lambda: S.copy_in(1.5), "to = 1.5: expected memory"),  # type: ignore[arg-type]
+        (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
+        (lambda: S.copy_in(0), "bytes = 0: expected a whole number"),
+        (lambda: S.kernel("5 parsecs"), "duration = '5 parsecs': expected a time"),
+        (lambda: S.kernel(), "duration_s = None: a kernel needs it"),
+        (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
+        (lambda: X[8:8], "x[8:8]: expected whole numbers"),
+        (lambda: X[-8:], "x[-8:None]: expected whole numbers"),
+        (lambda: X[0:8:2], "x[slice(0, 8, 2)]: expected a slice of bytes without a step"),
+        (lambda: X[3], "x[3]: expected a slice of bytes"),  # type: ignore[index]
+        (lambda: X.cut([32, 33]), "x[0:64] (device): cannot be cut into 65 bytes"),
+        (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
+        (lambda: P.pinned("", 8), "name = '': expected a buffer name"),
+        (lambda: P.pinned("y", 0), "bytes = 0: expected a whole number"),
+        (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_said(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        call()
+    assert str(error.value).startswith(message)
+
+
+def test_handles_say_what_they_are() -> None:
+    p = Program()
+    handles = (p.legacy_stream, p.stream(), p.stream(blocking=True), p.event(), p)
+    assert list(map(repr, handles)) == [
+        "stream 0 (legacy default)",
+        "stream 1 (non-blocking)",
+        "stream 2 (blocking)",
+        "event 0",
+        "Program(0 ops, 2 streams, 0 buffers)",
+    ]

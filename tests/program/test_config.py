@@ -1,0 +1,97 @@
+"""How to cut and issue: what goes together, said by one value to whoever asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import pipeline_of
+
+from streamsim.errors import InputError
+from streamsim.program.config import ORDERS, Config, ring_config
+from streamsim.program.patterns import build, ring
+from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent
+
+WORKLOAD = pipeline_of(64)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """Any configuration of a few chunks; more streams or buffers than chunks are likely."""
+    order = draw(st.sampled_from(ORDERS))
+    return Config(
+        order,
+        draw(st.integers(1, 12)),
+        1 if order == "serial" else draw(st.integers(1, 14)),
+        draw(st.none() | st.integers(1, 14)) if order == "depth-first" else None,
+        launch="live" if order == "serial" else draw(st.sampled_from(LAUNCHES)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ({"chunks": 0}, "chunks = 0: "),
+        ({"chunks": True}, "chunks = True: "),
+        ({"chunks": 1.0}, "chunks = 1.0: "),
+        ({"streams": 0}, "streams = 0: "),
+        ({"streams": True}, "streams = True: "),
+        ({"streams": 1.0}, "streams = 1.0: "),
+        ({"buffers": 0}, "buffers = 0: "),
+        ({"buffers": True}, "buffers = True: "),
+        ({"buffers": 1.0}, "buffers = 1.0: "),
+        ({"order": "breadth-first", "chunks": 2, "streams": 2, "buffers": 2}, "buffers = 2: "),
+        ({"order": "serial", "chunks": 2, "buffers": 2}, "buffers = 2: "),
+        ({"order": "serial", "chunks": 2, "streams": 2}, "streams = 2: a serial program has one stream"),
+        ({"order": "sideways"}, "order = 'sideways': "),
+        ({"order": "serial", "launch": "graph"}, "launch = 'graph': "),
+        ({"memory": "shared"}, "memory = 'shared': "),
+        ({"memory": "pageable", "launch": "graph"}, "launch = 'graph': "),
+        ({"launch": "never"}, "launch = 'never': "),
+    ],
+)
+def test_what_does_not_go_together_is_refused_alike_wherever_it_is_asked(way: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as expected:
+        Config(**way)
+    assert str(expected.value).startswith(said)
+    with pytest.raises(InputError) as found:
+        build(WORKLOAD, **way)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("way", [{"streams": 0}, {"buffers": 0}, {"memory": "pageable", "launch": "graph"}])
+def test_a_ring_is_refused_likewise(way: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as found:
+        ring(WORKLOAD, **{"chunks": 4, "buffers": 2, **way})
+    with pytest.raises(InputError) as expected:
+        Config(**{"chunks": 4, **way})
+    assert str(found.value) == str(expected.value)
+
+
+def test_a_ring_has_a_stream_for_each_buffer_unless_told() -> None:
+    assert ring_config(8, 3) == Config(chunks=8, streams=3, buffers=3)
+    assert ring_config(8, 3, 2) == Config(chunks=8, streams=2, buffers=3)
+
+
+@given(configs())
+def test_fitted_is_the_same_program_by_its_least_numbers(config: Config) -> None:
+    fitted = config.fitted()
+    assert fitted.schedule(WORKLOAD).ops == config.schedule(WORKLOAD).ops
+    assert fitted.fitted() == fitted
+    assert fitted.streams <= config.chunks
+    assert (fitted.buffers or 1) <= config.chunks
+    assert fitted.device_bytes(WORKLOAD) == config.device_bytes(WORKLOAD) == config.schedule(WORKLOAD).device_bytes
+
+
+@given(configs())
+def test_it_says_of_the_program_what_the_program_is(config: Config) -> None:
+    schedule = config.schedule(WORKLOAD)
+    copies = [op for op in schedule if isinstance(op, Copy)]
+    assert {op.blocking for op in copies} == {config.is_blocking}
+    assert len({op.device.buffer for op in copies if op.direction == "h2d" and op.device}) == (config.slots or 1)
+    more = replace(config, chunks=config.chunks + 14) if config.buffers is not None else config  # each comes again
+    events = any(isinstance(op, RecordEvent) for op in more.schedule(WORKLOAD))
+    assert events == more.hands_buffers_over

@@ -1,0 +1,205 @@
+"""Races by brute force: a graph of what must come before what, and every pair of ops that no path connects."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import strategies as card
+
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamsim.analysis.races import Finding
+
+
+Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the last
+
+
+# -- the second opinion -----------------------------------------------------------------------------------------------
+
+
+class Graph:
+    """Three nodes for op i, in an order in which every edge goes forward: its call, its start, its end.
+
+    ``behind[n]``: the nodes that surely lie behind node n, as bits. ``more``: edges on top of CUDA's.
+    """
+
+    def __init__(self, schedule: Schedule, more: Iterable[tuple[int, int]] = ()) -> None:
+        self.schedule = schedule
+        n = len(schedule)
+        into: list[set[int]] = [set() for _ in range(3 * n + 1)]
+        for i, op in enumerate(schedule):
+            into[call(i + 1)].add(call(i))
+            into[start(i)].add(call(i))
+            into[end(i)].add(start(i))
+            if isinstance(op, Synchronize):
+                into[call(i + 1)] |= {end(j) for j in range(i) if self._is_awaited(j, i, op)}
+                continue
+            into[start(i)] |= {end(j) for j in range(i) if self._are_in_order(j, op.stream)}
+            if isinstance(op, WaitEvent):
+                into[start(i)] |= {end(j) for j in self.latest_record(op.event, i)}
+            if isinstance(op, Copy) and self._is_done_on_return(op):
+                into[call(i + 1)].add(end(i))
+        for a, b in more:
+            into[b].add(a)
+        self.behind = [0] * len(into)
+        for node, nodes in enumerate(into):
+            for other in nodes:
+                assert other < node
+                self.behind[node] |= self.behind[other] | 1 << other
+
+    def _are_in_order(self, j: int, stream: int) -> bool:
+        """Whether op j holds back a later command of the stream: the same, or one legacy and the other no exception."""
+        other = self.schedule.ops[j].stream
+        if isinstance(self.schedule.ops[j], Synchronize) or other is None:
+            return False
+        ordinary = [0, *(s for s, kind in enumerate(self.schedule.streams, 1) if kind == "blocking")]
+        return other == stream or (0 in (other, stream) and other in ordinary and stream in ordinary)
+
+    def latest_record(self, event: int, before: int) -> list[int]:
+        ops = self.schedule.ops[:before]
+        return [j for j, op in enumerate(ops) if isinstance(op, RecordEvent) and op.event == event][-1:]
+
+    def _is_awaited(self, j: int, i: int, sync: Synchronize) -> bool:
+        if sync.event is not None:
+            return j in self.latest_record(sync.event, i)
+        if sync.stream is not None:
+            return self._are_in_order(j, sync.stream)
+        return not isinstance(self.schedule.ops[j], Synchronize)
+
+    def is_pageable(self, op: Copy) -> bool:
+        return op.host is not None and op.host.buffer in self.schedule.pageable_names
+
+    def _is_done_on_return(self, op: Copy) -> bool:
+        if self.is_pageable(op) and op.direction == "h2d":
+            return op.blocking and op.stream != 0  # staged otherwise; cudaMemcpy (stream 0) promises no more
+        return op.blocking or self.is_pageable(op)
+
+    def is_behind(self, node: int, other: int) -> bool:
+        """Whether ``node`` surely comes before ``other``, or is the same moment."""
+        return node == other or bool(self.behind[other] >> node & 1)
+
+    def accesses(self, i: int) -> list[tuple[Region, bool, int, int]]:
+        """Of op i: bytes, whether it writes them, the node from which and the one until which it touches them."""
+        op, span = self.schedule.ops[i], (start(i), end(i))
+        if isinstance(op, Kernel):
+            return [*((r, False, *span) for r in op.reads), *((w, True, *span) for w in op.writes)]
+        found = []
+        if isinstance(op, Copy):
+            if op.device is not None:
+                found.append((op.device, op.direction == "h2d", *span))
+            if op.host is not None:  # pageable memory is staged while the host makes the call
+                staged = self.is_pageable(op) and op.direction == "h2d"
+                found.append((op.host, op.direction == "d2h", *((call(i), call(i + 1)) if staged else span)))
+        return found
+
+    def clashes(self, i: int, j: int) -> set[Clash]:
+        """Where the ops i < j touch the same bytes in no order, one of them writing."""
+        found = set()
+        for (a, a_writes, _, until), (b, b_writes, since, _) in product(self.accesses(i), self.accesses(j)):
+            shared = set(range(a.offset, a.offset + a.bytes)) & set(range(b.offset, b.offset + b.bytes))
+            if a.buffer == b.buffer and shared and (a_writes or b_writes) and not self.is_behind(until, since):
+                kind = f"{'write' if b_writes else 'read'}-after-{'write' if a_writes else 'read'}"
+                found.add((kind, a.buffer, min(shared), max(shared) + 1))
+        return found
+
+    def works_behind(self, node: int) -> set[int]:
+        works = (i for i, op in enumerate(self.schedule) if isinstance(op, Copy | Kernel))
+        return {i for i in works if self.is_behind(end(i), node)}
+
+
+def call(i: int) -> int:
+    return 3 * i
+
+
+def start(i: int) -> int:
+    return 3 * i + 1
+
+
+def end(i: int) -> int:
+    return 3 * i + 2
+
+
+def races(schedule: Schedule) -> dict[tuple[int, int], set[Clash]]:
+    """Every pair of ops that race, plainly."""
+    graph = Graph(schedule)
+    pairs = ((i, j) for j in range(len(schedule)) for i in range(j))
+    return {pair: clashes for pair in pairs if (clashes := graph.clashes(*pair))}
+
+
+def reported(schedule: Schedule) -> tuple[dict[tuple[int, int], set[Clash]], Graph]:
+    """The races that ought to be reported, and the order with what is missing put in.
+
+    Op by op: of those that race with it the ones with no other of them behind them, which are then given their order
+    one by one, by an event that is there or by a new one.
+    """
+    found: dict[tuple[int, int], set[Clash]] = {}
+    more: list[tuple[int, int]] = []
+    graph = Graph(schedule)
+    for j in range(len(schedule)):
+        racing = [i for i in range(j) if graph.clashes(i, j)]
+        last = [i for i in racing if not any(i != k and graph.is_behind(end(i), start(k)) for k in racing)]
+        for i in last:
+            if clashes := graph.clashes(i, j):
+                found[i, j] = clashes
+                more.append((end(event_after(graph, i, j)), start(j)))
+                graph = Graph(schedule, more)
+    return found, graph
+
+
+def event_after(graph: Graph, i: int, j: int) -> int:
+    """The op for which j should wait to come after i: the first record behind it in the same chunk, or i itself."""
+    ops = graph.schedule.ops
+    same_stream = [k for k in range(i + 1, j) if ops[k].stream == ops[i].stream and not isinstance(ops[k], Synchronize)]
+    for k in same_stream:
+        op = ops[k]
+        if isinstance(op, Copy) and op.direction == "h2d":
+            return i
+        if isinstance(op, RecordEvent):
+            return k if graph.latest_record(op.event, j) == [k] else i
+    return i
+
+
+def redundant(graph: Graph) -> set[int]:
+    """The waits for an event whose work is behind the stream's next op even without the wait."""
+    found = set()
+    schedule = graph.schedule
+    for i, op in enumerate(schedule):
+        if not isinstance(op, WaitEvent) or (op.stream == 0 and "blocking" in schedule.streams):
+            continue
+        record = graph.latest_record(op.event, i)
+        earlier = (j for j in range(i) if graph._are_in_order(j, op.stream))
+        without = graph.works_behind(call(i)).union(*(graph.works_behind(end(j)) for j in earlier))
+        if record and graph.works_behind(end(record[0])) <= without:
+            found.add(i)
+    return found
+
+
+def of_rule(findings: Iterable[Finding], rule: str) -> list[Finding]:
+    return [finding for finding in findings if finding.rule == rule]
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+HOST, OTHER, ON_CARD = Region("h", 0, 16), Region("o", 0, 16), Region("d", 0, 16)
+BUFFERS = (
+    Buffer("h", 64, "pinned"),
+    Buffer("o", 64, "pinned"),
+    Buffer("p", 64, "pageable"),
+    Buffer("d", 64, "device"),
+)
+
+
+def program(*ops: Op, **more: Any) -> Schedule:
+    return card.program(*ops, buffers=BUFFERS, **more)
+
+
+def into(stream: int, host: Region | None = HOST, device: Region = ON_CARD, **more: Any) -> Copy:
+    return card.h2d(stream, device.bytes, host=host, device=device, **more)
+
+
+def work(stream: int, reads: tuple[Region, ...] = (), writes: tuple[Region, ...] = ()) -> Kernel:
+    return card.kernel(stream, 8, reads=reads, writes=writes)

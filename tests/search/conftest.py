@@ -1,0 +1,22 @@
+"""The outputs of a sweep that is never stopped, for the others to equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sweeps import small
+
+from streamsim.search.sweep_output import write_sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The outputs of one sweep, never stopped."""
+    directory = tmp_path_factory.mktemp("whole")
+    for form in ("csv", "jsonl", "parquet"):
+        write_sweep(small(), directory / f"out.{form}")
+    return directory

@@ -1,0 +1,123 @@
+"""``streamsim sweep``: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strategies import pipeline_of
+from sweeps import NOTE, said
+
+from streamsim.cli import main
+from streamsim.cli.sweep import sweep_command
+from streamsim.program.files import write_workload
+from streamsim.search.sweep_output import read_rows
+
+# The command
+
+WORK = "--h2d 64KiB --kernel 10us --d2h 64KiB"
+
+
+def test_without_a_file_it_prints(capsys: pytest.CaptureFixture[str], whole: Path) -> None:
+    assert said(capsys, *WORK.split(), "--chunks", "1..40") == ((whole / "out.csv").read_text(), "")
+    assert said(capsys, *WORK.split(), "--chunks", "1..40", "--json") == ((whole / "out.jsonl").read_text(), "")
+
+
+def test_it_sums_up_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = [*WORK.split(), "--elements", "16Ki", "--chunks", "1..4,20000", "--streams", "1,2"]
+    out, err = said(capsys, *options, "-o", str(tmp_path / "o.jsonl"), "--plot", str(tmp_path / "m.svg"))
+    rows = list(read_rows(tmp_path / "o.jsonl"))
+    fastest = min(rows, key=lambda row: row["makespan_s"])
+    assert out.startswith(f"8 rows in {tmp_path / 'o.jsonl'}; the fastest: device h200, chunks {fastest['chunks']},")
+    assert err == (
+        "streamsim: 2 combinations that cannot be issued were left out, the first because"
+        " chunks = 20000: more chunks than elements (16384); use at most 16384\n"
+    )
+    assert (tmp_path / "m.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
+    out, _ = said(capsys, "--file", str(tmp_path / "s.toml"), "--chunks", "7", "--json")
+    assert json.loads(out)["chunks"] == 7
+
+
+def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
+    import shlex
+
+    monkeypatch.chdir(tmp_path)
+    write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
+    text = sweep_command.get_help(sweep_command.make_context("streamsim sweep", []))
+    examples = [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("    streamsim sweep ")]
+    assert len(examples) == 4
+    for example in examples:
+        said(capsys, *example)
+    assert {"sweep.csv", "devices.jsonl", "map.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("", "no workload: give --h2d SIZE"),
+        ("--h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
+        ("--h2d 4KiB --chunks x", "chunks = 'x': "),
+        ("--h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
+        ("--h2d 4KiB --kernel 4KiB", "kernel = '4KiB': "),
+        ("--h2d 4KiB --order random", "order = 'random': expected one of"),
+        ("--h2d 4KiB --memory managed", "memory = 'managed': "),
+        ("--h2d 4KiB --launch graph --memory pageable", "an empty grid: none of its 1 combinations can be issued: "),
+        ("--h2d 4KiB --chunks 2000", "an empty grid: none of its 1 combinations can be issued: chunks = 2000: more"),
+        (
+            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10001",
+            "streams = 10001 values: a sweep of 100010000 combinations, more than 100000000; give larger steps",
+        ),
+        (
+            "--h2d 4KiB --elements 1 --chunks 2..10001 --streams 1..10000",  # refused without looking at them all
+            "an empty grid: none of its 100000000 combinations can be issued: chunks = 2: more chunks than",
+        ),
+        ("--h2d 4KiB --device b200", "device = 'b200': "),
+        ("--h2d 4KiB --device h200,h200", "device = 'h200': two profiles of this name"),
+        ("--h2d 4KiB --chunks=", "chunks = '': "),
+        ("--h2d 4KiB --connections 0", "connections = '0': "),
+        ("--h2d 4KiB --connections 33", "connections = '33': "),
+        ("--h2d 4KiB --scale 0", "scale = '0': "),
+        ("--h2d 4KiB --elements 1000", "an empty grid: none of its 1 combinations can be issued: elements = 1000: "),
+        ("--h2d 4KiB --set h2d.latency_s", "set = 'h2d.latency_s': expected NAME=VALUES"),
+        ("--h2d 4KiB --set h2d.latenzy_s=1us", "'h2d.latenzy_s': no number or rule of a device profile"),
+        ("--h2d 4KiB --set h2d.latency_s=1GB/s", "h2d.latency_s = '1GB/s': "),
+        ("--h2d 4KiB --set copy_engines.count=3", "an empty grid: none of its 1 combinations can be issued: copy_"),
+        ("--h2d 4KiB --buffers none", "buffers = 'none': "),
+        ("--h2d 4KiB -o x.gif", "x.gif: expected a file name that ends in one of .csv, .jsonl, .parquet"),
+        ("--h2d 4KiB -o none/x.csv", "none/x.csv: cannot write it: no such file"),
+        ("--h2d 4KiB -o .", ".: cannot write it: is a directory"),
+        ("--h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
+        ("--h2d 4KiB -o /proc/x.csv", "/proc/x.csv: cannot write it: "),
+        ("--h2d 4KiB --format parquet", "--format parquet: needs a file"),
+        ("--h2d 4KiB --plot m.png", "--plot: draws the rows of a file"),
+        ("--h2d 4KiB -o x.csv --plot m.gif", "m.gif: expected a file name that ends in"),
+        ("--h2d 4KiB -o x.csv --plot m.png --plot-by chunks,colour", "--plot-by chunks,colour: expected two of"),
+        ("--h2d 4KiB --workers 2 --dask tcp://127.0.0.1:1", "--workers, --dask: give one of them"),
+        ("--h2d 4KiB --retries -1", "Invalid value for '--retries': -1"),
+        ("--file none.toml", "none.toml: cannot read it: no such file"),
+        ("--file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),
+        ("--file worse.toml", "worse.toml: chunks = {'a': 1}: expected a text, a number or a list of them"),
+        ("--file broken.toml", "broken.toml: cannot be read: "),
+        ("none.toml", "none.toml: cannot read it: no such file"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any, options: str, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.toml").write_text('colour = "red"\n')
+    Path("worse.toml").write_text("chunks = {a = 1}\n")
+    Path("broken.toml").write_text("chunks = [\n")
+    files = {path.name for path in tmp_path.iterdir()}
+    assert main(["sweep", *options.split()]) == 2
+    out, err = capsys.readouterr()
+    err = err.removeprefix(NOTE)
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.removeprefix("streamsim: error: ").startswith(named)
+    assert {path.name for path in tmp_path.iterdir()} == files

@@ -1,0 +1,111 @@
+"""Sweeps on executors: blocks that come back in any order, or not at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sweeps import small
+
+from streamsim.cli import main
+from streamsim.errors import InputError
+from streamsim.search.sweep import RETRIES, sweep_blocks
+from streamsim.search.sweep_output import write_sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Executors
+
+
+class OutOfOrder(Executor):
+    """Runs what it is given only when it is asked for the result, in any order; the first ``failures`` tries fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self._failures = failures
+        self.pool = ThreadPoolExecutor(4)
+        self.submitted = 0
+        self._lock = threading.Lock()
+
+    def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Future[Any]:
+        self.submitted += 1
+        turn = self.submitted
+
+        def run() -> Any:
+            time.sleep(0.02 * (turn % 3 == 1))  # the first of three comes last
+            with self._lock:
+                fails, self._failures = self._failures > 0, self._failures - 1
+            if fails:
+                raise RuntimeError("a worker died")
+            return function(*arguments, **more)
+
+        return self.pool.submit(run)
+
+
+def test_the_order_in_which_blocks_come_back_does_not_matter(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write_sweep(small(), path, executor=OutOfOrder(), block=2)
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_a_block_that_fails_is_tried_again(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    executor = OutOfOrder(failures=RETRIES)
+    write_sweep(small(), path, executor=executor, block=2)
+    assert executor.submitted == 20 + RETRIES
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_a_block_that_keeps_failing_is_one_line_and_the_sweep_goes_on_later(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    executor = OutOfOrder()
+    with pytest.raises(InputError) as error:
+        write_sweep(small(), path, executor=executor, block=2, retries=1, progress=lambda *_: executor.__init__(99))  # type: ignore[misc]
+    assert "failed 2 times on the executor: RuntimeError: a worker died" in str(error.value)
+    write_sweep(small(), path)
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_only_a_few_blocks_are_given_away_at_a_time() -> None:
+    executor = OutOfOrder()
+    blocks = sweep_blocks(small("1..200"), executor=executor, block=1)
+    next(iter(blocks))
+    assert executor.submitted <= 16
+
+
+class Broken(Executor):
+    def submit(self, function: Any, /, *arguments: Any, **more: Any) -> Future[Any]:  # noqa: ARG002
+        raise BrokenProcessPool("a process died")
+
+
+def test_an_executor_that_is_gone_is_one_line() -> None:
+    with pytest.raises(InputError, match="the executor takes no more work: BrokenProcessPool: a process died"):
+        list(sweep_blocks(small(), executor=Broken()))
+
+
+def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "out.csv"
+    options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40", "--workers", "2"]
+    assert main(["sweep", *options, "-o", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_a_million_combinations_take_little_memory() -> None:
+    """The first and the last block of a million, in 60 MB more than the imports: nothing is laid out in advance."""
+    code = (
+        "import resource; from streamsim.search.sweep import predict_block as predict;"
+        "from streamsim.search.sweep_text import sweep_of; from streamsim.model import simulate;"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak();"
+        "s = sweep_of({'kernel': ['1us..1000us+1us'], 'h2d': ['4MiB'], 'chunks': ['1..100'], 'streams': ['1..10']});"
+        "assert len(s) == 1000000; predict(s, 0, 100, False); predict(s, len(s) - 10, len(s), False);"
+        "print(peak() - before)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 60_000  # KiB

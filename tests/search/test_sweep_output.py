@@ -1,0 +1,214 @@
+"""The output of a sweep: stopped, killed, refused, and the same file in the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sweeps import NOTE, rows_of, small
+
+from streamsim.cli import main
+from streamsim.errors import InputError
+from streamsim.search.sweep_output import JOURNAL, ROWS, read_rows, write_sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_every_format_holds_the_same_rows(whole: Path) -> None:
+    rows = rows_of(small())
+    for form in ("csv", "jsonl", "parquet"):
+        assert list(read_rows(whole / f"out.{form}")) == rows
+    assert sorted(path.name for path in whole.iterdir()) == ["out.csv", "out.jsonl", "out.parquet"]
+    with open(whole / "out.csv", newline="") as file:
+        assert [float(row["makespan_s"]) for row in csv.DictReader(file)] == [row["makespan_s"] for row in rows]
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    pass
+
+
+def stop_after(combinations: int) -> Any:
+    def progress(done: int, _of_all: int) -> None:
+        if done >= combinations:
+            raise Stopped
+
+    return progress
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_stopped_sweep_goes_on_to_the_same_file(whole: Path, tmp_path: Path, form: str) -> None:
+    """Stopped twice, with half a block written after the journal; the blocks are cut otherwise when it goes on."""
+    path = tmp_path / f"out.{form}"
+    rows_path = path.with_name(path.name + ROWS) if form == "parquet" else path
+    for stop, block in ((7, 3), (19, 5)):
+        with pytest.raises(Stopped):
+            write_sweep(small(), path, block=block, progress=stop_after(stop))
+        with open(rows_path, "ab") as file:
+            file.write(b"h200,8,a row that was cut off in the mid")
+    done = []
+    journal = write_sweep(small(), path, block=4, progress=lambda at, _: done.append(at))
+    assert done[0] > 19  # it went on
+    assert (journal.rows, journal.next) == (40, 40)
+    assert path.read_bytes() == (whole / path.name).read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+COUNTING = (
+    "import sys; from streamsim.cli import main; import streamsim.search.sweep as s; s.BLOCK_ROWS = 2;"
+    "sys.exit(main(['sweep', *sys.argv[1:]]))"
+)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> None:
+    """SIGKILL, at whatever place it happens to be, several times; then to the end."""
+    options = ["--h2d", "1MiB", "--kernel", "10us", "--d2h", "1MiB", "--chunks", "1..200", "--streams", "4"]
+    path, other = tmp_path / f"out.{form}", tmp_path / f"whole.{form}"
+    kills = 0
+    for after in (1, 3000, 6000):
+        process = subprocess.Popen([sys.executable, "-c", COUNTING, *options, "-o", str(path)], stderr=subprocess.PIPE)
+        while process.poll() is None and (not path.exists() or path.stat().st_size < after):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        assert process.stderr is not None
+        process.stderr.close()
+    assert kills == 3
+    assert path.with_name(path.name + JOURNAL).exists()
+    for target in (path, other):
+        assert main(["sweep", *options, "-o", str(target)]) == 0
+    assert path.read_bytes() == other.read_bytes()
+    assert [row["chunks"] for row in read_rows(path)] == list(range(1, 201))  # nothing lost, nothing twice
+
+
+def test_a_file_that_cannot_grow_is_one_line_and_the_sweep_goes_on_later(whole: Path, tmp_path: Path) -> None:
+    """A limit on file sizes stands for a full disk: the write stops half-way through a row."""
+    path = tmp_path / "out.csv"
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); "
+    options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40"]
+    # -P: the streamsim of these tests, whose compiled code is cached by now, not that of the folder they run in.
+    command = [sys.executable, "-P", "-c", limit + COUNTING, *options, "-o", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.removeprefix(NOTE) == (
+        f"streamsim: error: {path}: cannot write it: file too large;"
+        " make room, and the same command goes on where it stopped\n"
+    )
+    write_sweep(small(), path)
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_an_output_of_another_sweep_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(5))
+    before = path.read_bytes()
+    for other, form in ((small("1..41"), "csv"), (small(streams=["2"]), "csv"), (small(), "jsonl")):
+        with pytest.raises(InputError, match=r"out.csv: an unfinished output of another sweep .*; choose another name"):
+            write_sweep(other, path, form)
+    assert path.read_bytes() == before
+    write_sweep(small(), path)
+    for again in (small(), small("1..41")):
+        with pytest.raises(InputError, match=r"out.csv: is there already, and finished; choose another name"):
+            write_sweep(again, path)
+
+
+def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(10))
+    os.truncate(path, 10)
+    with pytest.raises(InputError, match=r"out\.csv: is shorter than its journal says; remove both"):
+        write_sweep(small(), path)
+    path.with_name(path.name + JOURNAL).write_text("{}")
+    with pytest.raises(InputError, match="is no journal of a sweep; remove it"):
+        write_sweep(small(), path)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_second_sweep_on_one_output_is_refused_and_the_first_goes_on(whole: Path, tmp_path: Path, form: str) -> None:
+    """The same sweep or another, begun while the first writes; whoever comes after it finds it finished."""
+    path = tmp_path / f"out.{form}"
+    refused = 0
+
+    def begin_another(_done: int, _of_all: int) -> None:
+        nonlocal refused
+        for other in (small(), small("1..41")):
+            with pytest.raises(InputError) as error:
+                write_sweep(other, path)
+            refused += str(error.value) == (
+                f"{path}: process {os.getpid()} on {socket.gethostname()} writes a sweep to it; wait for it, or choose"
+                " another output"
+            )
+
+    write_sweep(small(), path, block=20, progress=begin_another)
+    assert refused == 4
+    with pytest.raises(InputError, match="is there already, and finished"):
+        write_sweep(small(), path)
+    assert path.read_bytes() == (whole / path.name).read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40", "-o", str(path)]
+    began = [
+        subprocess.Popen([sys.executable, "-c", COUNTING, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [process.communicate()[1].decode().removeprefix(NOTE) for process in began]
+    assert sorted(process.returncode for process in began) == [0, 2]
+    assert re.search("writes a sweep to it|is there already, and finished", "".join(said))
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"next": -1},
+        {"next": 1_000_000},
+        {"next": 1_000_000, "left_out": 1_000_000 - 20},
+        {"bytes": 10},
+        {"bytes": -1},
+        {"bytes": 0},
+        {"rows": 19, "left_out": 1},
+        {"rows": "many"},
+        {"fewer bytes": 1},
+    ],
+)
+def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form: str, wrong: dict[str, Any]) -> None:
+    """And nothing is cut off."""
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(20))
+    journal = json.loads(path.with_name(path.name + JOURNAL).read_bytes())
+    wrong = {"bytes": journal["bytes"] - 1} if "fewer bytes" in wrong else wrong
+    path.with_name(path.name + JOURNAL).write_text(json.dumps(journal | wrong))
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both|is no journal of a sweep"):
+        write_sweep(small(), path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_fastest_row_is_that_of_the_file_whatever_the_journal_says(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(), path, block=5, progress=stop_after(20))
+    journal = json.loads(path.with_name(path.name + JOURNAL).read_bytes())
+    path.with_name(path.name + JOURNAL).write_text(json.dumps(journal | {"fastest": ["h200", 0]}))
+    written = write_sweep(small(), path)
+    fastest = min(rows_of(small()), key=lambda row: row["makespan_s"])
+    assert written.fastest == list(fastest.values())

@@ -1,0 +1,30 @@
+"""Sweeps to run, and their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamsim.cli import main
+from streamsim.search.evaluate import SLOW, is_fast
+from streamsim.search.sweep import Sweep, sweep_blocks
+from streamsim.search.sweep_text import sweep_of
+
+if TYPE_CHECKING:
+    import pytest
+
+NOTE = "" if is_fast() else f"streamsim: {SLOW}\n"
+
+
+def rows_of(sweep: Sweep, **how: Any) -> list[dict[str, Any]]:
+    return [dict(zip(sweep.columns, row, strict=True)) for block in sweep_blocks(sweep, **how) for row in block.rows]
+
+
+def small(chunks: str = "1..40", **more: list[str]) -> Sweep:
+    return sweep_of({"h2d": ["64KiB"], "kernel": ["10us"], "d2h": ["64KiB"], "chunks": [chunks], **more})
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    code = main(["sweep", *arguments])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out, err.removeprefix(NOTE)

@@ -1,0 +1,22 @@
+"""What an op's spans and calls are, in ticks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strategies import make_device, program
+
+from streamsim.model import simulate
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op
+
+
+IDEAL = make_device()
+
+
+def spans(device: Device, *ops: Op, **more: object) -> list[tuple[int, int]]:
+    """(start, end) of every copy and kernel."""
+    timeline = simulate(program(*ops, **more), device)  # type: ignore[arg-type]
+    return [(s, e) for s, e, k in zip(timeline.start, timeline.end, timeline.engine, strict=True) if k >= 0]
