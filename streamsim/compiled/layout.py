@@ -170,7 +170,7 @@ def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, lane
                 _wait(also, waits_for_once + stream - 1, n)
                 events += 1
             _put(card, lane_of_kind, program, n, stream, shape, kind, before, events)
-            events = 0
+            events = np.int64(0)
             before = n
             n += 1
             if shapes[uintp(shape)].holds:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 
-import streamsim.lowering.costs
-import streamsim.rules
 from streamsim.rules import arbitration, crowding, hand_overs, link, queue_owners, side_by_side
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def _rule(function: Any) -> Any:
     names = dict(function.__globals__)
     for name in function.__code__.co_names:
         other = names.get(name)
-        if isinstance(other, FunctionType) and other.__module__.startswith(streamsim.rules.__name__):
+        if isinstance(other, FunctionType) and other.__module__.startswith("streamsim.rules."):
             names[name] = _rule(other)
     return inlined(FunctionType(function.__code__, names, function.__name__))
 
@@ -53,12 +51,12 @@ flowed, given, next_end, ticks_for = map(_rule, (link.flowed, side_by_side.given
 
 def sources() -> int:
     """A number that changes with the source of anything that is compiled: of rules, numbers, and this folder."""
-    folders = Path(streamsim.rules.__path__[0]), Path(__file__).parent
-    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    read = [file for room in ("rules", "compiled") for file in files(f"streamsim.{room}").iterdir()]
+    read = sorted((file for file in read if file.name.endswith(".py")), key=str)
     digest = hashlib.sha256()
-    for file in (*files, Path(streamsim.lowering.costs.__file__)):
+    for file in (*read, files("streamsim.lowering") / "costs.py"):
         digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return int.from_bytes(digest.digest()[:7])
+    return int.from_bytes(digest.digest()[:7])  # within an int64
 
 
 def compiled(make: Callable[[int], Any]) -> Any:
@@ -69,6 +67,7 @@ def compiled(make: Callable[[int], Any]) -> Any:
     """
     global _cache
     function = make(sources())
+    assert function.__code__.co_freevars, "what is kept on disk names its sources"
     try:
         return njit(nogil=True, cache=_cache, **_OPTIONS)(function)
     except RuntimeError as error:
