@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from array import array
@@ -58,7 +59,8 @@ class Timeline:
         return len(self.schedule.ops)
 
     def __repr__(self) -> str:
-        return f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)})"
+        where = "" if self.device is None else f" on {self.device.name}"
+        return short(f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)}{where})")
 
     @property
     def makespan_s(self) -> float:
