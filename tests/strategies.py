@@ -304,7 +304,7 @@ def small_workloads(draw: st.DrawFn) -> Workload:
 def built(draw: st.DrawFn) -> tuple[Workload, Schedule, int]:
     """A workload, one of the patterns over it, and its number of chunks. S > N, K > N and N = 1 are all likely."""
     workload = draw(small_workloads())
-    chunks = draw(st.integers(1, min(workload.elements, 12)))
+    chunks = draw(st.integers(1, min(workload.work, 12)))
     streams, buffers = draw(st.integers(1, 14)), draw(st.integers(1, 14))
     memory: Any = draw(st.sampled_from(("pinned", "pageable")))
     launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))

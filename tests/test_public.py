@@ -61,8 +61,6 @@ LONGEST = 200
 def names_of(module: ModuleType) -> dict[str, Any]:
     """What a module knows, and what its ``if TYPE_CHECKING:`` imports and defines for type checkers."""
     known = dict(vars(module))
-    if known.get("array") is array:
-        known["array"] = list  # array[int] is only for type checkers before Python 3.12
     for block in ast.parse(Path(str(module.__file__)).read_text()).body:
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
             for node in block.body:
@@ -71,6 +69,8 @@ def names_of(module: ModuleType) -> dict[str, Any]:
                     known |= {alias.asname or alias.name: there[alias.name] for alias in node.names}
                 else:
                     exec(compile(ast.Module([node], []), str(module.__file__), "exec"), known)
+    if known.get("array") is array:
+        known["array"] = list  # array[int] is only for type checkers before Python 3.12
     return known
 
 

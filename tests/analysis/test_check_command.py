@@ -36,13 +36,13 @@ def racy(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_clean_schedule_ends_with_0(capsys, tmp_path: Path) -> None:
+def test_a_clean_schedule_ends_with_0(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "clean.json"
     write_schedule(ring(card.pipeline_of(24), 6, 3, 2), path)
     assert command(capsys, str(path)) == (0, "25 ops: 0 errors, 0 warnings\n", "")
 
 
-def test_what_is_found_is_printed_and_ends_with_1(capsys, racy: Path) -> None:
+def test_what_is_found_is_printed_and_ends_with_1(capsys: pytest.CaptureFixture[str], racy: Path) -> None:
     code, printed, complaint = command(capsys, str(racy))
     assert (code, complaint) == (1, "")
     words = " ".join(printed.split())
@@ -50,7 +50,7 @@ def test_what_is_found_is_printed_and_ends_with_1(capsys, racy: Path) -> None:
         assert part in words
 
 
-def test_json_has_every_finding(capsys, racy: Path) -> None:
+def test_json_has_every_finding(capsys: pytest.CaptureFixture[str], racy: Path) -> None:
     code, printed, _ = command(capsys, str(racy), "--json")
     said = json.loads(printed)
     findings = check(read_schedule(racy))
@@ -62,14 +62,14 @@ def test_json_has_every_finding(capsys, racy: Path) -> None:
     assert tuple(msgspec.convert(found, Finding) for found in said["findings"]) == findings
 
 
-def test_warnings_can_be_left_out(capsys, tmp_path: Path) -> None:
+def test_warnings_can_be_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "warned.json"
     write_schedule(program(WaitEvent(0, 1), into(1), Synchronize()), path)
     assert command(capsys, str(path))[0] == 1
     assert command(capsys, str(path), "--errors-only")[:2] == (0, "3 ops: 0 errors, 0 warnings\n")
 
 
-def test_the_fixed_schedule_can_be_saved(capsys, racy: Path, tmp_path: Path) -> None:
+def test_the_fixed_schedule_can_be_saved(capsys: pytest.CaptureFixture[str], racy: Path, tmp_path: Path) -> None:
     fixed = tmp_path / "fixed.json"
     assert command(capsys, str(racy), "--fix", str(fixed))[0] == 1
     assert read_schedule(fixed) == repaired(read_schedule(racy), check(read_schedule(racy)))
@@ -77,7 +77,9 @@ def test_the_fixed_schedule_can_be_saved(capsys, racy: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [None, "{}", '{"ops": [{"op": "wait", "event": 0, "stream": 1}]}'])
-def test_bad_input_is_one_line_and_ends_with_2(capsys, tmp_path: Path, content: str | None) -> None:
+def test_bad_input_is_one_line_and_ends_with_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str | None
+) -> None:
     path = tmp_path / "bad.json"
     if content is not None:
         path.write_text(content)

@@ -334,7 +334,7 @@ def amounts(schedule: Schedule, device: Device) -> list[tuple[Any, ...]]:
 @given(schedules(), devices())
 def test_no_remedy_changes_the_work(schedule: Schedule, device: Device) -> None:
     probe = Lab(Scenario(schedule, device))
-    work = amounts(*probe.scenario(frozenset(["small-chunks"]) & set(probe.present)))
+    work = amounts(*probe.scenario(frozenset(probe.present) & {"small-chunks"}))
     for keys in combinations(probe.present, 2):
         changed = probe.scenario(frozenset((*keys, "small-chunks")) & {*probe.present})
         assert amounts(*changed) == work

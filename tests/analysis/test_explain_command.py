@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from explained import PLAIN, WORKLOAD
 from matplotlib.collections import PolyCollection
@@ -106,10 +107,10 @@ def test_the_picture_shows_bound_losses_and_critical_path() -> None:
         f"where it goes: 1 {title}: 10 ns": (10, 20),
     }
     (path,) = (line for line in ax.lines if line.get_gid() == "critical path")
-    assert list(path.get_xdata()) == [0, 10, 10, 20]
+    assert np.asarray(path.get_xdata()).tolist() == [0, 10, 10, 20]
     names = [text.get_text() for text in ax.get_yticklabels()]
     rows = dict(zip(names, ax.get_yticks(), strict=True))
-    y = path.get_ydata()
+    y = np.asarray(path.get_ydata())
     assert abs(y[0] - rows["h2d"]) < 0.5 > abs(y[2] - rows["compute"])
     legend = ax.get_legend()
     assert legend is not None

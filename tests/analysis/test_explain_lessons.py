@@ -23,7 +23,8 @@ MI = 1 << 20
 
 def blocking_streams(*ops: Any, streams: int, buffers: tuple[Buffer, ...], events: int = 0) -> Schedule:
     """What ``cudaStreamCreate`` makes are streams that the legacy default stream synchronises with."""
-    return Schedule(ops, ("blocking",) * streams, buffers, events)
+    kinds: tuple[Any, ...] = ("blocking",) * streams
+    return Schedule(ops, kinds, buffers, events)
 
 
 def in_place(n_bytes: int) -> tuple[Buffer, Buffer]:

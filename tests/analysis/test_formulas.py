@@ -14,12 +14,12 @@ from strategies import (
     ticks,
 )
 
-from streamsim.analysis.bounds import (
+from streamsim.analysis.bounds import lower_bound
+from streamsim.analysis.formulas import (
     best_practices,
     gomez_luna,
     gomez_luna_streams,
     ideal_pipeline,
-    lower_bound,
     napkin,
     published_of,
     simple_multi_copy,

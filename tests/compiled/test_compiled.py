@@ -20,7 +20,7 @@ from streamsim.compiled import available, makespans, simulate, telling
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
+from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -28,7 +28,8 @@ from streamsim_validate.records.record import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.patterns import Order
+    from streamsim.program.config import HostMemory, Order
+    from streamsim.program.schedule import Launch
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
@@ -177,7 +178,7 @@ def test_kernels_that_wait_for_copies_crowd_the_card_by_hand() -> None:
 
 @compiled
 @pytest.mark.parametrize(("order", "makespan"), [("depth-first", 47), ("breadth-first", 47)])
-def test_a_pattern_crowds_the_card_by_hand(order: str, makespan: int) -> None:
+def test_a_pattern_crowds_the_card_by_hand(order: Order, makespan: int) -> None:
     # The trace above as a pattern: 30 elements of a byte each way, 12 ticks of kernel, in three chunks. Breadth-first
     # every kernel waits for its stream's only copy too.
     workload = Workload(30, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
@@ -189,9 +190,10 @@ def test_a_pattern_crowds_the_card_by_hand(order: str, makespan: int) -> None:
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...], kernels: int) -> None:
     workload = Workload(30_011, inputs, outputs, (WorkloadKernel(duration_s=20e-6),) * kernels)
+    shapes: tuple[tuple[Order, int | None], ...] = (("depth-first", None), ("depth-first", 3), ("breadth-first", None))
     ways = [
         Config(order, chunks, streams, buffers=buffers, launch=launch)
-        for order, buffers in (("depth-first", None), ("depth-first", 3), ("breadth-first", None))
+        for order, buffers in shapes
         for chunks in (1, 2, 5, 11, 24)
         for streams in (1, 2, 3, 4, 6, 12)
         for launch in ("live", "graph")
@@ -222,9 +224,9 @@ def workloads(draw: st.DrawFn) -> Workload:
 @st.composite
 def configs(draw: st.DrawFn, most_chunks: int) -> Config:
     """Any configuration."""
-    order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
-    memory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
+    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
+    memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
     return Config(
         order,
         draw(st.integers(1, min(most_chunks, 16))),
@@ -268,7 +270,7 @@ def test_a_pattern_of_kernels_that_leave_the_card_by_hand() -> None:
 @compiled
 @pytest.mark.parametrize("name", device_names())
 @pytest.mark.parametrize("order", ["depth-first", "breadth-first"])
-def test_makespans_on_every_shipped_device(name: str, order: str) -> None:
+def test_makespans_on_every_shipped_device(name: str, order: Order) -> None:
     workload = Workload(1_000_003, (4, 8), (4,), (WorkloadKernel(duration_s=200e-6), WorkloadKernel(duration_s=50e-6)))
     ways = [
         Config(order, chunks, streams, launch=launch)
@@ -321,9 +323,11 @@ def test_streams_that_take_queues_from_each_other(
         event=2,
     )
     workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
+    buffers_of: dict[Order, tuple[int | None, ...]] = {"depth-first": (None, 4, 7), "breadth-first": (None,)}
     ways = [
         Config(order, chunks, streams, buffers=buffers, launch=launch)
-        for order, buffers in (("depth-first", None), ("depth-first", 4), ("depth-first", 7), ("breadth-first", None))
+        for order, rings in buffers_of.items()
+        for buffers in rings
         for chunks in (3, 8, 13, 31)
         for streams in (2, 3, 4, 5, 7, 11)
         for launch in LAUNCHES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from effort import examples
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @examples(100)
 @given(workloads(), devices(), grids)
 def test_no_program_is_faster_than_its_bound(workload: Workload, device: Device, grid: Grid) -> None:
-    assume(workload.elements >= min(grid.chunks))
+    assume(workload.work >= min(grid.chunks))
     bound = LowerBounds(workload, device)
     try:
         configs = grid.configs(workload)
@@ -56,14 +56,10 @@ def tight(draw: st.DrawFn) -> tuple[Workload, Device]:
     ticks, calls = st.sampled_from((0, 0, 1, 5)), st.sampled_from((0, 3, 8))
     host = ("copy", "kernel", "record", "wait", "submit", "graph_launch", "graph_node")
     hand_overs = ("h2d_to_kernel", "kernel_to_d2h", "kernel_to_kernel", "event")
-    device = make_device(
-        copy_engines=draw(st.sampled_from((2, 2, 1, 0))),
-        concurrent_kernels=draw(st.sampled_from((1, 2, 16))),
-        **{way: link(draw(ticks), draw(st.sampled_from((1, 2)))) for way in ("h2d", "d2h")},
-        **{name: draw(calls) for name in host},
-        **{name: draw(ticks) for name in hand_overs},
-    )
-    return workload, device
+    engines, concurrent = draw(st.sampled_from((2, 2, 1, 0))), draw(st.sampled_from((1, 2, 16)))
+    parts: dict[str, Any] = {way: link(draw(ticks), draw(st.sampled_from((1, 2)))) for way in ("h2d", "d2h")}
+    parts |= {name: draw(calls) for name in host} | {name: draw(ticks) for name in hand_overs}
+    return workload, make_device(copy_engines=engines, concurrent_kernels=concurrent, **parts)
 
 
 CLOSE = Grid(tuple(range(1, 8)), (1, 2, 3, 5), buffers=(None, 2, 3), launches=("live", "graph"))

@@ -17,9 +17,9 @@ from sweeps import rows_of, small
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.config import Config
+from streamsim.program.config import Config, Order
 from streamsim.program.files import write_workload
-from streamsim.program.patterns import Order, breadth_first, build, serial
+from streamsim.program.patterns import breadth_first, build, serial
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.search.evaluate import is_fast

@@ -10,7 +10,7 @@ import pytest
 from fake_cuda import CARD
 
 from streamsim import Workload, load_device
-from streamsim.device.profile import KernelCost
+from streamsim.device.kernel_costs import KernelCost
 from streamsim.program.workload import WorkloadKernel
 from streamsim_validate.cli import main
 from streamsim_validate.records.record import Entry, Machine, Record, Run, write_record
