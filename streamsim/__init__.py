@@ -1,9 +1,9 @@
 """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
 
-    from streamsim import depth_first, load_device, predict, workload_of_sizes
+    from streamsim import depth_first, predict, workload_of_sizes
 
     workload = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["64MiB"])
-    prediction = predict(depth_first(workload, chunks=16, streams=4), load_device("h200"))
+    prediction = predict(depth_first(workload, chunks=16, streams=4), "h200")
     print(prediction.makespan_s, prediction.speedup)
 
 Names are imported when first used (PEP 562), so that ``import streamsim`` alone costs next to nothing.
@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
     from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.explain import explain
     from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
-    from streamsim.analysis.predict import Prediction, predict
-    from streamsim.analysis.races import Finding, check, repaired
+    from streamsim.analysis.predict import EngineUse, Prediction, WithoutRing, predict
+    from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import Source
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
+    from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.library import device_names, load_device
-    from streamsim.device.profile import Device
+    from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, LinkDirection
     from streamsim.device.variations import changed
     from streamsim.errors import InputError
     from streamsim.model import simulate
+    from streamsim.program.builder import Event, Memory, Program, Stream
     from streamsim.program.config import Config
     from streamsim.program.files import read_schedule, read_workload, write_schedule, write_workload
     from streamsim.program.patterns import (
@@ -41,20 +44,20 @@ if TYPE_CHECKING:
         serialized,
     )
     from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-    from streamsim.program.workload import Point, Workload, WorkloadKernel
+    from streamsim.program.workload import Part, Point, Workload, WorkloadKernel
     from streamsim.program.workload_text import parse_kernel, workload_of_sizes
-    from streamsim.report.gantt import save_explanation, save_gantt
-    from streamsim.report.heatmap import HeatMap, save_heatmap
+    from streamsim.report.gantt import plot_explanation, plot_gantt, save_explanation, save_gantt
+    from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
     from streamsim.report.text import gantt
     from streamsim.report.trace import write_trace
-    from streamsim.search.best import Best, best
+    from streamsim.search.best import Best, Flatness, Found, best
     from streamsim.search.evaluate import evaluate
     from streamsim.search.grid import Grid
     from streamsim.search.sweep import Axis, Sweep
     from streamsim.search.sweep_output import Journal, write_sweep
     from streamsim.search.sweep_text import read_sweep, sweep
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
-    from streamsim.timeline.critical_path import critical_path
+    from streamsim.timeline.critical_path import Step, critical_path
     from streamsim.timeline.timeline import Span, Timeline
 
     __version__: str
@@ -69,10 +72,16 @@ _HOME = {
     "Synchronize": "program.schedule",  # the host waits
     "Buffer": "program.schedule",  # a named piece of host or device memory
     "Region": "program.schedule",  # a byte range of a buffer
+    # The same, written with handles
+    "Program": "program.builder",  # p.stream(), p.device("x", "64MiB"), p.schedule()
+    "Stream": "program.builder",  # s.copy_in(x, h), s.kernel("0.57ms"), e = s.record(), s.wait(e)
+    "Event": "program.builder",  # e.synchronize()
+    "Memory": "program.builder",  # a buffer or, as x[0:1024], a part of it
     # Patterns: a workload cut into chunks
     "Workload": "program.workload",  # arrays in and out, and the kernels between
     "WorkloadKernel": "program.workload",  # a kernel over all of it, by its time or by its name in the profile
     "Point": "program.workload",  # a measured time of a part of a kernel
+    "Part": "program.workload",  # what some chunks have of a workload
     "workload_of_sizes": "program.workload_text",  # a workload from sizes and times, as numbers or as text
     "parse_kernel": "program.workload_text",  # "0.57ms,9us@64Ki" to a WorkloadKernel
     "serial": "program.patterns",  # blocking copies, one chunk after another
@@ -85,6 +94,12 @@ _HOME = {
     "build": "program.patterns",  # a pattern by name
     # Devices
     "Device": "device.profile",  # a card, its link and its host
+    "LinkDirection": "device.profile",  # a direction of its link
+    "CopyEngines": "device.profile",  # what copies
+    "Compute": "device.profile",  # what runs kernels
+    "KernelCost": "device.kernel_costs",  # how long a kernel of a name takes
+    "HandOver": "device.profile",  # what it costs to go on on another engine
+    "Host": "device.profile",  # what calls cost
     "device_names": "device.library",  # the shipped profiles
     "load_device": "device.library",  # a shipped profile or a file
     "changed": "device.variations",  # a device with other numbers
@@ -93,14 +108,19 @@ _HOME = {
     "simulate": "model",  # schedule and device to time line
     "predict": "analysis.predict",  # schedule and device to makespan, speed-up, bound and utilisation
     "Prediction": "analysis.predict",  # what predict gives
+    "EngineUse": "analysis.predict",  # how busy an engine is
+    "WithoutRing": "analysis.predict",  # what a ring of buffers is compared with
     "Timeline": "timeline.timeline",  # when every op was issued, became ready, started, ended
     "Span": "timeline.timeline",  # one op of a time line
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
+    "Step": "timeline.critical_path",  # one op of it, and what it waited for
     "Bound": "analysis.bounds",  # a lower bound and what sets it
     "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
     "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
+    "Hazard": "analysis.races",  # the bytes of a race
+    "MissingWait": "analysis.races",  # the wait that it lacks
     "repaired": "analysis.races",  # a schedule with the waits that its races lack
     # The best schedule, and many of them
     "Config": "program.config",  # how to cut and issue a workload
@@ -108,6 +128,8 @@ _HOME = {
     "evaluate": "search.evaluate",  # configs to makespans, compiled where numba is installed
     "best": "search.best",  # exactly the optimum of a grid
     "Best": "search.best",  # what best gives
+    "Found": "search.best",  # a configuration and its time
+    "Flatness": "search.best",  # how much it matters to hit the optimum
     "Sweep": "search.sweep",  # what sweep gives: iterate over it for its rows
     "Axis": "search.sweep",  # a name and its values
     "sweep": "search.sweep_text",  # every combination of ranges such as "1..64*2", predicted
@@ -115,19 +137,23 @@ _HOME = {
     "write_sweep": "search.sweep_output",  # to CSV, JSON lines or Parquet, resumable
     "Journal": "search.sweep_output",  # how far that has come
     "HeatMap": "report.heatmap",  # the rows of a sweep by two columns
+    "plot_heatmap": "report.heatmap",  # drawn into Axes
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
     "explain": "analysis.explain",  # the time above the lower bound, split over its causes
     "Explanation": "analysis.causes",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
     "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
+    "Scenario": "analysis.counterfactual",  # a schedule and a device with the remedy done
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives
     # Pictures and files
     "gantt": "report.text",  # a time line as text
-    "save_gantt": "report.gantt",  # a time line as a picture
-    "save_explanation": "report.gantt",  # the same with the critical path and the lost time by cause
+    "plot_gantt": "report.gantt",  # a time line drawn into Axes
+    "save_gantt": "report.gantt",  # as a picture
+    "plot_explanation": "report.gantt",  # the same with the critical path and the lost time by cause
+    "save_explanation": "report.gantt",  # as a picture
     "write_trace": "report.trace",  # a time line for Perfetto
     "read_schedule": "program.files",  # from JSON
     "write_schedule": "program.files",  # to JSON
@@ -146,29 +172,48 @@ __all__ = [
     "Best",
     "Bound",
     "Buffer",
+    "Compute",
     "Config",
     "Copy",
+    "CopyEngines",
     "Device",
+    "EngineUse",
+    "Event",
     "Explanation",
     "Finding",
+    "Flatness",
+    "Found",
     "Grid",
+    "HandOver",
+    "Hazard",
     "HeatMap",
+    "Host",
     "InputError",
     "Interval",
     "Journal",
     "Kernel",
+    "KernelCost",
+    "LinkDirection",
     "Loss",
+    "Memory",
+    "MissingWait",
+    "Part",
     "Point",
     "Prediction",
+    "Program",
     "RecordEvent",
     "Region",
+    "Scenario",
     "Schedule",
     "Source",
     "Span",
+    "Step",
+    "Stream",
     "Sweep",
     "Synchronize",
     "Timeline",
     "WaitEvent",
+    "WithoutRing",
     "Workload",
     "WorkloadKernel",
     "__version__",
@@ -192,6 +237,9 @@ __all__ = [
     "parse_bytes",
     "parse_kernel",
     "parse_seconds",
+    "plot_explanation",
+    "plot_gantt",
+    "plot_heatmap",
     "predict",
     "prefetch",
     "published",

@@ -15,7 +15,7 @@ from streamsim.program.patterns import serialized
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
-from streamsim.timeline.critical_path import critical_path
+from streamsim.timeline.critical_path import critical_path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ def _share(part: float, whole: float) -> float:
 def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0)
     ended = 0  # kernels side by side may both be on the path: count each tick once
-    for step in critical_path(timeline, lowered):
+    for step in critical_path_of(timeline, lowered):
         engine, end = timeline.engine[step.op], timeline.end[step.op]
         if engine >= 0 and end > ended:
             spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)

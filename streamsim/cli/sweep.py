@@ -20,7 +20,17 @@ from streamsim.program.workload import Workload
 from streamsim.report.gantt import picture_format
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
 from streamsim.search.sweep import RETRIES, Sweep, sweep_blocks
-from streamsim.search.sweep_output import FORMATS, Format, Journal, encoder, format_of, header, read_rows, write_sweep
+from streamsim.search.sweep_output import (
+    FORMATS,
+    Format,
+    Journal,
+    encoder,
+    format_of,
+    header,
+    journal_after,
+    read_rows,
+    write_sweep,
+)
 from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
@@ -171,7 +181,7 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     so_far = Journal("")
     for rows in sweep_blocks(sweep, 0, executor, retries):
         print_data(encode(sweep.columns, rows.rows))
-        so_far = so_far.after(rows, sweep.columns, 0)
+        so_far = journal_after(so_far, rows, sweep.columns, 0)
     _say_left_out(so_far)
 
 

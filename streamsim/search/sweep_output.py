@@ -70,20 +70,21 @@ class Journal(msgspec.Struct, frozen=True):
         if self.rows + self.left_out != self.next:
             raise InputError(f"next = {self.next}: expected the {self.rows} rows and the {self.left_out} left out")
 
-    def after(self, rows: Rows, columns: tuple[str, ...], n_bytes: int) -> Journal:
-        """With the next rows, after which the output has ``n_bytes``."""
-        return Journal(
-            sweep=self.sweep,
-            next=rows.stop,
-            bytes=n_bytes,
-            rows=self.rows + len(rows.rows),
-            left_out=self.left_out + rows.left_out,
-            reason=self.reason or rows.reason,
-            too_large=self.too_large + rows.too_large,
-            too_large_reason=self.too_large_reason or rows.too_large_reason,
-            fastest=_fastest(columns, self.fastest, rows.rows),
-            writer=self.writer,
-        )
+
+def journal_after(journal: Journal, rows: Rows, columns: tuple[str, ...], n_bytes: int) -> Journal:
+    """``journal`` with the next rows, after which the output has ``n_bytes``."""
+    return Journal(
+        sweep=journal.sweep,
+        next=rows.stop,
+        bytes=n_bytes,
+        rows=journal.rows + len(rows.rows),
+        left_out=journal.left_out + rows.left_out,
+        reason=journal.reason or rows.reason,
+        too_large=journal.too_large + rows.too_large,
+        too_large_reason=journal.too_large_reason or rows.too_large_reason,
+        fastest=_fastest(columns, journal.fastest, rows.rows),
+        writer=journal.writer,
+    )
 
 
 def format_of(path: str | os.PathLike[str], given: str | None = None) -> Format:
@@ -244,7 +245,7 @@ class _Output:
         """Write the next rows; then, not before, take note of them."""
         self._write(self._encode(self._columns, rows.rows))
         written = 0 if self._special else os.lseek(self._file, 0, os.SEEK_CUR)
-        self.journal = self.journal.after(rows, self._columns, written)
+        self.journal = journal_after(self.journal, rows, self._columns, written)
         if not self._special:
             self._save()
 

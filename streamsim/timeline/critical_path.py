@@ -24,17 +24,20 @@ class Step:
     because: Because
 
 
-def critical_path(timeline: Timeline, lowered: Lowered | None = None) -> list[Step]:
+def critical_path(timeline: Timeline) -> list[Step]:
     """The chain of ops, first to last, that sets the makespan: each waited for the one before it.
 
     ``because`` says for what: the engine was busy (or its queue blocked), the op before it in the stream,
-    an event of another stream, the host's call, or nothing (``start``). ``lowered``: the schedule made ready for the
-    device, if at hand. Raises InputError for a measured time line, which does not know why an op waited.
+    an event of another stream, the host's call, or nothing (``start``). Raises InputError for a measured time
+    line, which does not know why an op waited.
     """
-    if lowered is None:
-        if timeline.device is None:
-            raise InputError("a measured time line does not say why an op waited; simulate its schedule for that")
-        lowered = lower(timeline.schedule, timeline.device)
+    if timeline.device is None:
+        raise InputError("a measured time line does not say why an op waited; simulate its schedule for that")
+    return critical_path_of(timeline, lower(timeline.schedule, timeline.device))
+
+
+def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
+    """:func:`critical_path` of a time line whose schedule is lowered for its device already."""
     return _CriticalPath(timeline, lowered).steps()
 
 

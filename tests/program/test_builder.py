@@ -131,9 +131,10 @@ def rebuilt(schedule: Schedule) -> Schedule:
             issue, ends = (stream.copy_in, (card, host)) if op.direction == "h2d" else (stream.copy_out, (host, card))
             issue(*ends, blocking=op.blocking)
         elif isinstance(op, Kernel):
-            touched: dict[str, Any] = {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
             names = ("elements", "parameter", "fill", "threads", "share", "parts")
-            stream.kernel(op.duration_s, op.name, **touched, **{name: getattr(op, name) for name in names})
+            more: dict[str, Any] = {name: getattr(op, name) for name in names}
+            more |= {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
+            stream.kernel(op.duration_s, op.name, **more)
         elif isinstance(op, RecordEvent):
             stream.record(events[op.event])
         else:
