@@ -6,6 +6,7 @@ power of two or halfway between two, with every number of streams up to 16. Writ
 
 import io
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -13,7 +14,7 @@ from streamsim.files.atomic_files import write_bytes
 from streamsim.report.heatmap import HeatMap, plot_heatmap
 from streamsim.search.sweep_text import sweep
 
-ASKED = {
+ASKED: dict[str, Any] = {
     "h2d": "64MiB",
     "kernel": "0.57ms",
     "d2h": "64MiB",

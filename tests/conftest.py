@@ -20,7 +20,10 @@ import pytest
 from hypothesis import settings
 
 from streamsim import compiled
+from streamsim.device.profile import Device
 from streamsim.errors import InputError
+from streamsim.program.schedule import Schedule
+from streamsim.program.workload import Workload
 from streamsim_validate.calibrate import fits
 from streamsim_validate.compare import compare
 from streamsim_validate.gpu.card import open_gpu
@@ -28,13 +31,20 @@ from streamsim_validate.gpu.card import open_gpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamsim.device.profile import Device
     from streamsim_validate.gpu.card import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("repeat")
+
+
+def _in_full(value: msgspec.Struct, printer: Any, _cycle: bool) -> None:
+    printer.text(msgspec.Struct.__repr__(value))
+
+
+for some in (Device, Schedule, Workload):  # hypothesis shows an example that fails in full, not by its short repr
+    some._repr_pretty_ = _in_full  # type: ignore[union-attr]
 
 MOST_PROCESSES = 8  # each imports everything, and takes some hundred MB
 COMPILE = """

@@ -36,9 +36,9 @@ from programs.predicted import (
 )
 from programs.record import Curve, Group, Program, main, make_record, read_record
 
-import streamsim.device.profile
 from streamsim import load_device
 from streamsim.compiled import available
+from streamsim.device import kernel_costs
 from streamsim.device.files import dump_device, parse_device
 from streamsim.errors import InputError
 
@@ -158,8 +158,8 @@ def test_the_evidence_page_has_cublas(known: Known) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_the_evidence_page_has_the_rules_that_were_tried(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     threads, time = RULES[name]
-    monkeypatch.setattr(streamsim.device.profile, "LEAST_THREADS", threads)
-    monkeypatch.setattr(streamsim.device.profile, "LEAST_TIME", time)
+    monkeypatch.setattr(kernel_costs, "LEAST_THREADS", threads)
+    monkeypatch.setattr(kernel_costs, "LEAST_TIME", time)
     assert row(name, lambda card: errors(card, WHOLE, name)) in EVIDENCE
 
 

@@ -18,6 +18,7 @@ from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.rules.side_by_side import FULL_CARD
+from streamsim.text.quantities import format_seconds
 
 ENGINE_WORDS = {
     "h2d": "H2D copy engine",
@@ -38,6 +39,9 @@ class Bound(msgspec.Struct, frozen=True):
     seconds: float
     bound_by: str
     each: dict[str, float]
+
+    def __repr__(self) -> str:
+        return f"Bound({format_seconds(self.seconds)} by {self.bound_by})"
 
 
 def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from streamsim.analysis.counterfactual import Scenario
@@ -84,6 +86,10 @@ class Loss:
     remedy: str
     remedied: Scenario | None = None
 
+    def __repr__(self) -> str:
+        lost, gain = format_seconds(self.lost_s), format_seconds(self.gain_alone_s)
+        return short(f"Loss({self.title}: {lost} lost; {gain} gained alone by: {self.remedy})")
+
     @property
     def helps(self) -> bool:
         """Whether the remedy can be done and gains something alone."""
@@ -130,6 +136,10 @@ class Explanation:
     is_exact: bool
     is_racy: bool
     link: str
+
+    def __repr__(self) -> str:
+        took, lost = format_seconds(self.makespan_s), format_seconds(self.gap_s)
+        return short(f"Explanation({took} on {self.device}, {lost} of it lost; {self.advice})")
 
     @property
     def gap_s(self) -> float:

@@ -13,6 +13,8 @@ from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
@@ -72,6 +74,9 @@ class Prediction:
     memory_bytes: int | None
     link: str
     without_ring: WithoutRing | None = None
+
+    def __repr__(self) -> str:
+        return short(f"Prediction({format_seconds(self.makespan_s)} on {self.device}, {self.speedup:.2f}x)")
 
     @property
     def device_bytes(self) -> int:

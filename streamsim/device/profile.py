@@ -16,6 +16,7 @@ from streamsim.device.kernel_costs import KernelCost, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
+from streamsim.text.shown import short
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
@@ -205,6 +206,9 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
+
+    def __repr__(self) -> str:
+        return short(f"Device({self.name}: {self.description})")
 
     def source(self, name: str) -> tuple[str, str]:
         """(``measured``, ``published`` or ``assumed``; where from or why) of the number of that dotted name."""

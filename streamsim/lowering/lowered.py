@@ -30,6 +30,7 @@ from streamsim.program.schedule import Copy, Op, RecordEvent, Schedule, Synchron
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.queue_owners import NOBODY, queue_of
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,6 +71,9 @@ class Lowered(NamedTuple):
     wake: int
     event: int
     launch: int  # ticks before the first op is issued (a graph launch)
+
+    def __repr__(self) -> str:
+        return short(f"Lowered({len(self.kind)} ops of {self.schedule.name or 'a schedule'} on {self.device.name})")
 
     def calls(self, segment: Segment) -> list[int]:
         """Ticks of the calls of a segment: the first copy and the first kernel come after a wait."""

@@ -36,7 +36,7 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, parse_share
-from streamsim.text.shown import LONGEST_REPR, one_line, shown
+from streamsim.text.shown import short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,7 +88,7 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def __repr__(self) -> str:
         region = self.region
-        return one_line(f"{region.buffer}[{region.offset}:{region.offset + region.bytes}] ({self.kind})", LONGEST_REPR)
+        return short(f"{region.buffer}[{region.offset}:{region.offset + region.bytes}] ({self.kind})")
 
 
 class Event:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM
 
 if TYPE_CHECKING:
@@ -16,9 +17,16 @@ if TYPE_CHECKING:
 
 
 class StreamOrder:
-    """Which ops must end before the next op of a stream may start; told of the calls in the order of issue."""
+    """Which ops must end before the next op of a stream may start; told of the calls in the order of issue.
+
+    Raises InputError for a schedule of several cards or host threads, which can be written down but not yet ordered.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
+        for i, op in enumerate(schedule.ops):
+            if op.card or op.thread:
+                what = f"card = {op.card}" if op.card else f"thread = {op.thread}"
+                raise InputError(f"ops[{i}].{what}: of one card and one host thread only, 0, is it known what they do")
         self._ops = schedule.ops
         self._ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"

@@ -24,6 +24,7 @@ from streamsim.checks import (
     check_whole,
 )
 from streamsim.errors import InputError
+from streamsim.text.shown import short
 
 Direction = Literal["h2d", "d2h"]
 Memory = Literal["device", "pinned", "pageable"]
@@ -33,10 +34,25 @@ DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory,
 
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
+MOST_CARDS = 64  # of a host
+MOST_OPS_SHOWN = 8
 
 
-class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class _Value(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True, gc=False
+):
     """A frozen value; it holds no cycles, so the garbage collector need not look at it."""
+
+
+class _Issued(_Value, frozen=True, kw_only=True):
+    """An op as a host issues it: ``thread`` makes the call, and it is for ``card``; of both there is one by default."""
+
+    card: int = 0
+    thread: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("card", self.card, 0, MOST_CARDS - 1)
+        check_whole("thread", self.thread, 0, LARGEST_COUNT)
 
 
 class Buffer(_Value, frozen=True):
@@ -65,7 +81,7 @@ class Region(_Value, frozen=True):
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
 
 
-class Copy(_Value, frozen=True, tag_field="op", tag="copy"):
+class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
     """A copy of ``bytes`` between host and device in a stream.
 
     ``host`` and ``device`` say which bytes it touches; without them it touches memory of its own, pinned
@@ -81,6 +97,7 @@ class Copy(_Value, frozen=True, tag_field="op", tag="copy"):
     blocking: bool = False
 
     def __post_init__(self) -> None:
+        _Issued.__post_init__(self)
         check_choice("direction", self.direction, DIRECTIONS)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
@@ -90,7 +107,7 @@ class Copy(_Value, frozen=True, tag_field="op", tag="copy"):
             raise InputError(f"device.bytes = {self.device.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
-class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
+class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     """A kernel launch in a stream.
 
     ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
@@ -116,6 +133,7 @@ class Kernel(_Value, frozen=True, tag_field="op", tag="kernel"):
     parts: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
+        _Issued.__post_init__(self)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
@@ -146,18 +164,19 @@ def _check_parts(parts: object) -> None:
         last_share, last_s = share, seconds
 
 
-class RecordEvent(_Value, frozen=True, tag_field="op", tag="record"):
+class RecordEvent(_Issued, frozen=True, tag_field="op", tag="record"):
     """``cudaEventRecord``: the event completes when everything before it in the stream has completed."""
 
     event: int
     stream: int
 
     def __post_init__(self) -> None:
+        _Issued.__post_init__(self)
         check_whole("event", self.event, 0, LARGEST_COUNT)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
-class WaitEvent(_Value, frozen=True, tag_field="op", tag="wait"):
+class WaitEvent(_Issued, frozen=True, tag_field="op", tag="wait"):
     """``cudaStreamWaitEvent``: later ops of the stream wait for the event's latest record before this call.
 
     Waiting on an event that was not recorded before is a no-op.
@@ -167,17 +186,19 @@ class WaitEvent(_Value, frozen=True, tag_field="op", tag="wait"):
     stream: int
 
     def __post_init__(self) -> None:
+        _Issued.__post_init__(self)
         check_whole("event", self.event, 0, LARGEST_COUNT)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
 
 
-class Synchronize(_Value, frozen=True, tag_field="op", tag="synchronize"):
+class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
     """The host waits for a stream, for an event's latest record, or (neither given) for the whole device."""
 
     stream: int | None = None
     event: int | None = None
 
     def __post_init__(self) -> None:
+        _Issued.__post_init__(self)
         if self.stream is not None and self.event is not None:
             raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
         if self.stream is not None:
@@ -190,7 +211,7 @@ Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
 OP_TYPES = frozenset(get_args(Op))
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
     """Operations in the order in which one host thread issues them. Immutable and checked.
 
     ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
@@ -229,6 +250,14 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self.ops)
+
+    def __repr__(self) -> str:
+        """In full with few ops, else in words."""
+        if len(self.ops) <= MOST_OPS_SHOWN:
+            return super().__repr__()
+        name = f"{self.name}: " if self.name else ""
+        issued = "" if self.launch == "live" else ", as a graph"
+        return short(f"Schedule({name}{len(self.ops)} ops in {len(self.streams)} streams{issued})")
 
     @property
     def used_streams(self) -> tuple[int, ...]:

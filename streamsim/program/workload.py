@@ -15,6 +15,8 @@ import msgspec
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_SHARE, LONGEST_S, check_number, check_whole
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
+from streamsim.text.quantities import format_bytes
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -188,6 +190,12 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def output_bytes(self) -> tuple[int, ...]:
         """Bytes of each array that is cut and copied back."""
         return tuple(n * (self.elements or 1) for n in self.outputs)
+
+    def __repr__(self) -> str:
+        kernels = f"{len(self.kernels)} kernel{'s' * (len(self.kernels) != 1)}"
+        name, cut = f"{self.name}: " * bool(self.name), f" of {self.elements} elements" * bool(self.elements)
+        into, out = (format_bytes(n) if n else "nothing" for n in (self.h2d_bytes, self.d2h_bytes))
+        return short(f"Workload({name}{into} in, {kernels}, {out} out{cut})")
 
     @property
     def h2d_bytes(self) -> int:

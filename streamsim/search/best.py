@@ -25,7 +25,8 @@ from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
-from streamsim.text.quantities import format_bytes
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +102,11 @@ class Best(msgspec.Struct, frozen=True):
     memory_bytes: int | None
     link: str
     left_out: int
+
+    def __repr__(self) -> str:
+        config, took = self.best.config, format_seconds(self.best.makespan_s)
+        chosen = f"{config.chunks} chunks on {config.streams} streams, {config.order}"
+        return short(f"Best({chosen}: {took} on {self.device}, {self.speedup:.2f}x)")
 
     @property
     def left_out_why(self) -> str:

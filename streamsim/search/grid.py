@@ -12,6 +12,7 @@ from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
+from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,12 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.memory_limit_bytes is not None:
             check_whole("memory_limit_bytes", self.memory_limit_bytes, 1, LARGEST_BYTES)
+
+    def __repr__(self) -> str:
+        axes = ("chunks", "streams", "orders", "buffers", "launches")
+        counts = ", ".join(f"{name} x {len(getattr(self, name))}" for name in axes)
+        limit = "" if self.memory_limit_bytes is None else f", {format_bytes(self.memory_limit_bytes)} on the card"
+        return f"Grid({counts}, {self.memory} memory{limit})"
 
     def configs(self, workload: Workload) -> list[Config]:
         """The distinct programs of the grid within its limits, each once, the simplest first.

@@ -24,7 +24,7 @@ from streamsim.program.workload import Workload, WorkloadKernel  # noqa: TC001 -
 from streamsim.program.workload_text import per_element, workload_of_sizes
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
-from streamsim.text.shown import LONGEST_REPR, one_line, shown
+from streamsim.text.shown import one_line, short, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -179,7 +179,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
-        return one_line(f"Sweep({self._count} combinations: {axes})", LONGEST_REPR)
+        return short(f"Sweep({self._count} combinations: {axes})")
 
     def first_refusal(self) -> InputError | None:
         """None if any combination can be issued, otherwise why the first one cannot.

@@ -15,6 +15,11 @@ def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
+def short(text: str) -> str:
+    """``text`` fit for the ``repr`` of a value that holds more than a line can say."""
+    return one_line(text, LONGEST_REPR)
+
+
 def shown(value: object) -> str:
     """``value`` as a short text for an error message, whatever it holds and however much of it."""
     try:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from array import array
@@ -55,6 +57,10 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.schedule.ops)
+
+    def __repr__(self) -> str:
+        where = "" if self.device is None else f" on {self.device.name}"
+        return short(f"Timeline({len(self)} ops, {format_seconds(self.makespan_s)}{where})")
 
     @property
     def makespan_s(self) -> float:

@@ -28,7 +28,8 @@ from streamsim_validate.records.record import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.config import Order
+    from streamsim.program.config import HostMemory, Order
+    from streamsim.program.schedule import Launch
     from streamsim.timeline.timeline import Timeline
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
@@ -189,10 +190,10 @@ def test_a_pattern_crowds_the_card_by_hand(order: Order, makespan: int) -> None:
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...], kernels: int) -> None:
     workload = Workload(30_011, inputs, outputs, (WorkloadKernel(duration_s=20e-6),) * kernels)
-    orders: tuple[tuple[Order, int | None], ...] = (("depth-first", None), ("depth-first", 3), ("breadth-first", None))
+    shapes: tuple[tuple[Order, int | None], ...] = (("depth-first", None), ("depth-first", 3), ("breadth-first", None))
     ways = [
         Config(order, chunks, streams, buffers=buffers, launch=launch)
-        for order, buffers in orders
+        for order, buffers in shapes
         for chunks in (1, 2, 5, 11, 24)
         for streams in (1, 2, 3, 4, 6, 12)
         for launch in ("live", "graph")
@@ -223,9 +224,9 @@ def workloads(draw: st.DrawFn) -> Workload:
 @st.composite
 def configs(draw: st.DrawFn, most_chunks: int) -> Config:
     """Any configuration."""
-    order: Any = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
-    memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    launch: Any = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
+    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
+    memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
     return Config(
         order,
         draw(st.integers(1, min(most_chunks, 16))),
@@ -322,15 +323,11 @@ def test_streams_that_take_queues_from_each_other(
         event=2,
     )
     workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
-    orders: tuple[tuple[Order, int | None], ...] = (
-        ("depth-first", None),
-        ("depth-first", 4),
-        ("depth-first", 7),
-        ("breadth-first", None),
-    )
+    buffers_of: dict[Order, tuple[int | None, ...]] = {"depth-first": (None, 4, 7), "breadth-first": (None,)}
     ways = [
         Config(order, chunks, streams, buffers=buffers, launch=launch)
-        for order, buffers in orders
+        for order, rings in buffers_of.items()
+        for buffers in rings
         for chunks in (3, 8, 13, 31)
         for streams in (2, 3, 4, 5, 7, 11)
         for launch in LAUNCHES

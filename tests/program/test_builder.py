@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -120,7 +120,10 @@ def rebuilt(schedule: Schedule) -> Schedule:
 
     for op in schedule.ops:
         if isinstance(op, Synchronize):
-            (p if op == Synchronize() else events[op.event] if op.stream is None else streams[op.stream]).synchronize()
+            if op.event is not None:
+                events[op.event].synchronize()
+            else:
+                (p if op.stream is None else streams[op.stream]).synchronize()
             continue
         stream = streams[op.stream]
         if isinstance(op, Copy):
@@ -128,7 +131,7 @@ def rebuilt(schedule: Schedule) -> Schedule:
             issue, ends = (stream.copy_in, (card, host)) if op.direction == "h2d" else (stream.copy_out, (host, card))
             issue(*ends, blocking=op.blocking)
         elif isinstance(op, Kernel):
-            touched = {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
+            touched: dict[str, Any] = {"reads": list(map(part, op.reads)), "writes": list(map(part, op.writes))}
             names = ("elements", "parameter", "fill", "threads", "share", "parts")
             stream.kernel(op.duration_s, op.name, **touched, **{name: getattr(op, name) for name in names})
         elif isinstance(op, RecordEvent):

@@ -13,12 +13,16 @@ import strategies as card
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsim import check, load_device, simulate
 from streamsim.checks import LARGEST_BYTES
 from streamsim.errors import InputError
+from streamsim.program.files import dump_schedule, parse_schedule
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streamsim.program.schedule import Op
 
 HOST, PAGE, CARD = Buffer("host", 100, "pinned"), Buffer("page", 100, "pageable"), Buffer("card", 100, "device")
 K = Kernel(1, duration_s=1e-3)
@@ -142,3 +146,29 @@ def test_a_kernel_refuses_a_list_of_regions(field: str) -> None:
     """A list would make it mutable, and a set of schedules impossible."""
     with pytest.raises(InputError, match=field):
         Kernel(1, duration_s=1e-3, **{field: [Region("card", 0, 4)]})  # type: ignore[arg-type]
+
+
+# Several cards and host threads: they can be written down, and what they do is not known yet.
+
+
+@pytest.mark.parametrize("field", ["card", "thread"])
+@pytest.mark.parametrize(
+    "op", [Copy("h2d", 4, 1), Kernel(1, duration_s=1e-6), RecordEvent(0, 1), WaitEvent(0, 1), Synchronize(1)]
+)
+def test_an_op_of_another_card_or_thread_is_kept_and_refused_by_what_would_order_it(op: Op, field: str) -> None:
+    there = msgspec.structs.replace(op, **{field: 1})
+    program = Schedule((Copy("d2h", 4, 1), there), ("non-blocking",), events=1)
+    assert parse_schedule(dump_schedule(program)) == program
+    for ask in (lambda: simulate(program, load_device("ideal")), lambda: check(program)):
+        with pytest.raises(InputError, match=rf"^ops\[1\]\.{field} = 1: "):
+            ask()
+    with pytest.raises(InputError, match=f"^{field} = -1: expected a whole number from 0"):
+        msgspec.structs.replace(op, **{field: -1})
+
+
+def test_one_card_and_one_thread_need_not_be_named() -> None:
+    plain = Schedule((Copy("h2d", 4, 1),), ("non-blocking",))
+    assert b"card" not in dump_schedule(plain)
+    assert b"thread" not in dump_schedule(plain)
+    named = dump_schedule(plain).replace(b'"bytes":4', b'"bytes":4,"card":0,"thread":0')
+    assert parse_schedule(named) == plain

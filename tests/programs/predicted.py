@@ -14,8 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 from programs.record import CALLS_OF, Group, Record, read_record
 
-import streamsim.device.profile
 from streamsim import Config, Device, Workload, WorkloadKernel, evaluate
+from streamsim.device import kernel_costs
 from streamsim.device.files import parse_device
 from streamsim.program.workload import Point
 
@@ -126,15 +126,15 @@ def row(name: str, one: Callable[[str], list[Error]], cublas: bool = False) -> s
 
 def main() -> None:
     """Print the tables."""
-    chosen = streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME
+    chosen = kernel_costs.LEAST_THREADS, kernel_costs.LEAST_TIME
     for known in ALL_KNOWN:
         print(row(known.name, partial(errors, known=known)))
     for known in (WHOLE, CURVE):
         print(row(f"SGEMM, {known.name}", partial(errors, known=known), cublas=True))
     for name, rule in RULES.items():
-        streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = rule
+        kernel_costs.LEAST_THREADS, kernel_costs.LEAST_TIME = rule
         print(row(name, partial(errors, known=WHOLE, rule=name)))
-    streamsim.device.profile.LEAST_THREADS, streamsim.device.profile.LEAST_TIME = chosen
+    kernel_costs.LEAST_THREADS, kernel_costs.LEAST_TIME = chosen
 
 
 if __name__ == "__main__":
