@@ -24,7 +24,7 @@ from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records.record import read_record
+from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
