@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
-from streamsim.report.side_by_side import lanes
+from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
@@ -212,7 +212,7 @@ def _rows(timeline: Timeline) -> list[_Row]:
     columns = _Columns(timeline)
     host = _host_bars(timeline)
     busy = timeline.utilisation if timeline.makespan_s else {}
-    lane = np.array(lanes(timeline, timeline.engine))
+    lane = np.array(lane_of_each_op(timeline, timeline.engine))
     engines = [
         columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
         for name in sorted(timeline.engine_names, key=_place)
@@ -230,7 +230,7 @@ def _place(engine: str) -> int:
 def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
     import numpy as np
 
-    lane = np.array(lanes(timeline, columns.stream.tolist()))
+    lane = np.array(lane_of_each_op(timeline, columns.stream.tolist()))
     used = np.unique(columns.stream[columns.engine >= 0]).tolist()
     rows = [
         columns.row(f"stream {stream}", (columns.stream == stream) & (columns.engine >= 0), lane, waits=True)
@@ -448,7 +448,7 @@ class _Chart:
     def _draw_path(self, timeline: Timeline) -> list[Line2D]:
         """Draw the critical path along the lower edge of its bars in the rows of the engines."""
         heights = {row.name: (row.height - 1 + BAR) / row.lanes for row in self._rows}
-        lane = lanes(timeline, timeline.engine)
+        lane = lane_of_each_op(timeline, timeline.engine)
         x, y = list[float](), list[float]()
         for step in critical_path(timeline):
             if timeline.engine[step.op] >= 0:

@@ -20,7 +20,7 @@ import msgspec
 from streamsim.files.atomic_files import replacing
 from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
-from streamsim.report.side_by_side import lanes
+from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Tracks:
 
     def __init__(self, timeline: Timeline, process: int, first: int, row_names: list[str], row: Sequence[int]) -> None:
         self._process, self._row_names = process, row_names
-        lane, width = [max(0, lane) for lane in lanes(timeline, row)], len(row_names)
+        lane, width = [max(0, lane) for lane in lane_of_each_op(timeline, row)], len(row_names)
         self.of = array("q", (first + row[op] + lane[op] * width for op in range(len(timeline))))
         self._used = {(row[op], lane[op]): self.of[op] for op in range(len(timeline)) if row[op] != NO_ROW}
 

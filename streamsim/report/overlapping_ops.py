@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NO_LANE = -1
 
 
-def lanes(timeline: Timeline, row: Sequence[int]) -> array[int]:
+def lane_of_each_op(timeline: Timeline, row: Sequence[int]) -> array[int]:
     """Give every op a lane 0, 1, ... of its ``row[op]``: the first that is free at the op's start.
 
     Spans in one lane of a row never overlap. Ops that occupied no engine have NO_LANE.

@@ -1,0 +1,34 @@
+"""Prices of a chunk's ops, of which no schedule is made: those of the ops of its schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import devices, small_workloads
+
+from streamsim.lowering.chunks import ChunkCosts, kinds_of
+from streamsim.lowering.costs import call_ticks
+from streamsim.lowering.lowered import lower
+from streamsim.program.config import HOST_MEMORIES, Config, HostMemory
+from streamsim.program.schedule import Copy, Kernel
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
+
+
+@given(small_workloads(), devices(), st.integers(1, 12), st.sampled_from(HOST_MEMORIES))
+def test_a_chunks_ops_cost_what_those_of_its_schedule_do(
+    workload: Workload, device: Device, chunks: int, memory: HostMemory
+) -> None:
+    config = Config(chunks=min(chunks, workload.work), memory=memory)
+    costs = ChunkCosts(workload, device, call_ticks("live", device), config.is_pageable)
+    parts = workload.cut(config.chunks)
+    found = [shape for part in parts for _ in range(part.many) for shape in costs.chunk(part)]
+    schedule = config.schedule(workload)
+    lowered = lower(schedule, device)
+    works = [i for i, op in enumerate(schedule) if isinstance(op, Copy | Kernel)]
+    assert found == [lowered.shapes[lowered.shape[i]] for i in works]
+    assert [shape.kind for shape in found] == list(kinds_of(workload)) * config.chunks
