@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from shared import CLASS_STYLE, DARK, INK, SMALL_PT, Runs, main, tidy, title
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare.compare import Row
+    from streamsim_validate.compare import Row
 
 SIZE_IN = (7.2, 7.4)
 TENTH = 0.1

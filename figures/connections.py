@@ -12,11 +12,12 @@ from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare.compare import compare
-from streamsim_validate.suites.suites import EVEN, HEAVY, MI, SMALL, Case, sincos
+from streamsim_validate.compare import compare
+from streamsim_validate.records import Recipe
+from streamsim_validate.suites import EVEN, HEAVY, MI, SMALL, sincos
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare.compare import Row
+    from streamsim_validate.compare import Row
 
 SIZE_IN = (9.0, 5.8)
 MS = 1e3
@@ -53,10 +54,10 @@ def _panel(axes: Any, rows: dict[tuple[int, str], Row], order: str, elements: in
     longest = 0.0
     for connections, (colour, marker, shift) in STYLE.items():
         for x, (chunks, streams) in enumerate(SHAPES):
-            case = Case(order, {"chunks": chunks, "streams": streams}, sincos(elements, iterations), "grid")
-            row = rows.get((connections, case.key))
+            key = Recipe(order, {"chunks": chunks, "streams": streams}, sincos(elements, iterations), "grid").key
+            row = rows.get((connections, key))
             if row is None:
-                raise InputError(f"the record has no {case.key!r} with {connections} connections: draw a standard one")
+                raise InputError(f"the record has no {key!r} with {connections} connections: draw a standard one")
             times = [row.measured_s * MS, row.predicted_s * MS]
             longest = max(longest, *times)
             axes.plot([x + shift] * 2, times, color=colour, linewidth=1)

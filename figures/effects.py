@@ -15,8 +15,7 @@ from shared import BLUE, FONT_PT, INK, LIGHT, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.device.profile import EFFECTS
 from streamsim.device.variations import without
-from streamsim_validate.compare.compare import PAGEABLE, percentile95, row_of
-from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.compare import PAGEABLE, percentile95, profiles_of, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from shared import BLUE, DARK, INK, LIGHT, ORANGE, PALE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
-from streamsim_validate.compare.compare import PAGEABLE, percentile95
+from streamsim_validate.compare import PAGEABLE, percentile95
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,13 @@ from matplotlib.lines import Line2D
 from shared import BLUE, INK, ORANGE, PURPLE, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.errors import InputError
-from streamsim_validate.compare.compare import compare
-from streamsim_validate.suites.suites import CONNECTIONS, EVEN, GRID, HEAVY, LIGHT, MI, SMALL, Case, sincos
+from streamsim_validate.compare import compare
+from streamsim_validate.records import Recipe
+from streamsim_validate.suites import CONNECTIONS, EVEN, GRID, HEAVY, LIGHT, MI, SMALL, sincos
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare.compare import Row
-    from streamsim_validate.suites.suites import Value
+    from streamsim_validate.compare import Row
+    from streamsim_validate.records import Value
 
 SIZE_IN = (9.0, 6.2)
 ELEMENTS = 16 * MI
@@ -59,7 +60,7 @@ def points(rows: dict[str, Row], iterations: int) -> list[Point]:
 
 def _row(rows: dict[str, Row], order: str, chunks: int, streams: int, iterations: int) -> Row:
     arguments: dict[str, Value] = {"chunks": chunks, "streams": streams}
-    key = Case(order, arguments, sincos(ELEMENTS, iterations), "grid").key
+    key = Recipe(order, arguments, sincos(ELEMENTS, iterations), "grid").key
     if key not in rows:
         raise InputError(f"the record has no {key!r}: draw a record of the standard suite")
     return rows[key]

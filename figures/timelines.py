@@ -13,12 +13,12 @@ from shared import Runs, main
 
 from streamsim.errors import InputError
 from streamsim.report.gantt import plot_gantt
-from streamsim_validate.compare.compare import DEVICE_BOUND, compare, time_lines
+from streamsim_validate.compare import DEVICE_BOUND, compare, time_lines
 
 if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
-    from streamsim_validate.compare.compare import Row
-    from streamsim_validate.records.record import Record
+    from streamsim_validate.compare import Row
+    from streamsim_validate.records import Record
 
 SIZE_IN = (9.0, 13.0)
 SPANS = range(24, 65)  # copies and kernels of a schedule that can be seen as a whole

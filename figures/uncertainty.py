@@ -11,13 +11,12 @@ from shared import BLUE, DARK, INK, ORANGE, SMALL_PT, Runs, main, tidy, title
 from streamsim.device.library import load_device
 from streamsim.device.profile import MODEL_SPREAD
 from streamsim.errors import InputError
-from streamsim_validate.compare.compare import DEVICE_BOUND, compare
-from streamsim_validate.compare.coverage import Expected, by_class, expectations
+from streamsim_validate.compare import DEVICE_BOUND, Expected, by_class, compare, expectations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streamsim_validate.records.record import Record
+    from streamsim_validate.records import Record
 
 WIDTH_IN, HEIGHT_IN = 7.2, 3.4  # of a record
 SAMPLES = 100

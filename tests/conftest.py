@@ -24,14 +24,15 @@ from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
-from streamsim_validate.calibrate import fits
-from streamsim_validate.compare import compare
-from streamsim_validate.gpu.card import open_gpu
+from streamsim_validate.calibrate import fits, simulated
+from streamsim_validate.compare import predictions
+from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.calibrate import Samples
+    from streamsim_validate.gpu import Gpu
 
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
@@ -116,12 +117,12 @@ def _what_is_here_is_no_garbage() -> None:
 def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits and comparisons run the compiled twin, of the same ticks; samples that have been fitted are not again."""
     if compiled.available():
-        for module in (fits, compare):
+        for module in (simulated, predictions):
             monkeypatch.setattr(module, "simulate", compiled.simulate)
     monkeypatch.setattr(fits, "fit", fit_once)
 
 
-def fit_once(samples: fits.Samples, fit: Callable[[fits.Samples], Device] = fits.fit) -> Device:
+def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> Device:
     """``fits.fit``, once for the same samples."""
     content = msgspec.json.encode(samples.plain())
     if content not in _FITTED:

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from streamsim.cli import main
 from streamsim_validate.cli import main as validate
-from streamsim_validate.records.record import read_record, write_record
+from streamsim_validate.records import read_record, write_record
 
 ROOT = Path(__file__).parent.parent
 FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strategies import (
-    make_device,
-)
+from strategies import make_device
 
 from streamsim.program.workload import Workload, WorkloadKernel
 

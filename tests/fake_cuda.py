@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsim_validate.gpu.card import Card, Gpu
-from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Arrays
+from streamsim_validate.gpu import THREADS_PER_BLOCK, Arrays, Gpu
+from streamsim_validate.records import Card
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,11 +14,9 @@ from fake_cuda import CARD
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
 from streamsim.model import simulate
-from streamsim_validate.compare.compare import predict_device_s
-from streamsim_validate.gpu.profiler import spans_of
-from streamsim_validate.gpu.replay import closed
-from streamsim_validate.records.record import Entry, Machine, Record, Run, write_record
-from streamsim_validate.suites.suites import EVEN, HEAVY, LIGHT, MI, SMALL, Case, digest, suite
+from streamsim_validate.compare import predict_device_s
+from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, closed, digest, spans_of, write_record
+from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
 FIGURES = Path(__file__).parent.parent / "figures"
 NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")
@@ -38,12 +36,12 @@ DEVICE = msgspec.structs.replace(
 )
 
 
-def an_entry(case: Case) -> Entry:
+def an_entry(recipe: Recipe) -> Entry:
     """As if measured 10 % above the ideal device."""
-    schedule = case.schedule()
+    schedule = recipe.schedule()
     samples = (1.1 * predict_device_s(schedule, DEVICE),)
-    traced = spans_of(simulate(closed(schedule), DEVICE)) if case.arguments["chunks"] == 16 else None
-    return Entry(case.key, digest(schedule), "ok", True, case, None, samples, samples, (1e-9,), traced)
+    traced = spans_of(simulate(closed(schedule), DEVICE)) if recipe.arguments["chunks"] == 16 else None
+    return Entry(recipe.key, digest(schedule), "ok", True, recipe, None, samples, samples, (1e-9,), traced)
 
 
 @cache
@@ -52,12 +50,12 @@ def a_record(most_chunks: int) -> Record:
     profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
     runs = []
     for connections in (8, 1, 32):
-        cases = [
-            case
-            for case in suite("standard", connections)
-            if case.effect == "grid" and case.workload.work > MI and int(case.arguments["chunks"]) <= most_chunks
+        recipes = [
+            recipe
+            for recipe in suite("standard", connections)
+            if recipe.effect == "grid" and recipe.workload.work > MI and int(recipe.arguments["chunks"]) <= most_chunks
         ]
-        runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, cases))))
+        runs.append(Run(connections, "then", 0, 1, "now", profile, None, tuple(map(an_entry, recipes))))
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1")
 
 
@@ -77,9 +75,9 @@ def test_a_figure_is_drawn_from_a_record(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["speedup", "connections", "timelines"])
 def test_a_record_without_what_a_figure_shows_is_one_clear_line(name: str, tmp_path: Path) -> None:
-    case = Case("depth-first", {"chunks": 1, "streams": 1}, suite("standard")[0].workload, "grid")
-    case = msgspec.structs.replace(case, workload=msgspec.structs.replace(case.workload, elements=MI))
-    entry = an_entry(case)
+    recipe = Recipe("depth-first", {"chunks": 1, "streams": 1}, suite("standard")[0].workload, "grid")
+    recipe = msgspec.structs.replace(recipe, workload=msgspec.structs.replace(recipe.workload, elements=MI))
+    entry = an_entry(recipe)
     profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
     run = Run(8, "then", 0, 1, "now", profile, None, (entry,))
     write_record(Record(CARD, Machine("Linux", "p", 2, "3.12"), "mine", (run,)), tmp_path / "r.json.gz")

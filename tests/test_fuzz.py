@@ -12,7 +12,7 @@ from effort import THOROUGH
 from kinds import KINDS, Input, draw_of
 from trials import check_right, fault_of, shrink
 
-from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ COUNT = 50 if THOROUGH else 2  # for each unit of a kind's weight
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_wrong_with_an_input_is_a_result_or_one_line(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(fits, "MOST_STEPS", 1)
+    monkeypatch.setattr(simulated, "MOST_STEPS", 1)
     check_right(kind)
     for number in range(COUNT * KINDS[kind].weight):
         made = draw_of(kind, Random(f"{kind} {number}"))

@@ -3,23 +3,21 @@
 Exit codes: :mod:`streamsim.cli.process`.
 """
 
-from importlib import import_module
-
 import click
 
-from streamsim.cli.process import Group, run
+from streamsim.cli.process import LazyGroup, run
 
-# Where each command is, as ``module:name``: only the one that is called is imported.
+# Where each command is, as ``module:name``.
 COMMANDS = {
-    "predict": "predict:predict_command",
-    "simulate": "predict:simulate_command",
-    "schedule": "predict:schedule_command",
-    "explain": "explain:explain_command",
-    "best": "best:best_command",
-    "sweep": "sweep:sweep_command",
-    "devices": "devices:devices",
-    "schema": "devices:schema_command",
-    "check": "check:check_command",
+    "predict": "streamsim.cli.predict:predict_command",
+    "simulate": "streamsim.cli.predict:simulate_command",
+    "schedule": "streamsim.cli.predict:schedule_command",
+    "explain": "streamsim.cli.explain:explain_command",
+    "best": "streamsim.cli.best:best_command",
+    "sweep": "streamsim.cli.sweep:sweep_command",
+    "devices": "streamsim.cli.devices:devices",
+    "schema": "streamsim.cli.devices:schema_command",
+    "check": "streamsim.cli.check:check_command",
 }
 
 
@@ -28,19 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     return run(app, "streamsim", arguments)
 
 
-class _Commands(Group):
-    """Imports a command when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        module, _, name = COMMANDS.get(cmd_name, "").partition(":")
-        command: click.Command | None = getattr(import_module(f"streamsim.cli.{module}"), name) if module else None
-        return command
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
+@click.group(
+    cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
+)
 @click.version_option(package_name="streamsim", message="streamsim %(version)s")
 def app() -> None:
     """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.

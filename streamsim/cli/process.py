@@ -8,9 +8,10 @@ unexpected error comes from.
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import click
@@ -31,6 +32,22 @@ class Group(click.Group):
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
+    """Commands of which only the one called is imported. ``places``: each one's ``module:name``, by its name."""
+
+    def __init__(self, *arguments: Any, places: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        module, _, name = self._places.get(cmd_name, "").partition(":")
+        command: click.Command | None = getattr(import_module(module), name) if module else None
+        return command
 
 
 def run(app: click.Command, name: str, arguments: list[str] | None, interrupted: str = "") -> int:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamsim.compiled.loop import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state, run_patterns
+from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
+from streamsim.compiled.tables import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import NOTHING, Shape, after_wait_ticks, call_ticks, event_ticks, streams_ticks
 from streamsim.model import simulate

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
-from streamsim.compiled.loop import ALSO, CARD, NONE, NOTHING, OP, QUEUES, RULES, SEGMENT, SHAPE
+from streamsim.compiled.tables import ALSO, CARD, NONE, OP, QUEUES, SEGMENT, SHAPE
 from streamsim.device.fields import fields_of
-from streamsim.lowering.costs import KERNEL, Rate, Shape, copy_rate, event_ticks, hand_over_table, streams_ticks
+from streamsim.lowering.costs import (
+    KERNEL,
+    NOTHING,
+    Rate,
+    Shape,
+    copy_rate,
+    event_ticks,
+    hand_over_table,
+    streams_ticks,
+)
+from streamsim.rules.arbitration import RULES
 from streamsim.rules.clock import ticks
+from streamsim.rules.link import NEVER
 from streamsim.text.quantities import TIME
 
 if TYPE_CHECKING:
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 LANE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
-LARGEST = 1 << 61  # half of the kernel's FOREVER: for any tick, and for any product that makes one
+LARGEST = NEVER // 2  # for any tick, and for any product that makes one
 
 
 class Card(NamedTuple):
@@ -34,7 +45,7 @@ class Card(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The arguments of ``kernel.run``, less its scratch and its results."""
+    """The arguments of ``loop.run``, less its scratch and its results."""
 
     card: np.void
     hand_over: Array

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import streamsim.model
-from streamsim.compiled.loop import new_state, run
+from streamsim.compiled.loop import run
 from streamsim.compiled.records import flatten
+from streamsim.compiled.tables import new_state
 from streamsim.lowering.lowered import lower
 from streamsim.model.simulation import timeline_of
 from streamsim.model.times import Times, complete_events

@@ -113,7 +113,7 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     ``duration_s``: its time in seconds alone on the card; without it the device profile's cost table for
     ``name`` and ``parameter`` gives the time for ``elements``. ``share``: it is this part (0..1] of a launch that
     takes ``duration_s / share``, and of which other ``parts`` are known, each (share, seconds), ascending; what this
-    part takes on a card is for :func:`streamsim.device.profile.part_s` to say.
+    part takes on a card is for :func:`streamsim.device.kernel_costs.part_s` to say.
     ``elements``: what it works on, in ``threads`` threads (0: one each; without elements, enough to fill the card).
     ``fill``: the share of the card (0..1] that the whole launch keeps busy while it runs alone (None: as its threads
     fill it); kernels run side by side while there is room. ``parameter``: what the named kernel takes (iterations,

@@ -46,7 +46,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     ``duration_s``: its time alone on the card, in seconds; without it, and without ``points``, the device profile's
     cost of ``name`` and ``parameter`` says. A chunk's share of the time is its share of the work, down to what a launch
     takes at least: ``latency_s`` where that is known, otherwise by the rule of
-    :func:`streamsim.device.profile.part_s`, which takes the launch to have ``threads`` threads (0: one for every 4
+    :func:`streamsim.device.kernel_costs.part_s`, which takes the launch to have ``threads`` threads (0: one for every 4
     bytes of the largest array) and minds ``points``, measured times of parts of it; of the whole they say what a line
     through the last two does. ``launches``: so many equal launches, one after another, that take all of these times
     together, but for ``latency_s``, which is that of one. ``fill``: the share of the card (0..1] that it keeps busy

@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 from explained import PLAIN, WORKLOAD
 from matplotlib.collections import PolyCollection
-from strategies import (
-    h2d,
-    kernel,
-    program,
-)
+from strategies import h2d, kernel, program
 
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS
 from streamsim.analysis.explain import explain

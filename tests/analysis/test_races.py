@@ -24,7 +24,7 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload
-from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.suites.suites import SUITES, suite
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from streamsim.program.patterns import depth_first
 from streamsim.report.trace import write_trace
 from streamsim.search.sweep_text import read_sweep
 from streamsim.text import recognise as kinds
-from streamsim_validate.calibrate.take import read_samples
-from streamsim_validate.records.record import Header, read_record
+from streamsim_validate.calibrate import read_samples
+from streamsim_validate.records import Header, read_record
 
 SCHEDULE = dump_schedule(depth_first(pipeline_of(64), 2, 2)).decode()
 DEVICE = dump_device(load_device("h200"))

@@ -24,7 +24,7 @@ from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records.record import read_record
+from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -414,14 +414,16 @@ def test_without_a_folder_to_write_to_it_compiles_without_a_cache_and_says_so_on
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a container whose package and home are read-only: numba finds no place, and refuses to decorate."""
-    from streamsim.compiled import loop
+    from streamsim.compiled import numba_code
 
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    monkeypatch.setattr(loop, "_cache", True)
+    monkeypatch.setattr(numba_code, "_cache", True)
     with pytest.warns(RuntimeWarning, match="every run compiles it anew: set NUMBA_CACHE_DIR to a folder") as said:
-        found = [loop._compiled(function) for function in (lambda: 7, lambda: 8)]
+        found = [
+            numba_code.compiled(make) for make in (lambda sources: lambda: sources, lambda sources: lambda: -sources)
+        ]
     assert len(said) == 1
-    assert [function() for function in found] == [7, 8]
+    assert found[0]() == -found[1]() == numba_code.sources()
 
 
 def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from streamsim.device.files import dump_device
 from streamsim.program.files import dump_schedule, dump_workload
 from streamsim.search.sweep_output import JOURNAL, write_sweep
 from streamsim.search.sweep_text import sweep_of
-from streamsim_validate.records.record import Header, RunBegins, RunEnds, read_record
+from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

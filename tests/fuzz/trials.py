@@ -22,7 +22,7 @@ import tomli_w
 from kinds import ARRAYS, KINDS, Input
 
 from streamsim.cli import main as streamsim
-from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validator
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
 def prepare() -> None:
     """No card; one step of each fit, which takes seconds else and finds nothing more; the compiled model in memory."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    fits.MOST_STEPS = 1
+    simulated.MOST_STEPS = 1
     for kind in KINDS:
         check_right(kind)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsim_validate.records.record import read_record
+from streamsim_validate.records.files import read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,12 +29,12 @@ def test_a_plan_is_written_run_and_compared(tmp_path: Path) -> None:
     """Its kernel is given by its time alone: 16 chunks of 36 us beside copies of 76 us each way, so the link binds."""
     plan = "schedule --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o plan.json"
     typed(tmp_path, "streamsim", plan)
-    shown = typed(tmp_path, "streamsim_validate.cli", "run plan.json --repeats 25 -o mine.json.gz")
+    shown = typed(tmp_path, "streamsim_validate", "run plan.json --repeats 25 -o mine.json.gz")
     assert shown.splitlines()[-1].startswith("mine.json.gz: 1 schedules measured on ")
     ((_, entry),) = read_record(tmp_path / "mine.json.gz").measured()
     assert entry.verified
     assert len(entry.wall_s) == 25
-    found = json.loads(typed(tmp_path, "streamsim_validate.cli", "compare mine.json.gz --json"))
+    found = json.loads(typed(tmp_path, "streamsim_validate", "compare mine.json.gz --json"))
     (row,) = found["schedules"]
     assert found["unpredicted"] == found["unmeasured"] == []
     assert abs(row["error_percent"]) < 10

@@ -16,8 +16,9 @@ import streamsim_validate
 from streamsim.analysis.races import check, repaired
 from streamsim.errors import InputError
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
-from streamsim_validate.gpu.replay import Bench, Replayer, prepare
-from streamsim_validate.records.record import read_record
+from streamsim_validate.gpu.bench import Bench, prepare
+from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.records.files import read_record
 from streamsim_validate.run.measure import Job, Measured, measure
 
 if TYPE_CHECKING:

@@ -12,10 +12,12 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels, profiler
+from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.kernels import KernelSpec, register, sincos_reference
-from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+from streamsim_validate.gpu.replayer import Replayer
+from streamsim_validate.records.recipe import PATTERNS, Recipe
 from streamsim_validate.run.measure import Job, measure
-from streamsim_validate.suites.suites import KI, MI, PATTERNS, Case, sincos
+from streamsim_validate.suites.workloads import KI, MI, sincos
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +73,9 @@ def test_every_pattern_replays_with_its_output_verified(gpu: Gpu, name: str) -> 
 @pytest.mark.parametrize("pattern", ["legacy", "legacy-kernels", "blocking-streams", "stages", "relay"])
 def test_the_suites_own_patterns_replay(gpu: Gpu, pattern: str) -> None:
     second = {"stages": {"lanes": 2}, "legacy": {}}.get(pattern, {"streams": 3})
-    case = Case(pattern, {"chunks": 5, **second}, WORKLOADS["sincos"], "test")
+    recipe = Recipe(pattern, {"chunks": 5, **second}, WORKLOADS["sincos"], "test")
     assert pattern in PATTERNS
-    (result,) = measure([Job("x", case.schedule())], gpu, repeats=2)
+    (result,) = measure([Job("x", recipe.schedule())], gpu, repeats=2)
     assert (result.status, result.verified) == ("ok", True)
 
 

@@ -15,9 +15,11 @@ import msgspec
 import pytest
 
 import streamsim_validate
-from streamsim_validate.calibrate.fits import PlainSamples, Samples, fit
-from streamsim_validate.compare.compare import EVERYTHING, Comparison, Row, compare, summarise
-from streamsim_validate.records.record import read_record
+from streamsim_validate.calibrate.fits import fit
+from streamsim_validate.calibrate.samples import PlainSamples, Samples
+from streamsim_validate.compare.comparison import EVERYTHING, Comparison, Row, summarise
+from streamsim_validate.compare.predictions import compare
+from streamsim_validate.records.files import read_record
 from streamsim_validate.suites.suites import CONNECTIONS
 
 

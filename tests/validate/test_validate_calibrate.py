@@ -19,25 +19,19 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.fits import Link, Samples, Timing
-from streamsim_validate.calibrate.probes import (
-    KERNELS,
-    KI,
-    NOTHING_ON_CARD,
-    PAGEABLE_BYTES,
-    RETIRED,
-    RULES,
-    Chain,
-    elements_of,
-    host_calls,
-    probes,
-    rules,
-)
-from streamsim_validate.calibrate.take import read_samples, write_samples
-from streamsim_validate.compare.compare import predict_device_s
-from streamsim_validate.gpu.card import Card
+from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
+from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.kernels import KERNELS, elements_of
+from streamsim_validate.calibrate.probe import KI
+from streamsim_validate.calibrate.queues import RULES, rules
+from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
+from streamsim_validate.compare.predictions import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
-from streamsim_validate.gpu.replay import closed
+from streamsim_validate.records.card import Card
+from streamsim_validate.records.chains import Chain, Timing
+from streamsim_validate.records.host_calls import fit_host_calls
+from streamsim_validate.records.timed import closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,11 +130,11 @@ def test_a_known_card_is_found_again(name: str, within: float) -> None:
 
 def test_the_hosts_calls_need_their_own_probes_and_all_of_them() -> None:
     own = {chain: samples().timings[chain] for chain, _ in host_calls()}
-    calls = fits.fit_host_calls(own)
+    calls = fit_host_calls(own)
     assert calls == tuple(getattr(found().host, name) for name in calls._fields)
     for chain in own:
         with pytest.raises(InputError, match=chain.kind):
-            fits.fit_host_calls({other: timings for other, timings in own.items() if other != chain})
+            fit_host_calls({other: timings for other, timings in own.items() if other != chain})
 
 
 def test_the_hosts_calls_are_probed_without_the_calibrations_buffers() -> None:
@@ -194,7 +188,7 @@ def test_the_hand_overs_of_a_known_card_add_up() -> None:
 def test_a_straight_line_is_found_exactly() -> None:
     # 2 us + bytes / (50 GB/s)
     points = [(n, 2e-6 + n / 50e9) for n in (1 << 16, 1 << 20, 1 << 24)]
-    assert fits.fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
+    assert fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
 
 
 RECORDS = Path(streamsim_validate.__file__).parent / "records"
@@ -250,7 +244,7 @@ UNFITTED = 1.5**0.5  # a third as many numbers were fitted as there are chains, 
 
 def spread_of(device: Device, changed: Samples | None = None) -> dict[str, float]:
     """As calibration says it when the samples of the known card were fitted to ``device``."""
-    return fits._spread(changed or samples(), device)
+    return fits.spread(changed or samples(), device)
 
 
 def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
@@ -270,8 +264,8 @@ def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle()
     timings = {
         Chain(kind, 64, n): [Timing(s, 0, 0) for s in of] for kind in ("h2d", "cycle hk") for n, of in runs.items()
     }
-    assert fits.per_link(timings, "h2d", 64) == pytest.approx(11.5 / 8)
-    assert fits.per_link(timings, "cycle hk", 64) == pytest.approx(9.5 / 8)
+    assert Samples(CARD, "2026-01-01", timings).per_link("h2d", 64) == pytest.approx(11.5 / 8)
+    assert Samples(CARD, "2026-01-01", timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
 
 
 def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> None:
@@ -282,7 +276,7 @@ def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> 
     timings = {
         Chain("pageable h2d", n, length): [Timing(length * s, 0, 0)] for n, s in link_s.items() for length in (1, 3)
     }
-    found = fits._fit_pageable(Samples(CARD, "2026-01-01", timings), "h2d", host, fits.Link(2e-6, 1 / 54e9))
+    found = _fit_pageable(Samples(CARD, "2026-01-01", timings), "h2d", host, Link(2e-6, 1 / 54e9))
     assert found.latency_s == 2e-6
     assert 1 / found.s_per_byte == pytest.approx(8e9)
 

@@ -12,10 +12,10 @@ import streamsim_validate
 from streamsim.device.files import read_device
 from streamsim.program.schedule import RecordEvent, WaitEvent
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate import take as calibrate
-from streamsim_validate.calibrate.probes import probes
+from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
-from streamsim_validate.gpu.replay import with_timing_events
+from streamsim_validate.records.timed import with_timing_events
 
 RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz")
 
@@ -24,7 +24,7 @@ RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibrati
 def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "gpu.toml"
     assert main(["calibrate", "--from", RECORDED, "-o", str(output)]) == 0
-    assert read_device(output) == fits.fit(calibrate.read_samples(Path(RECORDED)))
+    assert read_device(output) == fits.fit(read_samples(Path(RECORDED)))
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith(f"{output}: calibrated on NVIDIA H200")
     assert any(line.startswith("h2d.latency_s ") and " us +- " in line for line in said)

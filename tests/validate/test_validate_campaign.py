@@ -19,35 +19,18 @@ from streamsim.program.files import write_schedule
 from streamsim.program.patterns import depth_first, ring
 from streamsim.program.schedule import Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.fits import PlainSamples, Samples, timings_of
-from streamsim_validate.calibrate.probes import host_calls
-from streamsim_validate.calibrate.take import read_samples
+from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
 from streamsim_validate.compare.profiles import calls_by_group
 from streamsim_validate.gpu.card import NoGpuError
-from streamsim_validate.records.record import (
-    Entry,
-    Group,
-    Journal,
-    RunBegins,
-    RunEnds,
-    finish,
-    header,
-    journal_path,
-    read_journal,
-    read_record,
-)
+from streamsim_validate.records.chains import timings_of
+from streamsim_validate.records.files import check_writable, finish, read_record
+from streamsim_validate.records.journal import Journal, RunBegins, RunEnds, header, journal_path, read_journal
+from streamsim_validate.records.recipe import digest
+from streamsim_validate.records.record import Entry, Group
 from streamsim_validate.run import campaign
-from streamsim_validate.run.campaign import (
-    COMPANIONS,
-    Plan,
-    check_writable,
-    measure_plan,
-    planned,
-    raise_for,
-    run,
-    with_profiles,
-)
-from streamsim_validate.suites.suites import digest, sincos
+from streamsim_validate.run.campaign import COMPANIONS, Plan, measure_plan, planned, raise_for, run, with_profiles
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,7 +335,9 @@ def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) ->
         journal.append(RunBegins(8, "2026-01-01T00:00:00+00:00", plan.seed, plan.repeats, None, plan.drawn))
         for item in planned(plan, 8):
             journal.append(
-                Entry(item.key, digest(item.schedule), case=item.case, wall_s=(1.0,), device_s=(1.0,), issue_s=(1.0,))
+                Entry(
+                    item.key, digest(item.schedule), recipe=item.recipe, wall_s=(1.0,), device_s=(1.0,), issue_s=(1.0,)
+                )
             )
     measure_plan(plan, 8, fake_gpu()[0], None)
     with pytest.raises(InputError, match="has measured another schedule"):
@@ -408,7 +393,7 @@ def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool)
 
 
 def command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "streamsim_validate.cli", *arguments]
+    line = [sys.executable, "-m", "streamsim_validate", *arguments]
     return subprocess.run(line, env=os.environ | (environment or {}), capture_output=True, text=True, check=False)
 
 
@@ -445,7 +430,7 @@ def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
     (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
     paths = os.pathsep.join([str(tmp_path), os.path.dirname(fake_cuda.__file__)])
     arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
-    line = [sys.executable, "-m", "streamsim_validate.cli", "run", "s.json", "--kernels", "mine.cu", *arguments]
+    line = [sys.executable, "-m", "streamsim_validate", "run", "s.json", "--kernels", "mine.cu", *arguments]
     done = subprocess.run(
         line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )

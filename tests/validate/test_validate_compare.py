@@ -1,14 +1,11 @@
-"""Comparing a record with the model: small records worked by hand, and the command on them."""
+"""Comparing a record with the model: small records worked by hand."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,86 +13,24 @@ import pytest
 from fake_cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
+from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
 
 import streamsim_validate
-from streamsim.device.files import write_device
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
-from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
-from streamsim_validate.compare.compare import (
-    EVERYTHING,
-    Choice,
-    Row,
-    choose,
-    classify,
-    compare,
-    formulas,
-    percentile95,
-    predict_device_s,
-    summarise,
-    time_lines,
-)
+from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
+from streamsim_validate.compare.predictions import classify, compare, formulas, predict_device_s, time_lines
 from streamsim_validate.compare.profiles import changes
 from streamsim_validate.compare.tables import to_csv, to_json, to_text
-from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
-from streamsim_validate.records.record import Entry, Machine, Record, Run, Spans, read_record, write_record
-from streamsim_validate.suites.suites import Case, digest
-
-if TYPE_CHECKING:
-    from streamsim.device.profile import Device
-
-US = 1e-6
-MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
-ONE: dict[str, Any] = {"chunks": 1, "streams": 1}
-TWO: dict[str, Any] = {"chunks": 2, "streams": 2}
-
-# 16,000 elements of 4 bytes each way on the ideal device's 64 bytes a nanosecond: 1 us to the card, 1 us back.
-# The kernel takes 2 us for all of them and 1 us for half. One chunk: 1 + 2 + 1 = 4 us. Two chunks in two
-# streams: 0.5 + 1 + 1 + 0.5 = 3 us, paced by the kernels.
-WORKLOAD = Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=2),))
-COST = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 2 * US))
-NOBODY_KNOWS = Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=3),))
-
-
-def a_device(name: str = "ideal", **host: float) -> Device:
-    ideal = load_device("ideal")
-    return msgspec.structs.replace(
-        ideal,
-        name=name,
-        compute=msgspec.structs.replace(ideal.compute, kernels=(COST,)),
-        host=msgspec.structs.replace(ideal.host, **host),
-        sources={**ideal.sources, "compute.kernels": "assumed: for the test"},
-    )
-
-
-def an_entry(case: Case, device_us: tuple[float, ...], issue_us: float = 0.1, **more: object) -> Entry:
-    samples = tuple(us * US for us in device_us)
-    issue = (issue_us * US,) * len(samples)
-    found = Entry(case.key, digest(case.schedule()), "ok", True, case, None, samples, samples, issue)
-    return msgspec.structs.replace(found, **more)
-
-
-def a_case(
-    pattern: str = "depth-first", workload: Workload = WORKLOAD, effect: str = "grid", **arguments: object
-) -> Case:
-    return Case(pattern, arguments, workload, effect)  # type: ignore[arg-type]
-
-
-def a_record(*entries: Entry, connections: int = 8, profile: Device | None = None) -> Record:
-    before = None if profile is None else msgspec.json.decode(msgspec.json.encode(profile))
-    run = Run(connections, "then", 0, 1, "now", before, before, entries)
-    return Record(CARD, MACHINE, "test", (run,), "0.1")
-
-
-# One chunk measured at 5 us (4 predicted: -20 %), two chunks at 2.5 us (3 predicted: +20 %).
-RECORD = a_record(
-    an_entry(a_case(**ONE), (4.0, 5.0, 6.0)), an_entry(a_case(**TWO), (2.5, 2.5, 2.5)), profile=a_device()
-)
+from streamsim_validate.records.files import read_record, write_record
+from streamsim_validate.records.recipe import digest
+from streamsim_validate.records.record import Entry, Record
+from streamsim_validate.records.spans import Spans
 
 
 def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:
@@ -121,7 +56,7 @@ def test_a_graph_is_timed_from_outside_its_launch() -> None:
 
 
 def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
-    record = a_record(an_entry(a_case(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
+    record = a_record(an_entry(a_recipe(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
     (row,) = compare(record).rows
     assert (row.predicted_s, row.wall_predicted_s) == pytest.approx((4 * US, 5 * US))
     assert row.wall_error == pytest.approx(0.25)
@@ -151,7 +86,7 @@ def test_a_given_profile_replaces_the_records_own() -> None:
 
 def test_a_record_without_a_profile_asks_for_one() -> None:
     with pytest.raises(InputError, match="no calibrated profile: give one with --device"):
-        compare(a_record(an_entry(a_case(**ONE), (4.0,))))
+        compare(a_record(an_entry(a_recipe(**ONE), (4.0,))))
 
 
 def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
@@ -168,12 +103,12 @@ def test_another_cards_profile_is_refused() -> None:
 
 def test_no_schedule_is_silently_dropped() -> None:
     entries = (
-        an_entry(a_case(**ONE), (4.0,)),
-        an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,)),
-        an_entry(a_case(**TWO), (), status="skipped: too large"),
-        an_entry(a_case("serial", chunks=2), (4.0,), digest="another"),
-        an_entry(a_case("serial", chunks=1), (0.0,)),
-        an_entry(a_case("serial", chunks=4), (4.0,), wall_s=(0.0,)),
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,)),
+        an_entry(a_recipe(**TWO), (), status="skipped: too large"),
+        an_entry(a_recipe("serial", chunks=2), (4.0,), digest="another"),
+        an_entry(a_recipe("serial", chunks=1), (0.0,)),
+        an_entry(a_recipe("serial", chunks=4), (4.0,), wall_s=(0.0,)),
     )
     found = compare(a_record(*entries, profile=a_device()))
     assert [row.key for row in found.rows] == [entries[0].key]
@@ -187,7 +122,7 @@ def test_no_schedule_is_silently_dropped() -> None:
         assert all(entry.key in written for entry in entries)
 
 
-NOT_MEASURED = an_entry(a_case(**ONE), (), status="skipped: too large")
+NOT_MEASURED = an_entry(a_recipe(**ONE), (), status="skipped: too large")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +130,7 @@ NOT_MEASURED = an_entry(a_case(**ONE), (), status="skipped: too large")
     [
         (msgspec.structs.replace(RECORD, runs=()), ""),
         (a_record(profile=a_device()), ""),
-        (a_record(an_entry(a_case(**ONE), ()), profile=a_device()), ""),
+        (a_record(an_entry(a_recipe(**ONE), ()), profile=a_device()), ""),
         (a_record(NOT_MEASURED, profile=a_device()), f"; '{NOT_MEASURED.key}': skipped: too large"),
         (a_record(NOT_MEASURED), f"; '{NOT_MEASURED.key}': skipped: too large"),  # no profile either
     ],
@@ -216,7 +151,7 @@ def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a schedule lacks is said in its line, whether or not others can be compared."""
-    entry = an_entry(a_case(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
+    entry = an_entry(a_recipe(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
     write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
     for form in ("table", "json", "csv"):
         assert main(["compare", str(tmp_path / "r.json.gz"), "--format", form, "--samples", "20"]) == 0
@@ -245,8 +180,8 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
 
 def test_pageable_memory_stays_out_of_the_other_groups() -> None:
     entries = (
-        an_entry(a_case(**ONE), (4.0,)),
-        an_entry(a_case(effect="pageable", memory="pageable", **TWO), (3.0,)),
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(effect="pageable", memory="pageable", **TWO), (3.0,)),
     )
     groups = compare(a_record(*entries, profile=a_device())).summaries
     assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
@@ -303,7 +238,7 @@ def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_
 @given(st.data())
 def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: st.DataObject) -> None:
     """Two configurations of the patterns that both know, in the suites' words and in the search's."""
-    cases, configs = [], []
+    recipes, configs = [], []
     for _ in range(2):
         chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
         order: Any = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
@@ -320,17 +255,17 @@ def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: s
                 arguments["streams"] = streams
             arguments["launch"] = launch
             config = Config("depth-first" if order == "ring" else order, chunks, streams, buffers, launch=launch)
-        cases.append(a_case(order, **arguments))
+        recipes.append(a_recipe(order, **arguments))
         configs.append(config)
-    first, second = cases
+    first, second = recipes
     one, other = configs
     assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
-    assert first.simplicity < a_case("stages", chunks=1, lanes=1).simplicity
+    assert first.simplicity < a_recipe("stages", chunks=1, lanes=1).simplicity
 
 
 def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
     """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
-    lonely = an_entry(a_case(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
+    lonely = an_entry(a_recipe(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
     record = msgspec.structs.replace(
         RECORD, runs=(*RECORD.runs, *a_record(*RECORD.runs[0].entries, lonely, connections=1, profile=a_device()).runs)
     )
@@ -409,7 +344,7 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = Spans((0, 1500, 4000), (1000, 3500, 5000))
-    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=seen), profile=a_device())
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=seen), profile=a_device())
     predicted, measured = time_lines(record, compare(record).rows[0])
     assert measured is not None
     assert [list(column)[:3] for column in (measured.start, measured.end)] == [list(seen.start_ns), list(seen.end_ns)]
@@ -421,134 +356,6 @@ def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
 
 
 def test_a_time_line_of_another_schedule_is_refused() -> None:
-    record = a_record(an_entry(a_case(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
     with pytest.raises(InputError, match="has 1 ops where the schedule has 3"):
         time_lines(record, compare(record).rows[0])
-
-
-# Tolerances
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("median>5%", 0.2),
-        ("worst device-bound > 19.5 %", 0.2),
-        ("p95 8 connections device-bound>5%", 0.2),
-        ("median depth-first > 5%", 0.2),
-        ("choice > 1%", 0.0),
-        ("p95 choice>1%", 0.0),
-        ("unpredicted > 0%", 0.0),
-    ],
-)
-def test_a_tolerance_is_judged_on_its_group(text: str, value: float) -> None:
-    verdict = judge(compare(RECORD), parse_tolerance(text))
-    assert verdict.value == pytest.approx(value)
-    assert verdict.failed is (value > verdict.limit)
-
-
-def test_what_cannot_be_predicted_counts() -> None:
-    lost = an_entry(a_case(workload=NOBODY_KNOWS, **ONE), (4.0,))
-    found = compare(a_record(*RECORD.runs[0].entries, lost, profile=a_device()))
-    assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(1 / 3)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "p95",
-        "p95 > 5",
-        "p95 < 5%",
-        "p95 > -5%",
-        "p95 > nan%",
-        "mean > 5%",
-        "choice x > 5%",
-        "p95>5%%",
-        "median > 1e3%",
-    ],
-)
-def test_a_tolerance_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"--fail-if .*expected"):
-        parse_tolerance(text)
-
-
-@given(st.text(max_size=40) | st.from_regex(r"\A(median|p95|choice)[ a-z]*>[0-9.]*%\Z"))
-def test_any_text_is_a_tolerance_or_one_clear_line(text: str) -> None:
-    complaint = ""
-    try:
-        found = parse_tolerance(text)
-    except InputError as error:
-        complaint = str(error)
-    assert "\n" not in complaint
-    assert complaint or (found.statistic in (*STATISTICS, "unpredicted") and 0 <= found.limit < 1e9)
-
-
-# The command
-
-
-@pytest.fixture
-def record_path(tmp_path: Path) -> str:
-    write_record(RECORD, tmp_path / "r.json.gz")
-    return str(tmp_path / "r.json.gz")
-
-
-@pytest.mark.parametrize(("tolerance", "code"), [("p95>5%", 1), ("p95>20.1%", 0), ("choice>0%", 0), ("p95 no>1%", 2)])
-def test_the_exit_code_says_whether_a_tolerance_failed(
-    record_path: str, tolerance: str, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", record_path, "--fail-if", tolerance]) == code
-    assert len(capsys.readouterr().err.splitlines()) == (code != 0)
-
-
-def test_json_has_numbers_as_numbers(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", record_path, "--json", "--fail-if", "worst>19%"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema_version"] == 1
-    assert [row["error_percent"] for row in found["schedules"]] == [pytest.approx(-20), pytest.approx(20)]
-    assert found["summaries"]["class"]["device-bound"]["median_percent"] == pytest.approx(20)
-    assert found["choice"]["within_1_percent_percent"] == 100
-    assert found["tolerances"] == [
-        {"text": "worst>19%", "value_percent": pytest.approx(20), "limit_percent": 19.0, "failed": True}
-    ]
-
-
-def test_csv_has_a_line_for_every_schedule(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", record_path, "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [float(row["predicted_s"]) for row in rows] == [pytest.approx(4 * US), pytest.approx(3 * US)]
-    assert float(rows[1]["formulas_s.simpleMultiCopy"]) == pytest.approx(2 * US)
-
-
-def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", record_path]) == 0
-    text = capsys.readouterr().out
-    for words in ("-20.0%", "+20.0%", "device-bound", "simpleMultiCopy", "choice: within 1% of the best", "drift"):
-        assert words in text
-
-
-def _bad_records() -> dict[str, bytes]:
-    plain = msgspec.json.encode(RECORD)
-    packed = gzip.compress(plain)
-    older = gzip.compress(plain.replace(b'"schema_version":2}', b'"schema_version":99}'))
-    return {"truncated": packed[:-9], "version": older, "text": b"hello", "empty": b""}
-
-
-@pytest.mark.parametrize("what", ["truncated", "version", "text", "empty"])
-def test_a_bad_record_is_one_clear_line(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "bad.json.gz"
-    path.write_bytes(_bad_records()[what])
-    assert main(["compare", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    assert "bad.json.gz" in err
-
-
-def test_another_cards_profile_is_one_clear_line(
-    record_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
-    write_device(other, tmp_path / "other.toml")
-    assert main(["compare", record_path, "--device", str(tmp_path / "other.toml")]) == 2
-    assert "another card's profile" in capsys.readouterr().err

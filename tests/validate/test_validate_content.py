@@ -13,7 +13,8 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.content import ROW_BYTES, Content, Pattern, Stretch, to_bytes
-from streamsim_validate.gpu.kernels import PERIOD, elements_of, find_kernel
+from streamsim_validate.gpu.kernels import PERIOD, find_kernel
+from streamsim_validate.gpu.launches import elements_of
 from streamsim_validate.gpu.memory import DEVICE_POISON, HOST_POISON, buffers_of, data
 from streamsim_validate.gpu.reference import host_buffers, outputs, run_reference
 

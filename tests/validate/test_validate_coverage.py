@@ -15,10 +15,12 @@ from strategies import h2d, make_device, program
 import streamsim_validate
 from streamsim.errors import InputError
 from streamsim_validate.cli import main
-from streamsim_validate.compare.compare import DEVICE_BOUND, compare, predict_device_s
+from streamsim_validate.compare.comparison import DEVICE_BOUND
 from streamsim_validate.compare.coverage import Coverage, by_class, coverage, expectations
-from streamsim_validate.records.record import Entry, Machine, Record, Run, read_record, write_record
-from streamsim_validate.suites.suites import digest
+from streamsim_validate.compare.predictions import compare, predict_device_s
+from streamsim_validate.records.files import read_record, write_record
+from streamsim_validate.records.recipe import digest
+from streamsim_validate.records.record import Entry, Machine, Record, Run
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

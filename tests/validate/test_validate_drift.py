@@ -16,15 +16,18 @@ from streamsim.device.files import write_device
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.variations import mean_of
 from streamsim.model import simulate
-from streamsim_validate.calibrate.fits import HostCalls, Timing, rows_of
-from streamsim_validate.calibrate.probes import host_calls
+from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.cli import main
-from streamsim_validate.compare.compare import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.coverage import expectations
+from streamsim_validate.compare.predictions import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
-from streamsim_validate.gpu.replay import closed
-from streamsim_validate.records.record import Entry, Group, Machine, Record, Run, write_record
-from streamsim_validate.suites.suites import Case, digest, sincos
+from streamsim_validate.records.chains import Timing, rows_of
+from streamsim_validate.records.files import write_record
+from streamsim_validate.records.host_calls import HostCalls
+from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
+from streamsim_validate.records.timed import closed
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +39,7 @@ H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what t
     SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0)
 )
 CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
-CASE = Case("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
+RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
 
 
 def slowed(factor: float) -> Device:
@@ -56,10 +59,10 @@ def a_group(number: int, factor: float, repeats: int = 3) -> Group:
 
 def an_entry(key: str, group: int, factor: float) -> Entry:
     """Measured on that card."""
-    schedule = CASE.schedule()
+    schedule = RECIPE.schedule()
     host = simulate(closed(schedule), slowed(factor))
     times = (predict_device_s(schedule, slowed(factor)),), (host.host_s,), (0.9 * host.host_s,)
-    return Entry(key, digest(schedule), "ok", True, CASE, None, *times, group=group)
+    return Entry(key, digest(schedule), "ok", True, RECIPE, None, *times, group=group)
 
 
 def a_run(entries: tuple[Entry, ...], groups: tuple[Group, ...]) -> Run:
@@ -156,7 +159,7 @@ def test_no_schedules_own_times_move_its_prediction() -> None:
 def test_a_given_profile_is_taken_as_it_is() -> None:
     device = slowed(2.0)
     assert profiles_of(RECORD.runs[0], device).of(ENTRIES[1]) == device
-    assert {row.predicted_s for row in compare(RECORD, device).rows} == {predict_device_s(CASE.schedule(), device)}
+    assert {row.predicted_s for row in compare(RECORD, device).rows} == {predict_device_s(RECIPE.schedule(), device)}
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
         alone = a_record(a_run((entry,), GROUPS))
         assert expectations(alone, [expected.row], samples=20) == [expected]
         predicted, _ = time_lines(RECORD, expected.row)
-        assert predicted.host_s == simulate(closed(CASE.schedule()), profile).host_s
+        assert predicted.host_s == simulate(closed(RECIPE.schedule()), profile).host_s
 
 
 # How far it moved
@@ -242,5 +245,5 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_the_schedule_is_host_bound() -> None:
     """Or the tests above would say nothing."""
-    schedule = CASE.schedule()
+    schedule = RECIPE.schedule()
     assert predict_device_s(schedule, slowed(SLOWER)) > 1.2 * predict_device_s(schedule, slowed(1.0))

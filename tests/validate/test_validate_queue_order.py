@@ -17,7 +17,7 @@ from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, equal_queues
 from streamsim_validate.gpu.queue_order import QueueOrder
-from streamsim_validate.suites.suites import legacy
+from streamsim_validate.records.recipe import legacy
 
 ENGINES = (HOST_TO_DEVICE, DEVICE_TO_HOST, "kernels")
 

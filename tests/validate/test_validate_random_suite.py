@@ -12,31 +12,34 @@ from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Kernel
-from streamsim_validate.calibrate.probes import KERNELS
-from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels, widths_of
+from streamsim_validate.calibrate.kernels import KERNELS
+from streamsim_validate.gpu.kernels import SPIN, find_kernel, known_kernels
+from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import Memo, run_reference
+from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.suites import random_suite
-from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_cases
-from streamsim_validate.suites.suites import MI, RANDOM_COUNT, Case, digest, suite
+from streamsim_validate.suites.random_suite import LAUNCHABLE, MOST_BYTES, random_recipes
+from streamsim_validate.suites.suites import RANDOM_COUNT, suite
+from streamsim_validate.suites.workloads import MI
 
 if TYPE_CHECKING:
     import pytest
 
     from streamsim.program.workload import Workload
 
-CASES = random_cases(1, 400)
-SCHEDULES = [case.schedule() for case in CASES]
+RECIPES = random_recipes(1, 400)
+SCHEDULES = [recipe.schedule() for recipe in RECIPES]
 
 
 def keys(seed: int, count: int) -> list[str]:
-    return [case.key for case in random_cases(seed, count)]
+    return [recipe.key for recipe in random_recipes(seed, count)]
 
 
 def test_a_seed_names_its_schedules_and_a_smaller_count_the_first_of_them() -> None:
-    assert keys(1, 400) == [case.key for case in CASES]
-    assert keys(1, 30) == [case.key for case in CASES[:30]]
-    assert not set(keys(2, 200)) & {case.key for case in CASES}
+    assert keys(1, 400) == [recipe.key for recipe in RECIPES]
+    assert keys(1, 30) == [recipe.key for recipe in RECIPES[:30]]
+    assert not set(keys(2, 200)) & {recipe.key for recipe in RECIPES}
 
 
 def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,11 +68,11 @@ def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_case_is_another_one_and_is_rebuilt_from_a_record() -> None:
-    assert len({case.key for case in CASES}) == len(CASES)
-    assert len({digest(schedule) for schedule in SCHEDULES}) == len(CASES)
-    for case, schedule in zip(CASES, SCHEDULES, strict=True):
-        again = msgspec.json.decode(msgspec.json.encode(case), type=Case)
-        assert again == case
+    assert len({recipe.key for recipe in RECIPES}) == len(RECIPES)
+    assert len({digest(schedule) for schedule in SCHEDULES}) == len(RECIPES)
+    for recipe, schedule in zip(RECIPES, SCHEDULES, strict=True):
+        again = msgspec.json.decode(msgspec.json.encode(recipe), type=Recipe)
+        assert again == recipe
         assert again.schedule() == schedule
 
 
@@ -79,8 +82,9 @@ def test_a_key_names_whatever_sets_workloads_apart() -> None:
     def plain(workload: Workload) -> bytes:
         return msgspec.json.encode(workload)
 
-    assert len({case.key.partition(" of ")[2] for case in CASES}) == len({plain(case.workload) for case in CASES})
-    timed = next(case for case in CASES if case.workload.kernels[0].duration_s is not None)
+    workloads = {plain(recipe.workload) for recipe in RECIPES}
+    assert len({recipe.key.partition(" of ")[2] for recipe in RECIPES}) == len(workloads)
+    timed = next(recipe for recipe in RECIPES if recipe.workload.kernels[0].duration_s is not None)
     kernel = timed.workload.kernels[0]
     for change in ({"duration_s": kernel.duration_s + 1e-9}, {"fill": 0.125}, {"name": "other"}):  # type: ignore[operator]
         kernels = (msgspec.structs.replace(kernel, **change), *timed.workload.kernels[1:])
@@ -89,36 +93,36 @@ def test_a_key_names_whatever_sets_workloads_apart() -> None:
 
 
 def test_it_draws_what_a_user_may_write() -> None:
-    workloads = [case.workload for case in CASES]
-    assert {case.pattern for case in CASES} == {name for name, _ in random_suite.PATTERNS}
+    workloads = [recipe.workload for recipe in RECIPES]
+    assert {recipe.pattern for recipe in RECIPES} == {name for name, _ in random_suite.PATTERNS}
     assert {len(w.inputs) for w in workloads} == {1, 2, 3}
     assert {len(w.outputs) for w in workloads} == {0, 1, 2}
     assert {n for w in workloads for n in w.inputs + w.outputs} == {4, 8, 12, 16}
     assert {len(w.kernels) for w in workloads} == {1, 2, 3}
     assert {kernel.fill for w in workloads for kernel in w.kernels} == {0.25, 0.5, None}
-    chunks = {int(case.arguments["chunks"]) for case in CASES}
+    chunks = {int(recipe.arguments["chunks"]) for recipe in RECIPES}
     assert (min(chunks), max(chunks)) == (1, 128)
-    assert max(int(case.arguments.get("streams", 1)) for case in CASES) == 32
+    assert max(int(recipe.arguments.get("streams", 1)) for recipe in RECIPES) == 32
     assert sum(w.work % 2 for w in workloads) > len(workloads) // 4
     assert min(w.work for w in workloads) < 300_000
     assert max(w.work for w in workloads) > 20 * MI
-    graphs = sum(case.arguments.get("launch") == "graph" for case in CASES)
-    pageable = sum(case.arguments.get("memory") == "pageable" for case in CASES)
-    assert sum(case.pattern in LAUNCHABLE for case in CASES) > graphs > 8 * len(CASES) // 100 > pageable > 0
-    assert {case.effect for case in CASES} == {"named kernels", "timed kernels", "named and timed"}
+    graphs = sum(recipe.arguments.get("launch") == "graph" for recipe in RECIPES)
+    pageable = sum(recipe.arguments.get("memory") == "pageable" for recipe in RECIPES)
+    assert sum(recipe.pattern in LAUNCHABLE for recipe in RECIPES) > graphs > 8 * len(RECIPES) // 100 > pageable > 0
+    assert {recipe.effect for recipe in RECIPES} == {"named kernels", "timed kernels", "named and timed"}
 
 
 def test_where_kernels_work_element_by_element_the_output_is_that_of_one_chunk() -> None:
     memo = Memo()
-    for case, schedule in zip(CASES[:100], SCHEDULES, strict=False):
-        if case.workload.outputs and case.effect == "named kernels" and case.workload.work < MI:
-            want = run_reference(depth_first(case.workload, 1, 1), memo).outputs.values()
+    for recipe, schedule in zip(RECIPES[:100], SCHEDULES, strict=False):
+        if recipe.workload.outputs and recipe.effect == "named kernels" and recipe.workload.work < MI:
+            want = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
             found = run_reference(schedule, memo).outputs.values()
-            assert [output.stretches for output in found] == [output.stretches for output in want], case.key
+            assert [output.stretches for output in found] == [output.stretches for output in want], recipe.key
 
 
 def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> None:
-    for kernel in {kernel for case in CASES for kernel in case.workload.kernels}:
+    for kernel in {kernel for recipe in RECIPES for kernel in recipe.workload.kernels}:
         if kernel.duration_s is None:
             assert (kernel.name, kernel.parameter) in KERNELS
         else:
@@ -132,7 +136,7 @@ def test_named_kernels_are_calibrated_and_timed_ones_have_their_stand_in() -> No
 
 def test_light_kernels_stay_on_the_arrays_that_they_are_calibrated_on() -> None:
     light = {"copy": (4,), "vector_add": (4, 4)}
-    for workload in (case.workload for case in CASES):
+    for workload in (recipe.workload for recipe in RECIPES):
         for kernel in workload.kernels:
             if kernel.name in light or (kernel.name == "sincos" and kernel.parameter < 40):
                 assert (workload.inputs, workload.outputs) == (light.get(kernel.name, (4,)), (4,))
@@ -141,16 +145,16 @@ def test_light_kernels_stay_on_the_arrays_that_they_are_calibrated_on() -> None:
 def test_it_fits_a_small_card_and_is_soon_measured() -> None:
     """At most 15 ms of copies and kernels one after another; on top of them what chunks of few threads take longer."""
     h200 = load_device("h200")
-    for case, schedule in zip(CASES, SCHEDULES, strict=True):
+    for recipe, schedule in zip(RECIPES, SCHEDULES, strict=True):
         need = buffers_of(schedule)
         for on_card in (True, False):
             assert sum(size for key, size in need.items() if (key.memory == "device") == on_card) <= MOST_BYTES
         if len(schedule) < 150:
-            assert simulate(schedule, h200).makespan_s < 20e-3, case.key
+            assert simulate(schedule, h200).makespan_s < 20e-3, recipe.key
 
 
 def test_the_suite_is_the_drawn_cases_in_the_order_of_size() -> None:
     found = suite("random", seed=3, count=20)
-    assert {case.key for case in found} == set(keys(3, 20))
-    assert [case.workload.work for case in found] == sorted(case.workload.work for case in found)
+    assert {recipe.key for recipe in found} == set(keys(3, 20))
+    assert [recipe.workload.work for recipe in found] == sorted(recipe.workload.work for recipe in found)
     assert len(suite("random")) == RANDOM_COUNT == 200

@@ -18,30 +18,32 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload
-from streamsim_validate.records.record import (
-    Entry,
-    Group,
+from streamsim_validate.records.card import check_same_card
+from streamsim_validate.records.files import finish, read_record, write_record
+from streamsim_validate.records.journal import (
     Header,
     Journal,
     Line,
+    RunBegins,
+    RunEnds,
+    fold,
+    journal_path,
+    read_journal,
+)
+from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.record import (
+    Entry,
+    Group,
     Machine,
     Record,
     Run,
-    RunBegins,
-    RunEnds,
-    Spans,
-    check_card,
-    finish,
-    fold,
-    journal_path,
     median_and_spread,
-    read_journal,
-    read_record,
     this_machine,
     to_times,
-    write_record,
 )
-from streamsim_validate.suites.suites import Case, digest, sincos, suite
+from streamsim_validate.records.spans import Spans
+from streamsim_validate.suites.suites import suite
+from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +64,11 @@ def entry(key: str = "x", n: int = 3, status: str = "ok") -> Entry:
 
 
 def a_record() -> Record:
-    cases = suite("quick")
+    recipes = suite("quick")
     profile = msgspec.json.decode(msgspec.json.encode(load_device("ideal")))
     entries = tuple(
-        Entry(case.key, digest(case.schedule()), "ok", True, case, None, (1e-3,), to_times([2e-3]), (3e-4,))
-        for case in cases
+        Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, (1e-3,), to_times([2e-3]), (3e-4,))
+        for recipe in recipes
     )
     grouped = msgspec.structs.replace(entry(), group=2)
     run = Run(8, "then", 0, 1, "now", profile, None, (*entries, grouped), groups=(group(1), group(2)))
@@ -122,8 +124,8 @@ def test_workloads_of_version_1_are_read_as_they_were_written(tmp_path: Path) ->
 
 
 def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
-    case = Case("depth-first", {"chunks": 2, "streams": 1}, pipeline_of(100), "grid")
-    measured = Entry(case.key, digest(case.schedule()), "ok", True, case, None, (1e-3,), (2e-3,), (3e-4,))
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, pipeline_of(100), "grid")
+    measured = Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, (1e-3,), (2e-3,), (3e-4,))
     first = msgspec.structs.replace(HEADER, schema_version=1)
     lines = [msgspec.json.decode(msgspec.json.encode(line)) for line in (first, RunBegins(8, "then", 0, 1), measured)]
     path = tmp_path / "r.json.gz.journal"
@@ -135,10 +137,10 @@ def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
 
 
 def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
-    case = Case("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
-    run = msgspec.structs.replace(WHOLE.runs[0], entries=(Entry(case.key, digest(case.schedule()), case=case),))
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
+    run = msgspec.structs.replace(WHOLE.runs[0], entries=(Entry(recipe.key, digest(recipe.schedule()), recipe=recipe),))
     write_record(msgspec.structs.replace(WHOLE, runs=(run,)), tmp_path / "r.json.gz")
-    assert read_record(tmp_path / "r.json.gz").runs[0].entries[0].case == case
+    assert read_record(tmp_path / "r.json.gz").runs[0].entries[0].recipe == recipe
 
 
 def test_a_suites_record_is_compact() -> None:
@@ -212,10 +214,11 @@ def test_a_missing_record_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_changed_since_is_noticed() -> None:
-    case = Case("depth-first", {"chunks": 2, "streams": 1}, sincos(100, 1), "grid")
-    measured = Entry(case.key, digest(case.schedule()), case=case)
-    assert measured.build() == case.schedule()
-    other = msgspec.structs.replace(measured, case=msgspec.structs.replace(case, arguments={"chunks": 3, "streams": 1}))
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, sincos(100, 1), "grid")
+    measured = Entry(recipe.key, digest(recipe.schedule()), recipe=recipe)
+    assert measured.build() == recipe.schedule()
+    another = msgspec.structs.replace(recipe, arguments={"chunks": 3, "streams": 1})
+    other = msgspec.structs.replace(measured, recipe=another)
     with pytest.raises(InputError, match="builds another schedule now"):
         other.build()
 
@@ -243,10 +246,10 @@ def test_a_profile_of_another_form_is_one_line_and_the_samples_stay() -> None:
 
 def test_a_profile_of_another_card_is_refused() -> None:
     ideal = load_device("ideal")
-    check_card(WHOLE, ideal)
-    check_card(WHOLE, msgspec.structs.replace(ideal, description="calibrated on Emulated, then"))
+    check_same_card(WHOLE.card, ideal)
+    check_same_card(WHOLE.card, msgspec.structs.replace(ideal, description="calibrated on Emulated, then"))
     with pytest.raises(InputError, match=r"another card's profile .* the record is of Emulated"):
-        check_card(WHOLE, msgspec.structs.replace(ideal, description="calibrated on NVIDIA A100, then"))
+        check_same_card(WHOLE.card, msgspec.structs.replace(ideal, description="calibrated on NVIDIA A100, then"))
 
 
 @pytest.mark.parametrize(
@@ -267,10 +270,10 @@ def test_a_card_whose_name_contains_the_records_is_another(description: str, acc
     record = msgspec.structs.replace(WHOLE, card=msgspec.structs.replace(CARD, name="NVIDIA H200"))
     profile = msgspec.structs.replace(load_device("ideal"), description=description)
     if accepted:
-        check_card(record, profile)
+        check_same_card(record.card, profile)
     else:
         with pytest.raises(InputError, match=r"another card's profile .* the record is of NVIDIA H200:"):
-            check_card(record, profile)
+            check_same_card(record.card, profile)
 
 
 def test_median_and_spread() -> None:

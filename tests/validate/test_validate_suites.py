@@ -7,66 +7,58 @@ import pytest
 from streamsim.errors import InputError
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
-from streamsim_validate.gpu.kernels import PERIOD, find_kernel, widths_of
+from streamsim_validate.gpu.kernels import PERIOD, find_kernel
+from streamsim_validate.gpu.launches import widths_of
 from streamsim_validate.gpu.memory import buffers_of
 from streamsim_validate.gpu.reference import Memo, run_reference
-from streamsim_validate.suites.suites import (
-    CONNECTIONS,
-    KI,
-    MI,
-    Case,
-    digest,
-    legacy_kernels,
-    relay,
-    sincos,
-    stages,
-    suite,
-    suite_connections,
-)
+from streamsim_validate.records.recipe import Recipe, digest, legacy_kernels, relay, stages
+from streamsim_validate.suites.suites import CONNECTIONS, suite, suite_connections
+from streamsim_validate.suites.workloads import KI, MI, sincos
 
 STANDARD = {connections: suite("standard", connections) for connections in CONNECTIONS}
 USUAL = STANDARD[8]
-SCHEDULES = {case.key: case.schedule() for cases in STANDARD.values() for case in cases}
+SCHEDULES = {recipe.key: recipe.schedule() for recipes in STANDARD.values() for recipe in recipes}
 
 
 def test_standard_has_at_least_400_different_schedules() -> None:
-    assert len({digest(SCHEDULES[case.key]) for case in USUAL}) == len(USUAL) >= 400
-    assert len({case.key for case in USUAL}) == len(USUAL)
+    assert len({digest(SCHEDULES[recipe.key]) for recipe in USUAL}) == len(USUAL) >= 400
+    assert len({recipe.key for recipe in USUAL}) == len(USUAL)
 
 
 def test_standard_covers_what_it_should() -> None:
-    elements = {case.workload.work for case in USUAL}
+    elements = {recipe.workload.work for recipe in USUAL}
     assert (min(elements), max(elements)) == (256 * KI, 64 * MI)
-    assert any(case.workload.work % int(case.arguments["chunks"]) for case in USUAL)
-    chunks = {int(case.arguments["chunks"]) for case in USUAL}
+    assert any(recipe.workload.work % int(recipe.arguments["chunks"]) for recipe in USUAL)
+    chunks = {int(recipe.arguments["chunks"]) for recipe in USUAL}
     assert (min(chunks), max(chunks)) == (1, 128)
     streams = {len(schedule.streams) for schedule in SCHEDULES.values()}
     assert {1, 2, 4, 8, 16, 32} <= streams
     assert max(streams) == 32
-    assert {"depth-first", "breadth-first", "ring", "prefetch", "serial", "legacy"} <= {case.pattern for case in USUAL}
-    assert {2, 3, 4} <= {case.arguments["buffers"] for case in USUAL if case.pattern == "ring"}
-    assert any(len(case.workload.kernels) > 1 for case in USUAL if case.pattern == "prefetch")
-    assert {kernel.name for case in USUAL for kernel in case.workload.kernels} == {
+    patterns = {recipe.pattern for recipe in USUAL}
+    assert {"depth-first", "breadth-first", "ring", "prefetch", "serial", "legacy"} <= patterns
+    assert {2, 3, 4} <= {recipe.arguments["buffers"] for recipe in USUAL if recipe.pattern == "ring"}
+    assert any(len(recipe.workload.kernels) > 1 for recipe in USUAL if recipe.pattern == "prefetch")
+    assert {kernel.name for recipe in USUAL for kernel in recipe.workload.kernels} == {
         "sincos",
         "vector_add",
         "copy",
         "sleep",
     }
     assert {"pageable", "blocking", "legacy", "graph", "events", "quarter output", "no output", "vector add"} <= {
-        case.effect for case in USUAL
+        recipe.effect for recipe in USUAL
     }
-    assert any(case.workload.inputs == (16,) and case.workload.outputs == (4,) for case in USUAL)
-    assert any(case.workload.outputs == () for case in USUAL)
+    assert any(recipe.workload.inputs == (16,) and recipe.workload.outputs == (4,) for recipe in USUAL)
+    assert any(recipe.workload.outputs == () for recipe in USUAL)
 
 
 def test_connections_are_probed_with_more_streams_than_queues() -> None:
     assert suite_connections("standard") == (8, 1, 32)
     assert suite_connections("quick") == (8,)
     for connections in (1, 32):
-        cases = STANDARD[connections]
-        assert len(cases) >= 50
-        assert any(len(SCHEDULES[case.key].streams) > 8 for case in cases)
-        assert {case.pattern for case in cases} >= {"depth-first", "breadth-first", "ring", "prefetch"}
+        recipes = STANDARD[connections]
+        assert len(recipes) >= 50
+        assert any(len(SCHEDULES[recipe.key].streams) > 8 for recipe in recipes)
+        assert {recipe.pattern for recipe in recipes} >= {"depth-first", "breadth-first", "ring", "prefetch"}
 
 
 def test_kernels_take_their_time_from_the_profile() -> None:
@@ -91,11 +83,11 @@ def test_no_chunk_begins_where_the_host_data_repeats() -> None:
 def test_however_a_workload_is_cut_its_output_is_that_of_the_program_in_one_chunk() -> None:
     """Kernels here work element by element, so a pattern that leaves a chunk out, or mixes two up, gives another."""
     memo = Memo()
-    for case in (*STANDARD[8][::3], *STANDARD[32]):
-        if case.workload.outputs:
-            (want,) = run_reference(depth_first(case.workload, 1, 1), memo).outputs.values()
-            (found,) = run_reference(SCHEDULES[case.key], memo).outputs.values()
-            assert found.stretches == want.stretches, case.key
+    for recipe in (*STANDARD[8][::3], *STANDARD[32]):
+        if recipe.workload.outputs:
+            (want,) = run_reference(depth_first(recipe.workload, 1, 1), memo).outputs.values()
+            (found,) = run_reference(SCHEDULES[recipe.key], memo).outputs.values()
+            assert found.stretches == want.stretches, recipe.key
 
 
 def test_it_fits_a_small_card() -> None:
@@ -108,8 +100,8 @@ def test_it_fits_a_small_card() -> None:
 def test_quick_touches_every_effect_with_few_schedules() -> None:
     quick = suite("quick")
     assert 25 <= len(quick) <= 45
-    assert {case.effect for case in quick} >= {case.effect for case in USUAL} - {"size"}
-    assert all(case.workload.work <= 16 * MI for case in quick)
+    assert {recipe.effect for recipe in quick} >= {recipe.effect for recipe in USUAL} - {"size"}
+    assert all(recipe.workload.work <= 16 * MI for recipe in quick)
 
 
 def test_an_unknown_suite_is_one_line() -> None:
@@ -119,9 +111,9 @@ def test_an_unknown_suite_is_one_line() -> None:
 
 def test_a_case_of_an_unknown_pattern_or_argument_is_one_line() -> None:
     with pytest.raises(InputError, match="pattern = 'zigzag': expected one of serial, "):
-        Case("zigzag", {}, sincos(8, 1), "x").schedule()
+        Recipe("zigzag", {}, sincos(8, 1), "x").schedule()
     with pytest.raises(InputError, match="arguments = "):
-        Case("serial", {"streams": 2}, sincos(8, 1), "x").schedule()
+        Recipe("serial", {"streams": 2}, sincos(8, 1), "x").schedule()
 
 
 def test_stages_worked_by_hand() -> None:

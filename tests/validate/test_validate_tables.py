@@ -13,8 +13,9 @@ from streamsim import Workload, load_device
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.program.workload import WorkloadKernel
 from streamsim_validate.cli import main
-from streamsim_validate.records.record import Entry, Machine, Record, Run, write_record
-from streamsim_validate.suites.suites import Case, digest
+from streamsim_validate.records.files import write_record
+from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.record import Entry, Machine, Record, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,9 +25,9 @@ COST = KernelCost("sincos", 2, (8_000, 16_000), (1e-6, 2e-6))
 
 
 def an_entry(chunks: int, measured_s: float) -> Entry:
-    case = Case("depth-first", {"chunks": chunks, "streams": chunks}, WORKLOAD, "grid")
+    recipe = Recipe("depth-first", {"chunks": chunks, "streams": chunks}, WORKLOAD, "grid")
     times = (measured_s,) * 3
-    return Entry(case.key, digest(case.schedule()), "ok", True, case, None, times, times, (1e-7,) * 3)
+    return Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, times, times, (1e-7,) * 3)
 
 
 # On the ideal device one chunk takes 4 us and two chunks take 3 us: 20 % too little, and 50 % too much.

@@ -1,1 +1,14 @@
-"""Isolated micro-benchmarks, their measurement, and the profile that is fitted to them."""
+"""Calibration: isolated micro-benchmarks, their measurement, and the profile that is fitted to them.
+
+A file for each part of a profile holds its probes, their fit and its spread: ``copies``, ``shared_link``, ``kernels``,
+``hand_overs``, ``host_probes``, ``queues``. ``all_probes`` has them all, ``measurement`` measures them, ``samples``
+keeps what was measured, and ``fits`` puts the profile together.
+"""
+
+from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.fits import fit
+from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.measurement import measure_probes
+from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
+
+__all__ = ["PlainSamples", "Samples", "fit", "host_calls", "measure_probes", "probes", "read_samples", "write_samples"]

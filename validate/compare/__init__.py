@@ -1,1 +1,38 @@
-"""A record against the model: errors, drift, intervals, tolerances, tables. Needs no card."""
+"""A record against the model: errors, what moved meanwhile, intervals, tolerances, tables. Needs no card."""
+
+from streamsim_validate.compare.comparison import (
+    BLOCKING,
+    DEVICE_BOUND,
+    HOST_BOUND,
+    PAGEABLE,
+    Comparison,
+    Row,
+    percentile95,
+)
+from streamsim_validate.compare.coverage import Coverage, Expected, by_class, expectations
+from streamsim_validate.compare.predictions import classify, compare, predict_device_s, row_of, time_lines
+from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
+
+__all__ = [
+    "BLOCKING",
+    "DEVICE_BOUND",
+    "HOST_BOUND",
+    "PAGEABLE",
+    "Comparison",
+    "Coverage",
+    "Expected",
+    "Row",
+    "Verdict",
+    "by_class",
+    "classify",
+    "compare",
+    "expectations",
+    "judge",
+    "parse_tolerance",
+    "percentile95",
+    "predict_device_s",
+    "profiles_of",
+    "row_of",
+    "time_lines",
+]

@@ -1,6 +1,6 @@
 """How many measured medians lie within the intervals that were predicted for them, and how wide those are.
 
-Pure, as :mod:`streamsim_validate.compare.compare` is, whose rows it takes.
+Pure, as :mod:`streamsim_validate.compare.predictions` is, whose rows it takes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
 from streamsim.device.profile import MODEL_SPREAD, number_names
 from streamsim.errors import InputError
-from streamsim_validate.compare.compare import CLASSES, Row, compare, predict_device_s
+from streamsim_validate.compare.comparison import CLASSES, Row
+from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim_validate.compare.profiles import Profiles
-    from streamsim_validate.records.record import Entry, Record
+    from streamsim_validate.records import Entry, Record
 
 SAMPLES = 200
 
@@ -62,10 +63,10 @@ def coverage(
     spread: Mapping[str, float] | None = None,
     device: Device | None = None,
 ) -> dict[str, Coverage]:
-    """By class, for a record predicted as by :func:`streamsim_validate.compare.compare.compare`.
+    """By class, for a record predicted as by :func:`streamsim_validate.compare.predictions.compare`.
 
     ``spread``: in place of the profile's own; what it says of numbers that the profile lacks is left out. Raises
-    InputError as :func:`streamsim_validate.compare.compare.compare` does, and where a profile has no spread.
+    InputError as :func:`streamsim_validate.compare.predictions.compare` does, and where a profile has no spread.
     """
     rows = compare(record, device).rows
     return by_class(expectations(record, rows, samples, seed, spread, device))

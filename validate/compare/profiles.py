@@ -17,13 +17,12 @@ import msgspec
 from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of, with_values
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.fits import HostCalls, fit_host_calls, timings_of
+from streamsim_validate.records import HostCalls, fit_host_calls, timings_of
 
 if TYPE_CHECKING:
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.profile import Device
-    from streamsim_validate.calibrate.fits import Timing
-    from streamsim_validate.records.record import Entry, Group, Run
+    from streamsim_validate.records import Entry, Group, Run, Timing
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.report.text import gantt
 from streamsim.report.text import to_csv as csv_text
-from streamsim_validate.compare.compare import PAGEABLE, time_lines
+from streamsim_validate.compare.comparison import PAGEABLE
+from streamsim_validate.compare.predictions import time_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim_validate.compare.compare import Absent, Choice, Comparison, Row, Summary
+    from streamsim_validate.compare.comparison import Absent, Choice, Comparison, Row, Summary
     from streamsim_validate.compare.coverage import Coverage
     from streamsim_validate.compare.profiles import Drift
     from streamsim_validate.compare.tolerance import Verdict
-    from streamsim_validate.records.record import Record
+    from streamsim_validate.records import Record
 
 SCHEMA_VERSION = 1
 US_PER_S = 1e6

@@ -17,10 +17,10 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.text.shown import shown
-from streamsim_validate.compare.compare import EVERYTHING, summarise
+from streamsim_validate.compare.comparison import EVERYTHING, summarise
 
 if TYPE_CHECKING:
-    from streamsim_validate.compare.compare import Comparison, Summary
+    from streamsim_validate.compare.comparison import Comparison, Summary
 
 CHOICE = "choice"
 STATISTICS = ("median", "p95", "worst")

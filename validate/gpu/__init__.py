@@ -1,1 +1,34 @@
-"""The card: its memory, streams, events and kernels, the replay of a schedule on it, and its profiler."""
+"""The card: its memory, streams, events and kernels, the replay of a schedule on it, and its profiler.
+
+CuPy is imported in functions only, so that what needs no card (``fit`` on kept samples, the tests) runs without it.
+"""
+
+from streamsim_validate.gpu.bench import Bench, prepare
+from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
+from streamsim_validate.gpu.kernels import load_kernels
+from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
+from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
+from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample, refuse_races
+
+__all__ = [
+    "CONNECTIONS_VARIABLE",
+    "THREADS_PER_BLOCK",
+    "Arrays",
+    "Bench",
+    "Gpu",
+    "Key",
+    "LostGpuError",
+    "NoGpuError",
+    "Replayer",
+    "Sample",
+    "buffers_of",
+    "check_fits",
+    "connections",
+    "free_host_bytes",
+    "import_cupy",
+    "load_kernels",
+    "open_gpu",
+    "prepare",
+    "refuse_races",
+    "union",
+]

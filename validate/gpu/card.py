@@ -15,10 +15,9 @@ import sys
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
-import msgspec
-
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
+from streamsim_validate.records import Card
 
 if TYPE_CHECKING:
     import types
@@ -35,27 +34,6 @@ class NoGpuError(InputError):
     """Nothing to measure on: CuPy or a usable card is missing. The command ends with ``exit_code``."""
 
     exit_code = 3
-
-
-class Card(msgspec.Struct, frozen=True):
-    """What a record says of the card and the software that measured on it."""
-
-    name: str
-    pci_bus: str
-    memory_bytes: int
-    multiprocessors: int
-    threads_per_multiprocessor: int
-    copy_engines: int
-    compute_capability: str
-    driver: str
-    cuda_driver: str
-    cuda_runtime: str
-    cupy: str
-
-    @property
-    def resident_threads(self) -> int:
-        """Threads that fill the card."""
-        return self.multiprocessors * self.threads_per_multiprocessor
 
 
 class Gpu:

@@ -1,8 +1,8 @@
 """The kernels that a schedule can name: CUDA source or a Python launch, and a NumPy reference for each.
 
-Every CUDA kernel takes one argument, the struct ``Arrays`` below: the elements, the parameter, and for each
-region that the schedule's kernel reads and writes its address and its bytes per element. So one kernel
-serves one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
+Every CUDA kernel takes one argument, the struct ``Arrays`` of :mod:`streamsim_validate.gpu.cuda_source`: the elements,
+the parameter, and for each region that the schedule's kernel reads and writes its address and its bytes per element. So
+one kernel serves one input or several, outputs smaller than inputs, and work in place. Thread i works on element i.
 
 A kernel that is given by its time and has no name here is replayed by a stand-in (:data:`SPIN`), which holds the share
 of the card that the kernel fills until that time is over. To it each region is one element, of any number of bytes.
@@ -10,206 +10,30 @@ of the card that the kernel fills until that time is over. To it each region is 
 
 from __future__ import annotations
 
-import ctypes
 import re
 import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import numpy as np
 
-from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
+from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from streamsim.device.profile import Device
     from streamsim.program.schedule import Kernel
 
     Bytes = NDArray[np.uint8]
 
-MOST_ARRAYS = 4
-THREADS_PER_BLOCK = 256
 FLOAT_BYTES = 4
 # Host data repeats after this many floats (a prime, so that no chunk in use starts where the period does):
 # the reference of an elementwise kernel then needs one period of a large array, not all of it.
 PERIOD = 65_521
-
-PRELUDE = f"""
-#define MOST_ARRAYS {MOST_ARRAYS}
-struct Arrays {{
-    long long elements, parameter;
-    long long inputs, outputs;
-    const unsigned char* in[MOST_ARRAYS];
-    long long in_width[MOST_ARRAYS];  // bytes per element
-    unsigned char* out[MOST_ARRAYS];
-    long long out_width[MOST_ARRAYS];
-}};
-"""
-
-# The loops over arrays are unrolled so that the struct is indexed by constants and stays in constant memory.
-BUILT_IN_SOURCE = (
-    PRELUDE
-    + r"""
-__device__ __forceinline__ long long thread_index() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
-
-__device__ __forceinline__ float sum_of_inputs(const Arrays& a, long long i) {
-    float x = 0.0f;
-    #pragma unroll
-    for (int k = 0; k < MOST_ARRAYS; ++k) {
-        if (k < a.inputs) {
-            const int floats = (int)(a.in_width[k] >> 2);
-            const float* in = (const float*)a.in[k] + i * floats;
-            for (int j = 0; j < floats; ++j) x += in[j];
-        }
-    }
-    return x;
-}
-
-__device__ __forceinline__ void to_outputs(const Arrays& a, long long i, float x) {
-    #pragma unroll
-    for (int k = 0; k < MOST_ARRAYS; ++k) {
-        if (k < a.outputs) {
-            const int floats = (int)(a.out_width[k] >> 2);
-            float* out = (float*)a.out[k] + i * floats;
-            for (int j = 0; j < floats; ++j) out[j] = x;
-        }
-    }
-}
-
-// Output k of element i is input k (the last one where there are fewer), cut short or repeated to its width.
-__device__ __forceinline__ void pass_through(const Arrays& a, long long i) {
-    const unsigned char* in = a.in[0];
-    int in_width = (int)a.in_width[0];
-    if (a.inputs == 0) return;
-    #pragma unroll
-    for (int k = 0; k < MOST_ARRAYS; ++k) {
-        if (k < a.inputs) { in = a.in[k]; in_width = (int)a.in_width[k]; }
-        if (k < a.outputs) {
-            const int out_width = (int)a.out_width[k];
-            const unsigned char* from = in + i * in_width;
-            unsigned char* to = a.out[k] + i * out_width;
-            if (((in_width | out_width | (int)(size_t)from | (int)(size_t)to) & 3) == 0) {
-                for (int b = 0, s = 0; b < out_width; b += 4, s = s + 4 < in_width ? s + 4 : 0)
-                    *(unsigned*)(to + b) = *(const unsigned*)(from + s);
-            } else {
-                for (int b = 0, s = 0; b < out_width; ++b, s = s + 1 < in_width ? s + 1 : 0) to[b] = from[s];
-            }
-        }
-    }
-}
-
-extern "C" __global__ void streamsim_sincos(const Arrays a) {
-    const long long i = thread_index();
-    if (i >= a.elements) return;
-    float x = sum_of_inputs(a, i);
-    const int iterations = (int)a.parameter;
-    for (int n = 0; n < iterations; ++n) x = sinf(x) * cosf(x);
-    to_outputs(a, i, x);
-}
-
-extern "C" __global__ void streamsim_vector_add(const Arrays a) {
-    const long long i = thread_index();
-    if (i < a.elements) to_outputs(a, i, sum_of_inputs(a, i));
-}
-
-extern "C" __global__ void streamsim_copy(const Arrays a) {
-    const long long i = thread_index();
-    if (i < a.elements) pass_through(a, i);
-}
-
-extern "C" __global__ void streamsim_sleep(const Arrays a) {
-    const long long start = clock64();
-    const long long i = thread_index();
-    if (i >= a.elements) return;
-    pass_through(a, i);
-    while (clock64() - start < a.parameter) {}
-}
-
-__device__ __forceinline__ long long timer_ns() {
-    long long ns;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
-    return ns;
-}
-
-// Time by the card's timer, which runs on at one pace when the clock changes. It ticks once in a microsecond on some
-// cards; between its ticks, and before the first one seen, cycles count at the pace at which they went since then.
-struct Stopwatch {
-    long long begun, first_cycle, first_ns;
-
-    __device__ __forceinline__ void start() {
-        begun = clock64();
-        const long long ns = timer_ns();
-        do {
-            first_ns = timer_ns();
-            first_cycle = clock64();
-        } while (first_ns == ns);
-    }
-
-    __device__ __forceinline__ void wait_until(long long duration_ns) const {
-        long long ns = first_ns, cycle = first_cycle, passed_ns;
-        do {
-            const long long now_ns = timer_ns(), now = clock64();
-            if (now_ns != ns) { ns = now_ns; cycle = now; }
-            passed_ns = ns - first_ns;
-            if (passed_ns > 0) {
-                const float ns_a_cycle = (float)passed_ns / (float)(cycle - first_cycle);
-                passed_ns += (long long)(ns_a_cycle * (float)(now - cycle + first_cycle - begun));
-            }
-        } while (passed_ns < duration_ns);
-    }
-};
-
-// By the whole grid; what is shorter than the output is repeated. No division in the loop: it would cost registers.
-template <typename Word>
-__device__ __forceinline__ void pass_words(unsigned char* to, long long bytes, const unsigned char* from,
-                                           long long length) {
-    const long long words = bytes / sizeof(Word), stride = (long long)gridDim.x * blockDim.x;
-    if (thread_index() < words) {
-        const long long period = length < bytes ? length / sizeof(Word) : words;
-        const long long step = stride % period;
-        long long at = thread_index() % period;
-        for (long long i = thread_index(); i < words; i += stride) {
-            ((Word*)to)[i] = ((const Word*)from)[at];
-            at += step;
-            if (at >= period) at -= period;
-        }
-    }
-    for (long long i = words * sizeof(Word) + thread_index(); i < bytes; i += stride) to[i] = from[i % length];
-}
-
-__device__ __forceinline__ void pass_regions(const Arrays& a) {
-    for (int k = 0; k < a.outputs && a.inputs; ++k) {
-        const int source = k < a.inputs ? k : (int)a.inputs - 1;
-        const unsigned char* from = a.in[source];
-        unsigned char* to = a.out[k];
-        const long long bytes = a.out_width[k], length = a.in_width[source];
-        const size_t odd = (size_t)from | (size_t)to | (length < bytes ? (size_t)length : 0);
-        if (odd % sizeof(uint4) == 0) pass_words<uint4>(to, bytes, from, length);
-        else if (odd % sizeof(unsigned) == 0) pass_words<unsigned>(to, bytes, from, length);
-        else pass_words<unsigned char>(to, bytes, from, length);
-    }
-}
-
-// Each block passes its part of the bytes through and holds its threads until it has been there for so many
-// nanoseconds. Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
-extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays a) {
-    __shared__ Stopwatch stopwatch;
-    const bool keeps_time = threadIdx.x == 0 && a.parameter > 0;
-    if (keeps_time) stopwatch.start();
-    pass_regions(a);
-    if (keeps_time) stopwatch.wait_until(a.parameter);
-    __syncthreads();
-}
-"""
-)
-
 # (inputs as (elements, bytes each) arrays, bytes per element of each output, elements, parameter) -> outputs alike
 Reference = Callable[[Sequence["Bytes"], Sequence[int], int, int], list["Bytes"]]
 Launch = Callable[[Any, Sequence[Any], Sequence[Any], int, int], None]
@@ -254,6 +78,9 @@ class KernelSpec:
     def function(self) -> str:
         """The name of the function in its CUDA source."""
         return self.entry or self.name
+
+
+# The built-in kernels' references
 
 
 def _sum_of(inputs: Sequence[Bytes], elements: int) -> NDArray[np.float32]:
@@ -311,6 +138,9 @@ def _of_width(array: Bytes, width: int) -> Bytes:
     """Every row cut short or repeated."""
     times = -(-width // array.shape[1])
     return (array if times == 1 else np.tile(array, times))[:, :width]
+
+
+# The kernels that are known
 
 
 def _built_in(name: str, reference: Reference, **more: Any) -> KernelSpec:
@@ -382,90 +212,6 @@ def find_kernel(kernel: Kernel) -> KernelSpec:
             " register it, or give it a duration_s"
         )
     return SPIN
-
-
-def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
-    """(seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
-
-    What a prediction reckons with on a card of so many threads where a launch takes ``launch_s`` at least: the rule
-    for parts of a launch has one home.
-    """
-    card = _bare_card(card_threads, launch_s)
-    alone_s, share = card.kernel_time(kernel)
-    return alone_s, min(1.0, share * alone_s / (alone_s - card.kernel_drain_s(kernel)))
-
-
-@cache
-def _bare_card(threads: int, launch_s: float) -> Device:
-    """A card of which nothing else is known."""
-    ideal = load_device("ideal")
-    compute = msgspec.structs.replace(ideal.compute, resident_threads=threads, floor_s=launch_s)
-    return msgspec.structs.replace(ideal, compute=compute)
-
-
-def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
-    """Elements that a launch works on: the kernel's own number, or the floats of the largest region it touches.
-
-    A single one where each region is taken whole.
-    """
-    if spec.threads == "card":
-        return 1
-    largest = max((region.bytes for region in (*kernel.reads, *kernel.writes)), default=0)
-    return kernel.elements or max(1, largest // FLOAT_BYTES)
-
-
-def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
-    """Bytes per element of each region that is read and written.
-
-    Raises InputError when the regions do not divide into the kernel's elements or are too many.
-    """
-    elements = elements_of(spec, kernel)
-    for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
-        if len(regions) > MOST_ARRAYS:
-            raise InputError(f"kernel {kernel.name!r}: {field} has {len(regions)} regions, more than {MOST_ARRAYS}")
-        for region in regions:
-            if region.bytes % (elements * spec.unit_bytes) or region.offset % spec.unit_bytes:
-                raise InputError(
-                    f"kernel {kernel.name!r}: {field} {region.bytes} bytes at {region.offset} of {region.buffer!r},"
-                    f" expected a multiple of {spec.unit_bytes} bytes for each of {elements} elements"
-                )
-    return [r.bytes // elements for r in kernel.reads], [r.bytes // elements for r in kernel.writes]
-
-
-class Arrays(ctypes.Structure):
-    """The kernels' one argument, laid out as in the CUDA source."""
-
-    _fields_ = (
-        ("elements", ctypes.c_longlong),
-        ("parameter", ctypes.c_longlong),
-        ("inputs", ctypes.c_longlong),
-        ("outputs", ctypes.c_longlong),
-        ("in_", ctypes.c_void_p * MOST_ARRAYS),
-        ("in_width", ctypes.c_longlong * MOST_ARRAYS),
-        ("out", ctypes.c_void_p * MOST_ARRAYS),
-        ("out_width", ctypes.c_longlong * MOST_ARRAYS),
-    )
-
-
-class Argument:
-    """An ``Arrays`` and the pointer to it that a launch takes; keep it for as long as it is launched."""
-
-    def __init__(
-        self, elements: int, parameter: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]
-    ) -> None:
-        """``reads`` and ``writes`` are (address, bytes per element)."""
-        self.arrays = Arrays(elements, parameter, len(reads), len(writes))
-        for k, (address, width) in enumerate(reads):
-            self.arrays.in_[k], self.arrays.in_width[k] = address, width
-        for k, (address, width) in enumerate(writes):
-            self.arrays.out[k], self.arrays.out_width[k] = address, width
-        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arrays))
-        self.address = ctypes.addressof(self._pointers)
-
-
-def blocks_of(elements: int) -> int:
-    """Blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
-    return -(-elements // THREADS_PER_BLOCK)
 
 
 def compute_reference(

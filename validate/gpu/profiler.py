@@ -7,38 +7,24 @@ untraced runs.
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule
-from streamsim.timeline.timeline import Timeline
+from streamsim_validate.records import COMPUTE, D2H, H2D, NOTHING, Activity, MeasuredColumns, engine_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from streamsim.program.schedule import Schedule
+    from streamsim.timeline.timeline import Timeline
     from streamsim_validate.gpu.card import Gpu
-    from streamsim_validate.gpu.replay import Replayer
-    from streamsim_validate.records.record import Spans
-    from streamsim_validate.run.measure import Job
+    from streamsim_validate.gpu.replayer import Replayer
+    from streamsim_validate.records import Spans
 
-ENGINES = ("h2d", "d2h", "compute")
-H2D, D2H, COMPUTE = range(3)
-NOTHING = -1
 BUFFER_BYTES = 8 << 20
 TRACED_RUNS = 5
 INSTALL = "install NVIDIA's profiler library: pip install 'streamsim[cupti]'"
-
-
-class Activity(NamedTuple):
-    """A copy or kernel that ran: its engine, the card's times in ns, bytes (0 for a kernel) and CUPTI's stream."""
-
-    engine: int
-    start_ns: int
-    end_ns: int
-    bytes: int
-    stream: int
 
 
 def is_available() -> bool:
@@ -62,44 +48,28 @@ def profile(replayer: Replayer, gpu: Gpu) -> Timeline:
     return match(schedule, activities, ids)
 
 
-def profile_all(jobs: Iterable[Job], gpu: Gpu, allow_races: bool = False) -> Iterator[tuple[str, Spans | InputError]]:
-    """The key of each job with its measured time line, or with the reason why there is none."""
-    from streamsim_validate.gpu.replay import Bench, Replayer, prepare
+def profile_all(
+    jobs: Iterable[tuple[str, Schedule]], gpu: Gpu, allow_races: bool = False
+) -> Iterator[tuple[str, Spans | InputError]]:
+    """The key of each schedule with its measured time line, or with the reason why there is none."""
+    from streamsim_validate.gpu.bench import Bench, prepare
+    from streamsim_validate.gpu.replayer import Replayer
 
     bench = Bench(gpu, allow_races)
     try:
-        for job in jobs:
+        for key, schedule in jobs:
             try:
                 bench.arena.clear()
-                prepare(bench, (job.schedule,))
-                replayer = Replayer(job.schedule, bench)
+                prepare(bench, (schedule,))
+                replayer = Replayer(schedule, bench)
                 try:
-                    yield job.key, spans_of(profile(replayer, gpu))
+                    yield key, spans_of(profile(replayer, gpu))
                 finally:
                     replayer.close()
             except InputError as error:
-                yield job.key, error
+                yield key, error
     finally:
         bench.close()
-
-
-def spans_of(timeline: Timeline) -> Spans:
-    """A measured time line as a record keeps it."""
-    from streamsim_validate.records.record import Spans
-
-    ran = [op for op, engine in enumerate(timeline.engine) if engine != NOTHING]
-    return Spans(tuple(timeline.start[op] for op in ran), tuple(timeline.end[op] for op in ran))
-
-
-def timeline_of(schedule: Schedule, spans: Spans) -> Timeline:
-    """The measured time line of ``schedule`` from a record. Raises InputError when it is another schedule's."""
-    columns = _Columns(schedule, 0)
-    ran = [(index, *_engine(op)) for index, op in enumerate(schedule.ops) if _engine(op)[0] != NOTHING]
-    if len(ran) != len(spans.start_ns):
-        raise InputError(f"timeline: has {len(spans.start_ns)} ops where the schedule has {len(ran)}; trace it again")
-    for (index, engine, size), start_ns, end_ns in zip(ran, spans.start_ns, spans.end_ns, strict=True):
-        columns.put(index, Activity(engine, start_ns, end_ns, size, 0))
-    return columns.timeline()
 
 
 def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequence[int] | None) -> Timeline:
@@ -114,9 +84,9 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
     for activity in sorted(activities, key=lambda activity: activity.start_ns):
         stream = None if stream_ids is None else activity.stream
         waiting[_place(activity.engine, activity.bytes, stream)].append(activity)
-    columns = _Columns(schedule, min((a.start_ns for a in activities), default=0))
+    columns = MeasuredColumns(schedule, min((a.start_ns for a in activities), default=0))
     for index, op in enumerate(schedule.ops):
-        engine, size = _engine(op)
+        engine, size = engine_of(op)
         if engine != NOTHING:
             stream = None if stream_ids is None else stream_ids[op.stream or 0]
             queue = waiting[_place(engine, size, stream)]
@@ -132,32 +102,6 @@ def match(schedule: Schedule, activities: Sequence[Activity], stream_ids: Sequen
 def _place(engine: int, size: int, stream: int | None) -> tuple[int, ...]:
     """Activities in one place ran in the order of issue: those of a stream, or of a graph those alike."""
     return (engine, size) if stream is None else (stream,)
-
-
-def _engine(op: Op) -> tuple[int, int]:
-    """(engine, bytes) that an op occupies."""
-    if isinstance(op, Copy):
-        return (H2D if op.direction == "h2d" else D2H), op.bytes
-    return (COMPUTE, 0) if isinstance(op, Kernel) else (NOTHING, 0)
-
-
-class _Columns:
-    def __init__(self, schedule: Schedule, zero_ns: int) -> None:
-        self._schedule = schedule
-        self._zero = zero_ns
-        n = len(schedule.ops)
-        self._engine, self._start, self._end = (array("q", [NOTHING]) * n for _ in range(3))
-
-    def put(self, op: int, activity: Activity) -> None:
-        engine, size = _engine(self._schedule.ops[op])
-        if (engine, size) != (activity.engine, activity.bytes):
-            raise InputError(f"the profiler has seen another op than ops[{op}]: no measured time line; try again")
-        self._engine[op] = engine
-        self._start[op], self._end[op] = activity.start_ns - self._zero, activity.end_ns - self._zero
-
-    def timeline(self) -> Timeline:
-        unknown = array("q", [NOTHING]) * len(self._schedule.ops)
-        return Timeline(self._schedule, ENGINES, self._engine, unknown, unknown, unknown, self._start, self._end)
 
 
 def _stream_ids(gpu: Gpu, streams: Iterable[int]) -> list[int]:

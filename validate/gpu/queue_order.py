@@ -12,7 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from streamsim.program.schedule import LEGACY_STREAM
-from streamsim_validate.gpu.kernels import THREADS_PER_BLOCK, Argument
+from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

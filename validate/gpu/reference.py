@@ -16,15 +16,8 @@ import numpy as np
 from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Direction, Kernel, Region, Schedule
 from streamsim_validate.gpu.content import Content, Pattern, Stretch, first_of, to_bytes
-from streamsim_validate.gpu.kernels import (
-    FLOAT_BYTES,
-    SPIN,
-    KernelSpec,
-    compute_reference,
-    elements_of,
-    find_kernel,
-    widths_of,
-)
+from streamsim_validate.gpu.kernels import FLOAT_BYTES, SPIN, KernelSpec, compute_reference, find_kernel
+from streamsim_validate.gpu.launches import elements_of, widths_of
 from streamsim_validate.gpu.memory import (
     DEVICE_POISON,
     HOST_POISON,

@@ -11,41 +11,39 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from streamsim.cli.notes import steps
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
-from streamsim_validate.calibrate import fits
-from streamsim_validate.calibrate.probes import host_calls
-from streamsim_validate.calibrate.take import take
-from streamsim_validate.gpu import profiler
-from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, open_gpu
-from streamsim_validate.gpu.card import connections as default_connections
-from streamsim_validate.gpu.kernels import load_kernels
-from streamsim_validate.gpu.replay import refuse_races
-from streamsim_validate.records.record import (
+from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
+from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, profiler, refuse_races
+from streamsim_validate.gpu import connections as default_connections
+from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import (
     Entry,
     Group,
-    Header,
     Journal,
+    Recipe,
     Record,
     RunBegins,
     RunEnds,
+    Timing,
     Traced,
+    check_writable,
+    digest,
     finish,
     header,
     journal_path,
     now,
+    rows_of,
     to_times,
 )
-from streamsim_validate.run.measure import Job, Measured, OnStep, measure, quietly
-from streamsim_validate.suites.suites import RANDOM, RANDOM_COUNT, Case, digest, suite, suite_connections
+from streamsim_validate.run.measure import Job, Measured, measure
+from streamsim_validate.suites import RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
@@ -55,7 +53,7 @@ NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
 
-TakeSamples = Callable[[Gpu], fits.Samples]
+TakeSamples = Callable[[Gpu], Samples]
 
 # What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
 CHAINS = {chain.key: chain for chain, _ in host_calls()}
@@ -63,7 +61,7 @@ COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to measure and where to put it. ``schedules`` stand in place of a suite's cases when given.
+    """What to measure and where to put it. ``schedules`` stand in place of a suite's recipes when given.
 
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.gpu.kernels.load_kernels`), because every
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
@@ -108,7 +106,7 @@ class Planned(msgspec.Struct, frozen=True):
 
     key: str
     schedule: Schedule
-    case: Case | None = None
+    recipe: Recipe | None = None
 
     @property
     def job(self) -> Job:
@@ -121,8 +119,8 @@ def planned(plan: Plan, connections: int) -> list[Planned]:
     if plan.schedules:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
-    cases = suite(plan.suite, connections, plan.seed, plan.drawn)
-    return [Planned(case.key, case.schedule(), case) for case in cases]
+    recipes = suite(plan.suite, connections, plan.seed, plan.drawn)
+    return [Planned(recipe.key, recipe.schedule(), recipe) for recipe in recipes]
 
 
 def run(plan: Plan) -> Record:
@@ -157,21 +155,10 @@ def _refuse_races(schedules: Sequence[Schedule]) -> None:
             raise InputError(f"{schedule.name or f'schedule {i}'}: {error}") from error
 
 
-def check_writable(path: Path) -> None:
-    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; name a file in it")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InputError(f"{path}: cannot write it: no permission; choose another output")
-
-
 def _start(plan: Plan, connections: int) -> None:
     """Run a measuring process, which prints its own complaint."""
     environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
-    command = [sys.executable, "-m", "streamsim_validate.run.campaign", str(connections)]
+    command = [sys.executable, "-m", "streamsim_validate.run", str(connections)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
         try:
@@ -299,7 +286,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     if plain is None:
         return None
     try:
-        return _builtins(fits.fit(fits.Samples.from_plain(msgspec.convert(plain, fits.PlainSamples))))
+        return _builtins(fits.fit(Samples.from_plain(msgspec.convert(plain, PlainSamples))))
     except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
         print(f"no profile: {error}", file=sys.stderr)
         return None
@@ -313,8 +300,8 @@ def entry(item: Planned, measured: Measured) -> Entry:
         digest=digest(item.schedule),
         status=measured.status,
         verified=measured.verified,
-        case=item.case,
-        schedule=None if item.case else item.schedule,
+        recipe=item.recipe,
+        schedule=None if item.recipe else item.schedule,
         device_s=to_times(sample.device_s for sample in samples),
         wall_s=to_times(sample.wall_s for sample in samples),
         issue_s=to_times(sample.issue_s for sample in samples),
@@ -325,32 +312,8 @@ def entry(item: Planned, measured: Measured) -> Entry:
 def group(number: int, companions: Sequence[Measured]) -> Group:
     """A settled group's probes, as the record holds them; those without samples are left out."""
     timings = {
-        CHAINS[measured.job.key]: [fits.Timing(*to_times(sample)) for sample in measured.samples]
+        CHAINS[measured.job.key]: [Timing(*to_times(sample)) for sample in measured.samples]
         for measured in companions
         if measured.samples
     }
-    return Group(number, fits.rows_of(timings))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run a measuring process: the plan on stdin, the number of connections as argument."""
-    try:
-        plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
-        for path in plan.kernels:
-            load_kernels(path)
-        with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
-            calibrates = partial(take, on_step=on_step) if plan.calibrate else None
-            measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
-    except InputError as error:
-        print(f"{COMPLAINT}{error}", file=sys.stderr)
-        return getattr(error, "exit_code", BAD_INPUT)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
-__all__ = ["Header", "Plan", "check_writable", "measure_plan", "planned", "run"]
+    return Group(number, rows_of(timings))

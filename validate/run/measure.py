@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.collector import collector_off
 from streamsim.errors import InputError
-from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
-from streamsim_validate.gpu.replay import Bench, LostGpuError, Replayer, Sample, prepare
+from streamsim_validate.gpu import (
+    Bench,
+    Key,
+    LostGpuError,
+    Replayer,
+    Sample,
+    buffers_of,
+    check_fits,
+    free_host_bytes,
+    prepare,
+    union,
+)
+from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
-    from streamsim_validate.gpu.card import Gpu
+    from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved
@@ -45,11 +56,6 @@ class Measured:
 OnResult = Callable[[Measured], None]
 OnSample = Callable[[Job, Sample], None]
 OnGroup = Callable[[int, Sequence[Measured]], None]
-OnStep = Callable[[str, int, int], None]
-
-
-def quietly(_what: str, _done: int, _of_all: int) -> None:
-    """Say nothing of what is being done, so many of all."""
 
 
 def measure(

@@ -1,1 +1,22 @@
 """Which schedules are measured to see how good the model is. Needs a card only to run."""
+
+from streamsim_validate.suites.fixed_suites import GRID
+from streamsim_validate.suites.suites import CONNECTIONS, RANDOM, RANDOM_COUNT, SUITES, suite, suite_connections
+from streamsim_validate.suites.workloads import EVEN, HEAVY, KI, LIGHT, MI, SMALL, sincos
+
+__all__ = [
+    "CONNECTIONS",
+    "EVEN",
+    "GRID",
+    "HEAVY",
+    "KI",
+    "LIGHT",
+    "MI",
+    "RANDOM",
+    "RANDOM_COUNT",
+    "SMALL",
+    "SUITES",
+    "sincos",
+    "suite",
+    "suite_connections",
+]

@@ -16,7 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.suites.suites import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, Case, Value, sincos
+from streamsim_validate.records import Recipe, Value
+from streamsim_validate.suites.workloads import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
 
 FEWEST_ELEMENTS, MOST_ELEMENTS = 256 * KI, 64 * MI - 1  # as in the standard suite
 MOST_BYTES = 256 * MI  # of all arrays of a workload: on the host, and again on the card
@@ -64,18 +65,18 @@ LAUNCHABLE = {"depth-first", "breadth-first", "ring", "prefetch"}  # as a graph,
 IN_ONE_STREAM = {"serial", "legacy"}
 
 
-def random_cases(seed: int, count: int) -> list[Case]:
-    """``count`` cases of as many keys, from the seed alone; the first of them are those of any smaller count."""
+def random_recipes(seed: int, count: int) -> list[Recipe]:
+    """``count`` recipes of as many keys, from the seed alone; the first of them are those of any smaller count."""
     return list(islice(_distinct(_Draws(seed)), count))
 
 
-def _distinct(draws: "_Draws") -> Iterator[Case]:
+def _distinct(draws: "_Draws") -> Iterator[Recipe]:
     seen: set[str] = set()
     while True:
-        case = _case(draws)
-        if case.key not in seen:
-            seen.add(case.key)
-            yield case
+        recipe = _recipe(draws)
+        if recipe.key not in seen:
+            seen.add(recipe.key)
+            yield recipe
 
 
 class _Draws:
@@ -108,7 +109,7 @@ class _Draws:
         return first + int((position - int(position)) * (last - first + 1))
 
 
-def _case(draws: _Draws) -> Case:
+def _recipe(draws: _Draws) -> Recipe:
     inputs, outputs = _arrays(draws)
     pattern = draws.one_of(PATTERNS)
     arguments = _arguments(draws, pattern)
@@ -123,7 +124,7 @@ def _case(draws: _Draws) -> Case:
     kernels = tuple(_within_limits(kernel, passed, elements, chunks) for kernel in kernels)
     timed = {kernel.duration_s is not None for kernel in kernels}
     effect = "named kernels" if timed == {False} else "timed kernels" if timed == {True} else "named and timed"
-    return Case(pattern, arguments, Workload(elements, inputs, outputs, kernels), effect)
+    return Recipe(pattern, arguments, Workload(elements, inputs, outputs, kernels), effect)
 
 
 def _arrays(draws: _Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:

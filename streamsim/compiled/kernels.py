@@ -1,0 +1,92 @@
+"""The compute engine, on records: kernels side by side, and those whose work is done.
+
+As in ``streamsim.model.compute_engine``.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
+# numba infers the types of what is compiled.
+
+from __future__ import annotations
+
+from streamsim.compiled.numba_code import given, inlined, ticks_for, uintp
+from streamsim.rules.link import NEVER
+from streamsim.rules.side_by_side import FULL_CARD
+
+
+@inlined
+def _share(running, n, now, shapes):
+    """Give the card to the earliest of the kernels that can use it: what is left, and when one's work is done."""
+    end, room, held = NEVER, FULL_CARD, 0
+    for k in range(n):
+        kernel = running[uintp(k)]
+        shape = shapes[uintp(kernel.shape)]
+        held += shape.threads
+        share = given(shape.width, shape.threads, shape.idle, room, held)
+        if share != kernel.given:
+            kernel.left -= kernel.given * (now - kernel.since)
+            kernel.since = now
+            kernel.given = share
+            kernel.end = now + ticks_for(kernel.left, share)
+        room -= share
+        end = min(end, kernel.end)
+    return room, end
+
+
+@inlined
+def start_kernel(running, n, op, row, now, shapes):
+    """Put a kernel on the card beside ``n`` others: what is left of the card, and when a kernel's work is done."""
+    kernel, shape = running[uintp(n)], shapes[uintp(row)]
+    works = shape.duration - shape.drain
+    kernel.op = op
+    kernel.shape = row
+    kernel.since = now
+    kernel.left = works * shape.width
+    if n == 0:  # it has the card to itself
+        kernel.given, kernel.end = shape.width, now + works
+        return FULL_CARD - shape.width, kernel.end
+    kernel.given = 0
+    return _share(running, n + 1, now, shapes)
+
+
+@inlined
+def _drain(draining, first, last, op, tick):
+    """Note when a kernel whose work is done will end, among draining[first:last], the next to end first.
+
+    Kernels of one shape drain for as long, so there is seldom one to put it before.
+    """
+    k = last
+    while k > first and draining[uintp(k - 1)].tick > tick:
+        draining[uintp(k)].op, draining[uintp(k)].tick = draining[uintp(k - 1)].op, draining[uintp(k - 1)].tick
+        k -= 1
+    draining[uintp(k)].op, draining[uintp(k)].tick = op, tick
+
+
+@inlined
+def finish_kernels(running, n, now, draining, first, last, shapes):
+    """Take the kernels whose work is done off the card, and put them into draining[first:last].
+
+    How many stay, and as in start_kernel; and the new ``last``.
+    """
+    if n == 1:
+        _drain(draining, first, last, running[0].op, now + shapes[uintp(running[0].shape)].drain)
+        return 0, FULL_CARD, NEVER, last + 1
+    kept = 0
+    for k in range(n):
+        kernel = running[uintp(k)]
+        if kernel.end <= now:
+            _drain(draining, first, last, kernel.op, now + shapes[uintp(kernel.shape)].drain)
+            last += 1
+        else:
+            if kept < k:
+                place = running[uintp(kept)]
+                place.op, place.shape, place.since = kernel.op, kernel.shape, kernel.since
+                place.given, place.end, place.left = kernel.given, kernel.end, kernel.left
+            kept += 1
+    room, end = _share(running, kept, now, shapes)
+    return kept, room, end, last
+
+
+@inlined
+def next_drained(draining, first, last):
+    """When the next kernel whose work is done ends, or NEVER."""
+    return draining[uintp(first)].tick if first < last else NEVER

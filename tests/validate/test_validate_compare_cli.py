@@ -1,0 +1,153 @@
+"""What ``streamsim-validate compare`` says of a record, and the tolerances that it judges by."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.device.files import write_device
+from streamsim.errors import InputError
+from streamsim_validate.cli import main
+from streamsim_validate.compare.predictions import compare
+from streamsim_validate.compare.tolerance import STATISTICS, judge, parse_tolerance
+from streamsim_validate.records.files import write_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from small_record import NOBODY_KNOWS, ONE, RECORD, US, a_device, a_recipe, a_record, an_entry
+
+# Tolerances
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("median>5%", 0.2),
+        ("worst device-bound > 19.5 %", 0.2),
+        ("p95 8 connections device-bound>5%", 0.2),
+        ("median depth-first > 5%", 0.2),
+        ("choice > 1%", 0.0),
+        ("p95 choice>1%", 0.0),
+        ("unpredicted > 0%", 0.0),
+    ],
+)
+def test_a_tolerance_is_judged_on_its_group(text: str, value: float) -> None:
+    verdict = judge(compare(RECORD), parse_tolerance(text))
+    assert verdict.value == pytest.approx(value)
+    assert verdict.failed is (value > verdict.limit)
+
+
+def test_what_cannot_be_predicted_counts() -> None:
+    lost = an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,))
+    found = compare(a_record(*RECORD.runs[0].entries, lost, profile=a_device()))
+    assert judge(found, parse_tolerance("unpredicted > 1%")).value == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "p95",
+        "p95 > 5",
+        "p95 < 5%",
+        "p95 > -5%",
+        "p95 > nan%",
+        "mean > 5%",
+        "choice x > 5%",
+        "p95>5%%",
+        "median > 1e3%",
+    ],
+)
+def test_a_tolerance_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"--fail-if .*expected"):
+        parse_tolerance(text)
+
+
+@given(st.text(max_size=40) | st.from_regex(r"\A(median|p95|choice)[ a-z]*>[0-9.]*%\Z"))
+def test_any_text_is_a_tolerance_or_one_clear_line(text: str) -> None:
+    complaint = ""
+    try:
+        found = parse_tolerance(text)
+    except InputError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
+    assert complaint or (found.statistic in (*STATISTICS, "unpredicted") and 0 <= found.limit < 1e9)
+
+
+# The command
+
+
+@pytest.fixture
+def record_path(tmp_path: Path) -> str:
+    write_record(RECORD, tmp_path / "r.json.gz")
+    return str(tmp_path / "r.json.gz")
+
+
+@pytest.mark.parametrize(("tolerance", "code"), [("p95>5%", 1), ("p95>20.1%", 0), ("choice>0%", 0), ("p95 no>1%", 2)])
+def test_the_exit_code_says_whether_a_tolerance_failed(
+    record_path: str, tolerance: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", record_path, "--fail-if", tolerance]) == code
+    assert len(capsys.readouterr().err.splitlines()) == (code != 0)
+
+
+def test_json_has_numbers_as_numbers(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path, "--json", "--fail-if", "worst>19%"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema_version"] == 1
+    assert [row["error_percent"] for row in found["schedules"]] == [pytest.approx(-20), pytest.approx(20)]
+    assert found["summaries"]["class"]["device-bound"]["median_percent"] == pytest.approx(20)
+    assert found["choice"]["within_1_percent_percent"] == 100
+    assert found["tolerances"] == [
+        {"text": "worst>19%", "value_percent": pytest.approx(20), "limit_percent": 19.0, "failed": True}
+    ]
+
+
+def test_csv_has_a_line_for_every_schedule(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(row["predicted_s"]) for row in rows] == [pytest.approx(4 * US), pytest.approx(3 * US)]
+    assert float(rows[1]["formulas_s.simpleMultiCopy"]) == pytest.approx(2 * US)
+
+
+def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", record_path]) == 0
+    text = capsys.readouterr().out
+    for words in ("-20.0%", "+20.0%", "device-bound", "simpleMultiCopy", "choice: within 1% of the best", "drift"):
+        assert words in text
+
+
+def _bad_records() -> dict[str, bytes]:
+    plain = msgspec.json.encode(RECORD)
+    packed = gzip.compress(plain)
+    older = gzip.compress(plain.replace(b'"schema_version":2}', b'"schema_version":99}'))
+    return {"truncated": packed[:-9], "version": older, "text": b"hello", "empty": b""}
+
+
+@pytest.mark.parametrize("what", ["truncated", "version", "text", "empty"])
+def test_a_bad_record_is_one_clear_line(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bad.json.gz"
+    path.write_bytes(_bad_records()[what])
+    assert main(["compare", str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "bad.json.gz" in err
+
+
+def test_another_cards_profile_is_one_clear_line(
+    record_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
+    write_device(other, tmp_path / "other.toml")
+    assert main(["compare", record_path, "--device", str(tmp_path / "other.toml")]) == 2
+    assert "another card's profile" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""Every probe of a calibration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim_validate.calibrate.copies import copies, pageable
+from streamsim_validate.calibrate.hand_overs import ROUND_KINDS, hand_overs, rounds
+from streamsim_validate.calibrate.host_probes import SERIAL_KINDS, host_calls, serial, waiting_calls
+from streamsim_validate.calibrate.kernels import kernels
+from streamsim_validate.calibrate.queues import queues, rules
+from streamsim_validate.calibrate.shared_link import crowded, duplex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamsim_validate.calibrate.probe import Probe
+
+
+LATER = SERIAL_KINDS | ROUND_KINDS  # samples of before have none of them
+
+
+def probes(resident_threads: int) -> Iterator[Probe]:
+    """Every probe for a card that holds so many threads: what it is, and its schedule."""
+    yield from copies()
+    yield from duplex()
+    yield from crowded()
+    yield from pageable()
+    yield from kernels(resident_threads)
+    yield from hand_overs()
+    yield from host_calls()
+    yield from waiting_calls()
+    yield from serial()
+    yield from rounds()
+    yield from queues()
+    yield from rules()

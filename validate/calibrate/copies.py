@@ -1,0 +1,117 @@
+"""What copies cost with the link to themselves, from and to pinned and pageable memory: probes and their fit."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.device.profile import LinkDirection
+from streamsim.lowering.costs import FEW_STREAMS
+from streamsim.program.schedule import Copy, Direction, Op, Region
+from streamsim_validate.calibrate.probe import (
+    BUFFERS,
+    DEVICE_IN,
+    DIRECTIONS,
+    GATE_BYTES,
+    HOST_BYTES,
+    KI,
+    LARGEST_PAGEABLE_BYTES,
+    MI,
+    PAGEABLE,
+    Probe,
+    moved,
+    probe_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamsim.device.profile import Host
+    from streamsim_validate.calibrate.samples import Samples
+
+COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
+PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, LARGEST_PAGEABLE_BYTES)
+LENGTHS, LENGTHS_OF_LARGE = (8, 40), (2, 6)  # of chains of copies, large ones from 4 MiB on
+
+
+def copies() -> Iterator[Probe]:
+    """Copies back to back, one way, over some streams: in a single one they take a little less than pipelines see."""
+    for direction in DIRECTIONS:
+        for n_bytes in COPY_BYTES:
+            streams = min(FEW_STREAMS, HOST_BYTES // n_bytes)  # copies of one stretch come in one stream
+            for n in copy_lengths(n_bytes):
+                ops = [moved(direction, n_bytes, 1 + i % streams, i) for i in range(n)]
+                yield probe_of(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops], streams, buffers=BUFFERS)
+
+
+def copy_lengths(n_bytes: int) -> tuple[int, int]:
+    """Of a short and a long chain of copies of so many bytes."""
+    return LENGTHS if n_bytes < 4 * MI else LENGTHS_OF_LARGE
+
+
+def pageable() -> Iterator[Probe]:
+    """Copies of one stretch of memory after another: memory just copied would still be in the host's cache."""
+    for direction in DIRECTIONS:
+        for n_bytes in PAGEABLE_BYTES:
+            for n in (1, 3):
+                ops: list[Op] = [
+                    Copy(direction, n_bytes, 1, Region(PAGEABLE, i * n_bytes, n_bytes), Region(DEVICE_IN, 0, n_bytes))
+                    for i in range(n)
+                ]
+                yield probe_of(f"pageable {direction}", n_bytes, n, ops, buffers=BUFFERS)
+
+
+# The fit
+
+
+class Link(NamedTuple):
+    """Seconds of latency and seconds per byte."""
+
+    latency_s: float
+    s_per_byte: float
+
+    def at(self, n_bytes: int) -> float:
+        """Seconds of a copy."""
+        return self.latency_s + n_bytes * self.s_per_byte
+
+
+def fit_link(points: Sequence[tuple[float, float]]) -> Link:
+    """Least squares of latency + bytes * s_per_byte over (bytes, seconds), every point's error relative to its time."""
+    weights = [1 / seconds**2 for _, seconds in points]
+    total = sum(weights)
+    mean_x = sum(w * x for w, (x, _) in zip(weights, points, strict=True)) / total
+    mean_y = sum(w * y for w, (_, y) in zip(weights, points, strict=True)) / total
+    above = sum(w * (x - mean_x) * (y - mean_y) for w, (x, y) in zip(weights, points, strict=True))
+    slope = above / sum(w * (x - mean_x) ** 2 for w, (x, _) in zip(weights, points, strict=True))
+    return Link(max(0.0, mean_y - slope * mean_x), slope)
+
+
+def quiet_link(samples: Samples, direction: Direction, host: Host, link: Link) -> LinkDirection:
+    """A direction with the link to itself and nobody waiting."""
+    pageable = _fit_pageable(samples, direction, host, link)
+    return LinkDirection(
+        latency_s=link.latency_s,
+        duplex_latency_s=link.latency_s,
+        crowded_latency_s=link.latency_s,
+        crowded_duplex_latency_s=link.latency_s,
+        in_flight_bytes=1,
+        bandwidth_bytes_per_s=1 / link.s_per_byte,
+        duplex_bandwidth_bytes_per_s=1 / link.s_per_byte,
+        crowded_bandwidth_bytes_per_s=1 / link.s_per_byte,
+        pageable_latency_s=pageable.latency_s,
+        pageable_bandwidth_bytes_per_s=1 / pageable.s_per_byte,
+    )
+
+
+def _fit_pageable(samples: Samples, direction: Direction, host: Host, pinned: Link) -> Link:
+    """A pageable copy holds the host: its chain's link holds the call, and the way to the card and back, too.
+
+    Its latency is no less than that of pinned memory, whatever the noise of the line says. Then its rate is the middle
+    one of those that the sizes show: small copies may come out of the host's caches, three times as fast as large ones.
+    """
+    held_s = host.copy_s + host.submit_s + host.wake_s
+    points = [(n, samples.per_link(f"pageable {direction}", n) - held_s) for n in PAGEABLE_BYTES]
+    free = fit_link(points)
+    if free.latency_s >= pinned.latency_s:
+        return free
+    return Link(pinned.latency_s, median((seconds - pinned.latency_s) / n for n, seconds in points))

@@ -1,0 +1,181 @@
+"""What the host's calls cost, those that wait for nothing and those that wait: probes, their fit and its spread."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from streamsim.device.profile import Device, Host
+from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim_validate.calibrate.hand_overs import CYCLES
+from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
+from streamsim_validate.calibrate.probe import (
+    BUFFERS,
+    KI,
+    LINK_BYTES,
+    MIX_BYTES,
+    TINY,
+    Probe,
+    moved,
+    probe_of,
+    tiny,
+    with_kernel,
+)
+from streamsim_validate.calibrate.samples import NORMAL, Samples
+from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
+from streamsim_validate.records import (
+    CHUNK,
+    MIX_LENGTH,
+    MIXES,
+    RECORD_CHAINS,
+    SYNCHRONISE_CHAINS,
+    WAIT_CHAINS,
+    HostCalls,
+    fit_host_calls,
+    growths_over_streams,
+    median_and_spread,
+    mix_kind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim_validate.calibrate.copies import Link
+
+HOST_LENGTHS = (16, 64)
+GRAPH_NODES = (8, 32, 128)
+SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # samples of before have none
+
+
+def host_calls() -> Iterator[Probe]:
+    """What calls that wait for nothing cost the host, copies and launches in the mix of a live pipeline.
+
+    Over few streams and over many, since the host needs longer the more of them it goes round. Short, and without
+    named buffers: cheap enough to stand among other schedules and be measured with them.
+    """
+    for letters, streams in MIXES:
+        ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
+        yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
+    for n in HOST_LENGTHS:
+        yield probe_of(RECORD_CHAINS, 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
+        records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
+        waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
+        yield probe_of(WAIT_CHAINS, 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
+        yield probe_of(SYNCHRONISE_CHAINS, 0, n, [Synchronize(stream=1)] * n)
+
+
+def _mix(letters: str, stream: int) -> Iterator[Op]:
+    made: dict[str, Op] = {
+        "h": Copy("h2d", MIX_BYTES, stream),
+        "d": Copy("d2h", MIX_BYTES, stream),
+        "k": tiny(stream),
+    }
+    return (made[letter] for letter in letters)
+
+
+def waiting_calls() -> Iterator[Probe]:
+    """What a call that waits costs the host, and what a graph's launch does."""
+    for n in HOST_LENGTHS:
+        yield probe_of("blocking copy", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1, blocking=True)] * n)
+        yield probe_of("blocking kernel", 0, n, [TINY, Synchronize(stream=1)] * n)
+    for n in GRAPH_NODES:
+        yield probe_of("graph", LINK_BYTES, n, [Copy("h2d", LINK_BYTES, 1)] * n, launch="graph")
+
+
+def serial() -> Iterator[Probe]:
+    """Chunks whose copies all hold the host, each of memory of its own: most calls come after a wait."""
+    made: dict[str, Callable[[int], list[Op]]] = {
+        "hkd": lambda i: [_held("h2d", i), *_touched(i), _held("d2h", i)],
+        "hgkd": lambda i: [_held("h2d", 2 * i), _held("h2d", 2 * i + 1), *_touched(i), _held("d2h", i)],
+    }
+    for letters, chunk in made.items():
+        for n in HOST_LENGTHS:
+            ops = [op for i in range(n) for op in chunk(i)]
+            yield probe_of(f"serial {letters}", MIX_BYTES, n, ops, buffers=BUFFERS)
+
+
+def _held(direction: Direction, number: int) -> Copy:
+    return replace(moved(direction, MIX_BYTES, 1, number), blocking=True)
+
+
+def _touched(number: int) -> list[Op]:
+    return [with_kernel("h2d", MIX_BYTES, 1, number)[1]]
+
+
+# The fit
+
+
+def fit_host(samples: Samples, h2d: Link) -> Host:
+    """What the host's calls cost, of which each that waits holds it for the way to the card and back, too."""
+    calls = fit_host_calls(samples.timings)
+    tiny_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
+    held = (
+        samples.per_link("blocking copy", LINK_BYTES, "wall_s") - calls.copy_s - h2d.at(LINK_BYTES),
+        samples.per_link("blocking kernel", 0, "wall_s") - calls.kernel_s - tiny_s,
+    )
+    there_and_back_s = max(0.0, sum(held) / 2)  # to the card and back; which way takes how long does not show
+    nodes = samples.points("graph")
+    (first, first_s), (last, last_s) = nodes[0], nodes[-1]
+    copies_s = first * (last_s - first_s) / (last - first)  # those of the shortest, which take longer than their issue
+    return Host(
+        **calls._asdict(),
+        submit_s=there_and_back_s / 2,
+        wake_s=there_and_back_s / 2,
+        graph_launch_s=max(0.0, first_s - copies_s - there_and_back_s / 2),
+        graph_node_s=max(0.0, samples.per_link("graph", LINK_BYTES, "issue_s")),
+        pageable_immediate_bytes=64 * KI,
+    )
+
+
+def fit_after_wait(samples: Samples, device: Device) -> Device:
+    """What the first calls after a wait take longer: what the model misses of serial chunks."""
+
+    def made(seconds: float) -> Device:
+        return replace(device, host=replace(device.host, after_wait_s=seconds))
+
+    return made(nearest_number(samples, list(serial()), made)) if samples.has(SERIAL_KINDS) else device
+
+
+# Spread
+
+
+def host_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference.
+
+    Calls that do not wait: and, in quadrature, by how much more or less they cost among others.
+    """
+    host = device.host
+    issue = math.hypot(samples.scatter(mix_kind(CHUNK), "issue_s"), _among_others(samples, host))
+    found = dict.fromkeys(HostCalls._fields, issue)
+    del found["streams_s"]
+    if host.streams_s:
+        growth, half = median_and_spread(tuple(growths_over_streams(samples.timings)))
+        found["streams_s"] = min(1.0, NORMAL * half / (growth - 1))  # of a difference near 0 there is no more to say
+    found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
+    found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
+    found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
+    return {f"host.{call}": scatter for call, scatter in found.items()}
+
+
+def _among_others(samples: Samples, host: Host) -> float:
+    """How far the calls of the cycles are from the mixes', each relative to the middle one.
+
+    Not how far all of them are: a host that has changed its speed between the two has done so for every call.
+    """
+    calls_s = {"h": host.copy_s, "d": host.copy_s, "k": host.kernel_s}
+    issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in CYCLES)
+    found = [seconds / sum(map(calls_s.__getitem__, cycle)) for seconds, cycle in zip(issued_s, CYCLES, strict=True)]
+    middle = median(found)
+    return rms(one / middle - 1 for one in found)
+
+
+def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of what the first calls after a wait take longer, which no chain shows alone: the part that the model misses."""
+    after_wait_s = device.host.after_wait_s
+    if not after_wait_s:
+        return {}
+    missed_s = rms(m.missed_s / len(m.kind.split()[-1]) for m in misfits(samples, list(serial()), device))
+    return {"host.after_wait_s": min(1.0, missed_s / after_wait_s)}

@@ -1,0 +1,61 @@
+"""How far the numbers of a link are known: the scatter of its chains' runs and what the model misses of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from streamsim.device.profile import MODEL_SPREAD, Device, LinkDirection
+from streamsim_validate.calibrate.copies import copies
+from streamsim_validate.calibrate.probe import DIRECTIONS, MI
+from streamsim_validate.calibrate.shared_link import crowded, duplex
+from streamsim_validate.calibrate.simulated import Misfit, misfits, rms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.program.schedule import Direction
+    from streamsim_validate.calibrate.samples import Samples
+
+FITTED = {copies: 4, duplex: 5, crowded: 6}  # probes: how many numbers were fitted to them
+TWO_IN_SERIES = tuple(f"duplex {d}" for d in DIRECTIONS)
+LATENCY_BYTES = MI  # copies of at most so much tell of the latency, larger ones of the bandwidth
+
+
+def link_spread(samples: Samples, device: Device) -> dict[str, float]:
+    """Of the numbers of both directions, each from the chains in which it shows; and what the model misses of all."""
+    missed = [m for probes, numbers in FITTED.items() for m in misfits(samples, list(probes()), device, numbers)]
+    found = {MODEL_SPREAD: rms(m.relative for m in missed)}
+    for d in DIRECTIONS:
+        one = _direction_spread(samples, d, getattr(device, d), missed)
+        found |= {f"{d}.{name}": value for name, value in one.items()}
+    return found
+
+
+def _direction_spread(
+    samples: Samples, d: Direction, link: LinkDirection, missed: Sequence[Misfit]
+) -> dict[str, float]:
+    kinds = {
+        "": (d,),
+        "duplex_": (f"duplex {d}", "duplex"),
+        "crowded_": (f"crowded {d}",),
+        "crowded_duplex_": ("crowded",),
+    }
+    found = dict.fromkeys(("pageable_latency_s", "pageable_bandwidth_bytes_per_s"), samples.scatter(f"pageable {d}"))
+    for which, chains in kinds.items():
+        scatter = rms(samples.scatter(kind) for kind in chains)
+        own = [m for m in missed if m.kind in chains]
+        name = f"{which}latency_s"
+        latency_s = getattr(link, name)
+        if latency_s:
+            found[name] = math.hypot(scatter, rms(m.missed_s / latency_s for m in own if m.size <= LATENCY_BYTES))
+        name = f"{which}bandwidth_bytes_per_s"
+        if hasattr(link, name):
+            large = [m for m in own if m.size > LATENCY_BYTES]
+            found[name] = math.hypot(scatter, rms(_of_copy(m) for m in large or own))
+    return found
+
+
+def _of_copy(misfit: Misfit) -> float:
+    """Of the time of a copy: of two in series in ``duplex h2d`` and ``duplex d2h`` only one is beside another."""
+    return misfit.relative * (2 if misfit.kind in TWO_IN_SERIES else 1)

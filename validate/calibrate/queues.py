@@ -1,0 +1,89 @@
+"""How many hardware queues stand in front of each engine, and which ready head goes first: probes and their fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from streamsim.device.profile import ARBITRATIONS, Arbitration, Device
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Synchronize, WaitEvent
+from streamsim_validate.calibrate.probe import KI, LINK_BYTES, MI, TINY, Probe, probe_of
+from streamsim_validate.calibrate.simulated import simulated_issue_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim_validate.calibrate.samples import Samples
+
+MOST_QUEUES = 32
+QUEUE_GATE_S = 500e-6
+QUEUES, RULES = {"compute": "queues compute", "copies": "queues copies"}, {"compute": "rule compute", "h2d": "rule h2d"}
+FULL = Kernel(1, "sincos", MI, 176)  # four waves of the largest cards: it leaves no room beside it until its last part
+
+
+def queues() -> Iterator[Probe]:
+    """With blocked ops in so many streams, is the next stream's op blocked too? Then there are no more queues.
+
+    The host waits for that op and then issues one more: its issue time tells.
+    """
+    ops: dict[str, Callable[[int], Op]] = {
+        "compute": lambda stream: replace(TINY, stream=stream),
+        "copies": lambda stream: Copy("d2h", LINK_BYTES, stream),
+    }
+    for engine, kind in QUEUES.items():
+        make = ops[engine]
+        for n in range(1, MOST_QUEUES):
+            free, gate = n + 1, n + 2
+            blocked = [op for stream in range(1, free) for op in (WaitEvent(0, stream), make(stream))]
+            last: list[Op] = [make(free), Synchronize(stream=free), make(gate)]
+            opening: list[Op] = [Kernel(gate, duration_s=QUEUE_GATE_S, fill=0.01), RecordEvent(0, gate)]
+            yield probe_of(kind, 0, n, [*opening, *blocked, *last], gate, events=1)
+
+
+def rules() -> Iterator[Probe]:
+    """Which of several ready heads goes first: the host waits for stream 1's second op.
+
+    Stream 1 has two ops; stream 4 one issued between them, which is ready at once (and takes what room the first
+    kernel leaves); streams 2 and 3 have one each behind a copy back, issued between them and last, and ready
+    while the first one runs, stream 3's before stream 2's. So the second op of stream 1 comes before all of
+    those under same-queue-first, after stream 4's and stream 2's in issue order, and last in ready order. Kernels
+    leave the card before they end, and with them the turn of their queue: same-queue-first shows as ready order.
+    """
+    makers: dict[str, Callable[[int], Op]] = {
+        "compute": lambda stream: replace(FULL, stream=stream),
+        "h2d": lambda stream: Copy("h2d", 16 * MI, stream),
+    }
+    for engine, kind in RULES.items():
+        make = makers[engine]
+        early: list[Op] = [Copy("d2h", 64 * KI, 3), Copy("d2h", 2 * MI, 2)]
+        heads = [make(stream) for stream in (1, 4, 2, 1, 3)]
+        yield probe_of(kind, 0, 1, [*early, *heads, Synchronize(stream=1), TINY], 4)
+
+
+# The fit
+
+
+def fit_queues(samples: Samples, kind: str) -> int:
+    """Hardware queues: with so many streams blocked, the next one's op waits for them."""
+    held = (chain.length for chain in samples.of(kind) if samples.median(chain, "issue_s") > QUEUE_GATE_S / 2)
+    return min(held, default=MOST_QUEUES)
+
+
+def fit_rules(samples: Samples, device: Device) -> Device:
+    """For each engine the arbitration rule under which the model comes closest to what its probe shows."""
+    schedules = {chain.kind: schedule for chain, schedule in rules()}
+
+    def best(kind: str, with_rule: Callable[[Arbitration], Device]) -> Arbitration:
+        (chain,) = samples.of(kind)
+        measured_s = samples.median(chain, "issue_s")
+        return min(ARBITRATIONS, key=lambda rule: abs(simulated_issue_s(schedules[kind], with_rule(rule)) - measured_s))
+
+    compute, copy_engines = device.compute, device.copy_engines
+    kernels = best(RULES["compute"], lambda rule: replace(device, compute=replace(compute, arbitration=rule)))
+    copies = best(RULES["h2d"], lambda rule: replace(device, copy_engines=replace(copy_engines, arbitration=rule)))
+    return replace(
+        device,
+        compute=replace(compute, arbitration=kernels),
+        copy_engines=replace(copy_engines, arbitration=copies),
+    )

@@ -1,0 +1,158 @@
+"""The raw samples of a calibration, and the files in which they are kept."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.text.recognise import mistaken_for
+from streamsim.text.shown import one_line
+from streamsim_validate.calibrate.probe import DIRECTIONS
+from streamsim_validate.records import (
+    SYNCHRONISE_CHAINS,
+    Card,
+    Chain,
+    ChainRow,
+    Timing,
+    median_and_spread,
+    per_link,
+    rows_of,
+    timings_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+SAMPLES_VERSION = 2
+SHORTEST_S, LONGEST_S = 1e-9, 86_400.0  # of a run: no clock here resolves less, and no probe takes a day
+NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
+# Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
+RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
+NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
+COPY_KINDS = {*DIRECTIONS, "duplex", "crowded", *(f"{kind} {d}" for kind in ("duplex", "crowded") for d in DIRECTIONS)}
+
+
+class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Samples as a file holds them."""
+
+    card: Card
+    date: str
+    timings: tuple[ChainRow, ...]
+    schema_version: int = SAMPLES_VERSION
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The raw samples of a calibration."""
+
+    card: Card
+    date: str
+    timings: dict[Chain, list[Timing]]
+
+    def plain(self) -> PlainSamples:
+        """As a file holds them."""
+        return PlainSamples(self.card, self.date, rows_of(self.timings))
+
+    @classmethod
+    def from_plain(cls, plain: PlainSamples) -> Samples:
+        """From what a file holds.
+
+        Without the probes of effects that are no longer in the model. Raises InputError when it is of another version,
+        or has a chain without runs or times that no clock shows.
+        """
+        if plain.schema_version != SAMPLES_VERSION:
+            raise InputError(
+                f"schema_version = {plain.schema_version}: this streamsim-validate reads samples of {SAMPLES_VERSION};"
+                " use the version that wrote it, or calibrate again"
+            )
+        timings = timings_of(row for row in plain.timings if row[0] not in RETIRED)
+        for chain, runs in timings.items():
+            _check_runs(chain, runs)
+        return cls(plain.card, plain.date, timings)
+
+    def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
+        """Seconds that one more link of a chain takes; see :func:`streamsim_validate.records.chains.per_link`.
+
+        Between medians; of the runs of chains that show how copies go, between means of the faster halves. (Cycles, in
+        which a copy is one link among others, and chains that hold the host count by their medians.)
+        """
+        return per_link(self.timings, kind, size, column, _undisturbed if kind in COPY_KINDS else median)
+
+    def points(self, kind: str, column: str = "device_s") -> list[tuple[int, float]]:
+        """(length, median seconds) of every chain of a kind of one size."""
+        return sorted((chain.length, self.median(chain, column)) for chain in self.timings if chain.kind == kind)
+
+    def scatter(self, kind: str, column: str = "device_s") -> float:
+        """Relative standard deviation of the runs of a chain of a kind, typical of them; outliers count for little."""
+        found = []
+        for chain in self.of(kind):
+            middle, half = median_and_spread(tuple(getattr(t, column) for t in self.timings[chain]))
+            found.append(NORMAL * half / middle)
+        return float(median(found))
+
+    def has(self, kinds: Collection[str]) -> bool:
+        """Whether there is a chain of any of these kinds."""
+        return any(chain.kind in kinds for chain in self.timings)
+
+    def of(self, kind: str) -> list[Chain]:
+        """The chains of a kind. Raises InputError when there are none."""
+        found = [chain for chain in self.timings if chain.kind == kind]
+        if not found:
+            raise InputError(f"calibration: no probes of {kind!r}; calibrate again")
+        return found
+
+    def median(self, chain: Chain, column: str) -> float:
+        """Of a chain's runs."""
+        return float(median(getattr(t, column) for t in self.timings[chain]))
+
+
+def _check_runs(chain: Chain, runs: Sequence[Timing]) -> None:
+    """The fits divide by medians of every time but those of chains that do nothing on the card."""
+    if not runs:
+        raise InputError(f"calibration: chain {chain.key!r} has no runs; calibrate again")
+    for timing in runs:
+        for column, seconds in timing._asdict().items():
+            nothing_done = column == "device_s" and chain.kind in NOTHING_ON_CARD and seconds == 0
+            if not (nothing_done or SHORTEST_S <= seconds <= LONGEST_S):
+                raise InputError(
+                    f"calibration: chain {chain.key!r} has a run of {column} = {seconds!r}, which no clock shows;"
+                    " calibrate again"
+                )
+
+
+def _undisturbed(runs: Sequence[float]) -> float:
+    """The mean of the faster half: whatever else goes through the host's memory only ever slows a copy."""
+    return mean(sorted(runs)[: (len(runs) + 1) // 2])
+
+
+def write_samples(samples: Samples, path: Path) -> None:
+    """Keep the raw samples (gzipped JSON), from which ``fit`` makes the profile again."""
+    from streamsim.files.atomic_files import write_bytes
+
+    write_bytes(gzip.compress(msgspec.json.encode(samples.plain()), mtime=0), path)
+
+
+def read_samples(path: Path) -> Samples:
+    """The raw samples of a calibration.
+
+    Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
+    """
+    data = b""
+    try:
+        data = path.read_bytes()
+        plain = msgspec.json.decode(gzip.decompress(data), type=PlainSamples)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
+        remedy = "measure them with `streamsim-validate calibrate`"
+        reason = mistaken_for("samples", data) or f"no calibration samples ({error}); {remedy}"
+        raise InputError(one_line(f"{path}: {reason}")) from error
+    try:
+        return Samples.from_plain(plain)
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None

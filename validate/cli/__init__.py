@@ -1,0 +1,33 @@
+"""The ``streamsim-validate`` command: parse, call, print. Each file beside this one holds a command.
+
+Exit codes: :mod:`streamsim.cli.process`.
+"""
+
+import sys
+
+import click
+
+from streamsim.cli import process
+
+COMMANDS = {name: f"streamsim_validate.cli.{name}:{name}_command" for name in ("run", "calibrate", "compare")}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
+    resumes = "; the same command goes on from where it stopped" if "run" in (arguments or sys.argv[1:])[:1] else ""
+    return process.run(app, "streamsim-validate", arguments, f"interrupted{resumes}")
+
+
+@click.group(
+    cls=process.LazyGroup,
+    places=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+)
+@click.version_option(package_name="streamsim", message="streamsim-validate %(version)s")
+def app() -> None:
+    """Measure schedules on a real GPU and see how well they were predicted.
+
+    Exit codes: 0 ok, 1 a tolerance failed, 2 usage or bad input, 3 no usable GPU, 70 an error that nobody expected
+    (STREAMSIM_TRACEBACK=1 shows where), 130 interrupted.
+    """

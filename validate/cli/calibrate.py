@@ -1,0 +1,67 @@
+"""``streamsim-validate calibrate``: a card's probes, measured or kept from earlier, fitted to its device profile."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from streamsim.cli.notes import steps
+from streamsim.device.files import write_device
+from streamsim.device.profile import MODEL_SPREAD, Device, number_names
+from streamsim.errors import InputError
+from streamsim_validate.calibrate import fits, measure_probes, read_samples, write_samples
+from streamsim_validate.gpu import open_gpu
+from streamsim_validate.records import check_writable
+
+US_PER_S, BYTES_PER_GB = 1e6, 1e9
+
+
+@click.command("calibrate")
+@click.option("--output", "-o", type=click.Path(), default="my-gpu.toml", show_default=True, help="The profile.")
+@click.option("--samples", type=click.Path(), help="Keep the raw samples there, too (gzipped JSON).")
+@click.option("--from", "taken", type=click.Path(), help="Fit samples kept earlier; needs no GPU.")
+@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+def calibrate_command(output: str, samples: str | None, taken: str | None, device: int) -> None:
+    """Measure this GPU, its link and its host, and write their device profile.
+
+    Isolated micro-benchmarks that take half a minute. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+
+    \b
+    Examples:
+      streamsim-validate calibrate -o my-gpu.toml
+      streamsim-validate calibrate -o my-gpu.toml --samples my-gpu.samples.gz
+      streamsim-validate calibrate -o again.toml --from my-gpu.samples.gz
+    """  # noqa: D301 - click wants the backspace itself
+    if taken and samples:
+        raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
+    for path in filter(None, (output, samples)):
+        check_writable(Path(path))
+    if taken:
+        found = read_samples(Path(taken))
+    else:
+        with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
+            found = measure_probes(gpu, on_step=on_step)
+    if samples:
+        write_samples(found, Path(samples))
+    profile = fits.fit(found)
+    write_device(profile, output)
+    click.echo("\n".join(_numbers(profile)))
+    click.echo(f"{output}: {profile.description}")
+
+
+def _numbers(profile: Device) -> Iterator[str]:
+    """The profile's numbers, one a line, with the spread of the runs behind each; the kernels' tables left out."""
+    for name in sorted(number_names(profile) - {"compute.kernels", "connections", "memory_bytes"}):
+        part, _, field = name.partition(".")
+        value = getattr(getattr(profile, part), field)
+        spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""
+        yield f"{name:36s} {_with_unit(field, value)}{spread}"
+    if MODEL_SPREAD in profile.spread:
+        yield f"{MODEL_SPREAD:36s} +- {profile.spread[MODEL_SPREAD]:.1%}"
+
+
+def _with_unit(field: str, value: float) -> str:
+    if field.endswith("_per_s"):
+        return f"{value / BYTES_PER_GB:.2f} GB/s"
+    return f"{value * US_PER_S:.3f} us" if field.endswith("_s") else str(value)

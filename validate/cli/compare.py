@@ -1,0 +1,83 @@
+"""``streamsim-validate compare``: a record against the model. Needs no card."""
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from streamsim.cli import process
+from streamsim.cli.options import format_options
+from streamsim.device.library import load_device
+from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
+from streamsim_validate.records import read_record
+
+WORST = click.IntRange(0, 1000)
+SAMPLES = "Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200."
+
+
+@click.command("compare")
+@click.argument("record", type=click.Path())
+@click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
+@format_options
+@click.option(
+    "--fail-if",
+    multiple=True,
+    metavar="'STAT [GROUP] > X%'",
+    help="End with exit code 1 if so; STAT is median, p95, worst, choice or unpredicted. Repeatable.",
+)
+@click.option("--worst", type=WORST, default=10, show_default=True, help="Worst predicted schedules to list.")
+@click.option("--timelines", is_flag=True, help="Draw the time lines of the worst schedules, too.")
+@click.option("--all", "every", is_flag=True, help="List every schedule in the table, however many.")
+@click.option("--samples", type=int, help=SAMPLES)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
+)
+def compare_command(
+    record: str,
+    device: str | None,
+    form: str,
+    fail_if: tuple[str, ...],
+    worst: int,
+    timelines: bool,
+    every: bool,
+    samples: int | None,
+    seed: int,
+    spread: str | None,
+) -> int:
+    """Set the predictions of a record's schedules beside what was measured.
+
+    \b
+    Examples:
+      streamsim-validate compare quick.json.gz
+      streamsim-validate compare r.json.gz --worst 3 --timelines
+      streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
+      streamsim-validate compare r.json.gz --samples 200 --spread h200
+    """  # noqa: D301 - click wants the backspace itself
+    tolerances = [parse_tolerance(text) for text in fail_if]
+    profile = None if device is None else load_device(device)
+    found = read_record(record)
+    comparison = compare(found, profile)
+    verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
+    covered = None
+    if samples is not None:
+        drawn = None if spread is None else load_device(spread).spread
+        covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
+    with process.verdict():
+        if form == "json":
+            click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
+        elif form == "csv":
+            click.echo(tables.to_csv(comparison), nl=False)
+        else:
+            click.echo(tables.to_text(comparison, verdicts, every, covered, worst))
+            if timelines and worst:
+                click.echo("\n" + tables.time_lines_text(found, comparison, profile, worst))
+    return _exit_code(verdicts)
+
+
+def _exit_code(verdicts: Sequence[Verdict]) -> int:
+    """Say which tolerances failed; the code with which the command ends."""
+    failed = [verdict for verdict in verdicts if verdict.failed]
+    for verdict in failed:
+        click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
+    return process.FOUND if failed else process.OK

@@ -1,0 +1,82 @@
+"""``streamsim-validate run``: measure schedules on a card, into a record."""
+
+from pathlib import Path
+
+import click
+
+from streamsim.errors import InputError
+from streamsim.program.files import read_schedule
+from streamsim_validate.records import Record, journal_path, median_and_spread
+from streamsim_validate.run import REPEATS, Plan, run
+from streamsim_validate.suites import RANDOM_COUNT, SUITES
+
+US_PER_S = 1e6
+MOST_CONNECTIONS = 32
+LARGEST_SEED = (1 << 63) - 1  # what a record holds
+
+
+@click.command("run")
+@click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--suite", type=click.Choice(SUITES), help="Measure a suite. Default without schedules: quick.")
+@click.option("--output", "-o", type=click.Path(), default="record.json.gz", show_default=True, help="The record.")
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, LARGEST_SEED),
+    default=0,
+    show_default=True,
+    help="Of the order of the repeats, and of the schedules of the suite random.",
+)
+@click.option(
+    "--count", type=click.IntRange(1, 10_000), help=f"Schedules of the suite random.  [default: {RANDOM_COUNT}]"
+)
+@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1, MOST_CONNECTIONS),
+    multiple=True,
+    help="Hardware queues, a process for each number. Repeatable. Default: what the suite asks for.",
+)
+@click.option(
+    "--kernels", type=click.Path(), multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable."
+)
+@click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
+@click.option("--allow-races", is_flag=True, help="Measure schedules whose ops race (streamsim check) all the same.")
+@click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
+def run_command(
+    schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, count: int | None, **options: object
+) -> None:
+    """Measure a suite, or schedules from files, and write a record.
+
+    Interrupted, the same command goes on from where it stopped.
+
+    \b
+    Examples:
+      streamsim-validate run --suite quick -o quick.json.gz
+      streamsim-validate run --suite random --seed 2026 --count 100 -o random.json.gz
+      streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
+    """  # noqa: D301 - click wants the backspace itself
+    if schedules and suite:
+        raise InputError("--suite: give a suite or schedule files, not both")
+    found = tuple(read_schedule(path) for path in schedules)
+    plan = Plan(
+        suite=suite or "quick",
+        schedules=found,
+        calibrate=not no_calibrate,
+        count=count or 0,
+        **options,  # type: ignore[arg-type]
+    )
+    if journal_path(plan.output).exists():
+        click.echo(f"going on from {journal_path(plan.output)}", err=True)
+    _summarise(run(plan), plan.output)
+
+
+def _summarise(record: Record, path: str) -> None:
+    for session, entry in record.measured():
+        device, spread = median_and_spread(entry.device_s)
+        wall, _ = median_and_spread(entry.wall_s)
+        times = f"{device * US_PER_S:10.1f} us +- {spread * US_PER_S:5.1f}  wall {wall * US_PER_S:10.1f} us"
+        click.echo(f"{times}  connections={session.connections}  {entry.key}")
+    for session, entry in record.skipped():
+        click.echo(f"not measured  connections={session.connections}  {entry.key}: {entry.status}")
+    click.echo(f"{path}: {sum(1 for _ in record.measured())} schedules measured on {record.card.name}")

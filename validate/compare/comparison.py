@@ -1,0 +1,227 @@
+"""A record against the model: what comes of it, schedule by schedule, and its statistics.
+
+Pure: numbers in, numbers out. Errors are signed and relative to the median of the samples: +0.02 is a prediction 2 %
+too long.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streamsim_validate.compare.profiles import Drift
+
+DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
+NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
+EVERYTHING = "all but pageable"  # the group of everything that a schedule meant for overlap can be
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A schedule, measured and predicted. Times in seconds, medians of the samples.
+
+    ``noise``: half the distance between the quartiles of ``measured_s``, over its median. ``wall_s`` and
+    ``issue_s``: the plain program's time on the host's clock and the part of it in which it was issued.
+    ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
+    ``simplicity``: the smaller, the simpler.
+    """
+
+    key: str
+    connections: int
+    klass: str
+    pattern: str
+    effect: str
+    workload: str
+    measured_s: float
+    noise: float
+    predicted_s: float
+    wall_s: float
+    wall_predicted_s: float
+    issue_s: float
+    formulas_s: dict[str, float]
+    simplicity: tuple[int, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the prediction."""
+        return self.predicted_s / self.measured_s - 1
+
+    @property
+    def wall_error(self) -> float:
+        """Signed relative error of the prediction of the whole program's time."""
+        return self.wall_predicted_s / self.wall_s - 1
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the error lies within what the measurement itself scatters."""
+        return abs(self.error) <= NOISE_REACH * self.noise
+
+    def formula_error(self, name: str) -> float:
+        """Signed relative error of a published formula."""
+        return self.formulas_s[name] / self.measured_s - 1
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A schedule that is not compared, and why."""
+
+    key: str
+    connections: int
+    reason: str
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """Absolute errors of ``n`` schedules; ``bias`` is the median of the signed ones, ``noise`` of the rows' own."""
+
+    n: int
+    median: float
+    p95: float
+    worst: float
+    bias: float
+    noise: float
+    worst_key: str
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What following the model costs for one workload: its pick among the measured configurations.
+
+    ``regret``: the measured time of the pick over the best measured, less one. Of configurations predicted
+    equal, the simplest is picked, as ``streamsim best`` does. ``noise``: of the pick's time.
+    """
+
+    workload: str
+    connections: int
+    picked: str
+    best: str
+    picked_s: float
+    best_s: float
+    noise: float
+
+    @property
+    def regret(self) -> float:
+        """How much slower than the best measured, relative."""
+        return self.picked_s / self.best_s - 1
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A record against the model: a row for every schedule measured, or the reason why there is none."""
+
+    card: str
+    suite: str
+    device: str
+    rows: tuple[Row, ...]
+    unpredicted: tuple[Absent, ...]
+    unmeasured: tuple[Absent, ...]
+    drift: tuple[Drift, ...]
+
+    @property
+    def summaries(self) -> dict[str, dict[str, Summary]]:
+        """By class, by connections and class, by pattern, by effect; pageable memory is in its own groups only."""
+        others = [row for row in self.rows if row.klass != PAGEABLE]
+        return {
+            "class": {**_summaries(self.rows, lambda row: row.klass), **_summaries(others, lambda _: EVERYTHING)},
+            "connections": {
+                **_summaries(others, lambda row: f"{row.connections} connections"),
+                **_summaries(others, lambda row: f"{row.connections} connections {row.klass}"),
+            },
+            "pattern": _summaries(others, lambda row: row.pattern),
+            "effect": _summaries(self.rows, lambda row: row.effect),
+        }
+
+    @property
+    def wall(self) -> dict[str, Summary]:
+        """Errors of the whole program's time on the host's clock, by class."""
+        return _summaries(self.rows, lambda row: row.klass, lambda row: row.wall_error)
+
+    @property
+    def formulas(self) -> dict[str, dict[str, Summary]]:
+        """For each published formula what ``summaries["class"]`` is for the model."""
+        return {name: self._formula(name) for name in (self.rows[0].formulas_s if self.rows else ())}
+
+    def _formula(self, name: str) -> dict[str, Summary]:
+        def error(row: Row) -> float:
+            return row.formula_error(name)
+
+        others = [row for row in self.rows if row.klass != PAGEABLE]
+        return {
+            **_summaries(self.rows, lambda row: row.klass, error),
+            **_summaries(others, lambda _: EVERYTHING, error),
+        }
+
+    def margin(self, group: str = EVERYTHING) -> tuple[str, float]:
+        """The published formula with the smallest median error in a group, and how many times the model's it is."""
+        medians = {name: groups[group].median for name, groups in self.formulas.items()}
+        best = min(medians, key=lambda name: medians[name])
+        own = self.summaries["class"][group].median
+        return best, medians[best] / own if own else math.inf
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The model's, one for each workload and number of connections measured in at least two configurations."""
+        return self.choices_by(lambda row: row.predicted_s)
+
+    def choices_by(self, time_s: Callable[[Row], float]) -> list[Choice]:
+        """What somebody would choose who believes ``time_s``: with the times of another run, somebody who measures."""
+        groups: defaultdict[tuple[int, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            if row.workload:
+                groups[row.connections, row.workload].append(row)
+        return [choose(rows, time_s) for rows in groups.values() if len(rows) > 1]
+
+    def worst(self, most: int) -> list[Row]:
+        """The rows with the largest absolute errors, pageable memory left out."""
+        others = (row for row in self.rows if row.klass != PAGEABLE)
+        return sorted(others, key=lambda row: -abs(row.error))[:most]
+
+
+# Statistics
+
+
+def summarise(errors: Sequence[float], keys: Sequence[str] = (), noises: Sequence[float] = ()) -> Summary:
+    """Summarise signed errors; ``keys`` name them. At least one."""
+    sizes = [abs(error) for error in errors]
+    worst = max(range(len(sizes)), key=sizes.__getitem__)
+    return Summary(
+        n=len(sizes),
+        median=statistics.median(sizes),
+        p95=percentile95(sizes),
+        worst=sizes[worst],
+        bias=statistics.median(errors),
+        noise=statistics.median(noises) if noises else 0.0,
+        worst_key=keys[worst] if keys else "",
+    )
+
+
+def percentile95(values: Sequence[float]) -> float:
+    """The value that 95 % of ``values`` do not exceed, linear between neighbours."""
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
+
+
+def _summaries(
+    rows: Iterable[Row], group: Callable[[Row], str], error: Callable[[Row], float] = lambda row: row.error
+) -> dict[str, Summary]:
+    groups: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[group(row)].append(row)
+    ranks = {name: rank for rank, name in enumerate(CLASSES)}
+    return {
+        name: summarise([error(row) for row in members], [row.key for row in members], [row.noise for row in members])
+        for name, members in sorted(groups.items(), key=lambda item: (ranks.get(item[0], 0), -len(item[1])))
+    }
+
+
+def choose(rows: Sequence[Row], time_s: Callable[[Row], float]) -> Choice:
+    """What is picked by ``time_s`` among configurations of one workload, and what was best.
+
+    Of equals the simplest, as :mod:`streamsim.search.best` has it; of equally simple ones the slowest.
+    """
+    picked = min(rows, key=lambda row: (time_s(row), row.simplicity, -row.measured_s))
+    best = min(rows, key=lambda row: row.measured_s)
+    return Choice(
+        picked.workload, picked.connections, picked.key, best.key, picked.measured_s, best.measured_s, picked.noise
+    )

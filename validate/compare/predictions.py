@@ -1,0 +1,201 @@
+"""Predict the schedules of a record and set that beside what was measured; the published formulas beside it.
+
+Pure: a record and a device profile in, numbers out; no card. What is compared is the device's time, between the timing
+events of :func:`streamsim_validate.records.timed.with_timing_events`, which the model simulates as well; the whole
+program's time, as the host's clock sees it, stands beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
+from streamsim.rules.clock import S_PER_TICK
+from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
+from streamsim_validate.compare.profiles import drift_of, profiles_of
+from streamsim_validate.records import (
+    Entry,
+    Record,
+    Run,
+    check_same_card,
+    closed,
+    median_and_spread,
+    timeline_of,
+    with_timing_events,
+    workload_key,
+)
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.workload import Workload
+    from streamsim.timeline.timeline import Timeline
+
+HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
+OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made
+
+
+def compare(record: Record, device: Device | None = None) -> Comparison:
+    """Predict every schedule of ``record`` and set it beside what was measured.
+
+    With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as
+    they were probed with each group of schedules; or with ``device``, as it is, for all of them. Either way with
+    the run's number of connections. Raises InputError when nothing was measured, when the record has no profile and
+    none is given, and when the profile is another card's, or can predict none of the schedules.
+    """
+    _check_measured(record)
+    profiles = {id(run): profiles_of(run, device) for run in record.runs}
+    for found in profiles.values():
+        check_same_card(record.card, found.whole)
+    rows, unpredicted = [], []
+    for run, entry in record.measured():
+        try:
+            rows.append(row_of(entry, run, profiles[id(run)].of(entry)))
+        except InputError as error:
+            unpredicted.append(Absent(entry.key, run.connections, str(error)))
+    if device is not None and unpredicted and not rows:
+        raise InputError(
+            f"device {device.name!r}: can predict none of the record's {len(unpredicted)} schedules"
+            f" ({unpredicted[0].reason}); the record is of {record.card.name}: use its own calibration, or calibrate"
+            " that card"
+        )
+    return Comparison(
+        card=record.card.name,
+        suite=record.suite,
+        device="calibrated with the record" if device is None else device.name,
+        rows=tuple(rows),
+        unpredicted=tuple(unpredicted),
+        unmeasured=tuple(Absent(entry.key, run.connections, entry.status) for run, entry in record.skipped()),
+        drift=tuple(drift_of(run) for run in record.runs),
+    )
+
+
+def _check_measured(record: Record) -> None:
+    """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
+    if next(record.measured(), None) is not None:
+        return
+    first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
+    what = f"the record of suite {record.suite!r} on {record.card.name}"
+    raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
+
+
+def row_of(entry: Entry, run: Run, device: Device) -> Row:
+    """Predict one entry.
+
+    Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
+    """
+    schedule = entry.build()
+    measured_s, spread_s = median_and_spread(entry.device_s)
+    if not measured_s > 0:
+        raise InputError("its measured device time is 0: there is nothing to compare with")
+    wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
+    if not wall_s > 0:
+        raise InputError("its measured time on the host's clock is 0: there is nothing to compare with")
+    recipe = entry.recipe
+    return Row(
+        key=entry.key,
+        connections=run.connections,
+        klass=classify(schedule, issue_s, wall_s),
+        pattern=OWN_SCHEDULE if recipe is None else recipe.pattern,
+        effect=OWN_SCHEDULE if recipe is None else recipe.effect,
+        workload="" if recipe is None else workload_key(recipe.workload),
+        measured_s=measured_s,
+        noise=spread_s / measured_s,
+        predicted_s=predict_device_s(schedule, device),
+        wall_s=wall_s,
+        wall_predicted_s=simulate(closed(schedule), device).host_s,
+        issue_s=issue_s,
+        formulas_s=formulas(schedule, device, None if recipe is None else recipe.workload),
+        simplicity=() if recipe is None else recipe.simplicity,
+    )
+
+
+def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
+    """What sets a schedule's time, as measured: both times of the same program.
+
+    Where a call is held until the card is done, issuing takes as long as the card does and the share says
+    nothing of the host: such schedules are a class of their own, so that they flatter none of the others.
+    """
+    if schedule.pageable_names:
+        return PAGEABLE
+    if holds_host(schedule):
+        return BLOCKING
+    return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
+
+
+def holds_host(schedule: Schedule) -> bool:
+    """Whether a call before the closing synchronisation waits for the card."""
+    work = [op for op in schedule.ops if not isinstance(op, Synchronize)]
+    if any(isinstance(op, Copy) and op.blocking for op in work):
+        return True
+    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], Synchronize)), -1)
+    return any(isinstance(op, Synchronize) for op in schedule.ops[:last])
+
+
+def predict_device_s(schedule: Schedule, device: Device) -> float:
+    """What the timing events would show: from the end of the start event to the end of the stop event.
+
+    A graph's events stand just before and after its launch: its time is its makespan.
+    """
+    timed = with_timing_events(schedule)
+    timeline = simulate(timed, device)
+    if timed.launch == "graph":
+        return timeline.makespan_s
+    start, stop = schedule.events, schedule.events + 1
+    ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
+    return (ends[stop] - ends[start]) * S_PER_TICK
+
+
+def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:
+    """What a user of each published formula would get: seconds, by its name.
+
+    Stage times are those of the whole stage in one go, as a user measures them before cutting anything into
+    chunks. A program in one stream, or one whose calls wait, overlaps nothing, and its user knows: it counts as
+    one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
+    """
+    stages = stages_of(schedule, device)
+    if schedule.pageable_names:
+        pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
+        stages = msgspec.structs.replace(stages, **pageable_s)
+    if workload is not None:
+        stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
+    return published_of(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
+
+
+def _without_overlap(stages: Stages) -> Stages:
+    return msgspec.structs.replace(
+        stages, chunks=1, copy_engines=0, h2d_chunks_s=stages.h2d_s, d2h_chunks_s=stages.d2h_s
+    )
+
+
+def _kernels_in_one_go_s(workload: Workload, device: Device) -> float:
+    (whole,) = workload.cut(1)
+    return sum(device.kernel_time(launch)[0] for launch in workload.launches(whole))
+
+
+def _pageable_transfers_s(schedule: Schedule, device: Device, chunks: int) -> dict[str, float]:
+    """The transfer times of :class:`Stages` at the pageable rates."""
+    found = {}
+    for name, link in (("h2d", device.h2d), ("d2h", device.d2h)):
+        n_bytes = sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == name)
+        latency_s, s_per_byte = link.pageable_latency_s, 1 / link.pageable_bandwidth_bytes_per_s
+        for field, n in ((f"{name}_s", 1), (f"{name}_chunks_s", chunks)):
+            found[field] = van_werkhoven_transfer(latency_s, n_bytes / n, s_per_byte, latency_s, n) if n_bytes else 0.0
+    return found
+
+
+def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[Timeline, Timeline | None]:
+    """The predicted time line of a row's schedule, and the measured one where the record has it.
+
+    Of the program as it stands, without timing events. Arguments as for :func:`compare`.
+    """
+    place = (row.connections, row.key)
+    run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
+    schedule = closed(entry.build())
+    measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
+    return simulate(schedule, profiles_of(run, device).of(entry)), measured

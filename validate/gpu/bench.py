@@ -1,0 +1,126 @@
+"""What the replayers of one card share: memory, compiled kernels, references, and what the stand-in takes to launch."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from streamsim.errors import InputError
+from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
+from streamsim_validate.gpu.kernels import SPIN, KernelSpec
+from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, stand_in
+from streamsim_validate.gpu.memory import Arena, buffers_of, check_fits, free_host_bytes, union
+from streamsim_validate.gpu.queue_order import QueueOrder
+from streamsim_validate.gpu.reference import Memo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamsim.program.schedule import Kernel, Schedule
+    from streamsim_validate.gpu.card import Gpu
+
+NS = 1e-9
+SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
+
+
+@dataclass
+class Bench:
+    """What the replayers of one card share: memory, compiled kernels, references, what the stand-in takes to launch.
+
+    ``allow_races``: replay schedules whose output depends on luck all the same. ``in_order``: every replay finds
+    the hardware queues as in a process of its own, if their number is known.
+    """
+
+    gpu: Gpu
+    allow_races: bool = False
+    in_order: bool = True
+    arena: Arena = field(init=False)
+    queue_order: QueueOrder = field(init=False)
+    _functions: dict[KernelSpec, int] = field(default_factory=dict)
+    memo: Memo = field(default_factory=Memo)
+    _launch_s: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.arena = Arena(self.gpu)
+        self.queue_order = QueueOrder(self.gpu, self.gpu.queues if self.in_order else 0, lambda: self.function(SPIN))
+
+    def function(self, spec: KernelSpec) -> int:
+        """Address of a kernel's compiled function; raises InputError when it does not compile."""
+        if spec not in self._functions:
+            assert spec.source is not None, "a Python launch is not compiled"
+            names = (spec.function,)
+            try:
+                self._functions[spec] = self.gpu.cuda.compile_module(source_of(spec), names)[spec.function]
+            except InputError as error:
+                raise InputError(f"kernel {spec.name!r}: {error}") from error
+        return self._functions[spec]
+
+    @cached_property
+    def most_blocks(self) -> int:
+        """Blocks of the stand-in that the card holds at once, by the driver."""
+        cuda, card = self.gpu.cuda, self.gpu.card
+        each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
+        return card.multiprocessors * max(1, int(each))
+
+    def spin_of(self, kernel: Kernel) -> tuple[int, int]:
+        """(blocks, nanoseconds that each of them holds its threads) of the stand-in for a kernel with a duration."""
+        duration_s, share = stand_in(kernel, self.gpu.threads, self._measured_launch_s(1))
+        blocks = max(1, round(share * self.most_blocks))
+        return blocks, max(0, round((duration_s - self._spin_launch_s(blocks)) / NS))
+
+    def _spin_launch_s(self, blocks: int) -> float:
+        """What a launch takes beyond the time that its blocks are told; between one block and all, in proportion."""
+        least, most = (self._measured_launch_s(count) for count in (1, self.most_blocks))
+        return least + (most - least) * (blocks - 1) / max(1, self.most_blocks - 1)
+
+    def _measured_launch_s(self, blocks: int) -> float:
+        if blocks not in self._launch_s:
+            self._launch_s[blocks] = measure_launch_s(self, blocks)
+        return self._launch_s[blocks]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.arena.clear()
+        self.queue_order.close()
+
+
+def source_of(spec: KernelSpec) -> str:
+    """The CUDA source to compile: a user's own gets the declaration of ``Arrays`` in front."""
+    assert spec.source is not None
+    return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
+
+
+def measure_launch_s(bench: Bench, blocks: int) -> float:
+    """Seconds that a launch of the stand-in takes beyond the time that it is told, back to back in one stream.
+
+    As the kernels of a profile are measured: the difference of two chains, so that what a run costs once drops out.
+    """
+    cuda = bench.gpu.cuda
+    stream = bench.gpu.streams(("non-blocking",))[1]
+    start, stop = bench.gpu.timing_events()
+    argument = Argument(1, round(SPIN_PROBE_S / NS), (), ())
+    launch = (bench.function(SPIN), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+
+    def chain_s(length: int) -> float:
+        cuda.eventRecord(start, stream)
+        for _ in range(length):
+            cuda.launchKernel(*launch)
+        cuda.eventRecord(stop, stream)
+        cuda.streamSynchronize(stream)
+        return float(cuda.eventElapsedTime(start, stop)) * 1e-3
+
+    short, long = SPIN_PROBE_CHAINS
+    chain_s(long)  # wakes the card up
+    each_s = statistics.median((chain_s(long) - chain_s(short)) / (long - short) for _ in range(SPIN_PROBE_RUNS))
+    bench.queue_order.lose()
+    return max(0.0, each_s - SPIN_PROBE_S)
+
+
+def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:
+    """Have the buffers of all these schedules at once. Raises InputError when there is not that much memory."""
+    needs = [buffers_of(schedule) for schedule in schedules]
+    wanted = union(needs)
+    check_fits(wanted, bench.arena.room(bench.gpu.free_bytes()), free_host_bytes())
+    bench.arena.grow(wanted)

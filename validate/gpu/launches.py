@@ -1,0 +1,106 @@
+"""What a kernel of a schedule is launched with: elements, widths, blocks and argument, or a stand-in for its time."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim_validate.gpu.cuda_source import MOST_ARRAYS
+from streamsim_validate.gpu.kernels import FLOAT_BYTES, KernelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Kernel
+
+THREADS_PER_BLOCK = 256
+
+
+def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
+    """Elements that a launch works on: the kernel's own number, or the floats of the largest region it touches.
+
+    A single one where each region is taken whole.
+    """
+    if spec.threads == "card":
+        return 1
+    largest = max((region.bytes for region in (*kernel.reads, *kernel.writes)), default=0)
+    return kernel.elements or max(1, largest // FLOAT_BYTES)
+
+
+def widths_of(spec: KernelSpec, kernel: Kernel) -> tuple[list[int], list[int]]:
+    """Bytes per element of each region that is read and written.
+
+    Raises InputError when the regions do not divide into the kernel's elements or are too many.
+    """
+    elements = elements_of(spec, kernel)
+    for field, regions in (("reads", kernel.reads), ("writes", kernel.writes)):
+        if len(regions) > MOST_ARRAYS:
+            raise InputError(f"kernel {kernel.name!r}: {field} has {len(regions)} regions, more than {MOST_ARRAYS}")
+        for region in regions:
+            if region.bytes % (elements * spec.unit_bytes) or region.offset % spec.unit_bytes:
+                raise InputError(
+                    f"kernel {kernel.name!r}: {field} {region.bytes} bytes at {region.offset} of {region.buffer!r},"
+                    f" expected a multiple of {spec.unit_bytes} bytes for each of {elements} elements"
+                )
+    return [r.bytes // elements for r in kernel.reads], [r.bytes // elements for r in kernel.writes]
+
+
+def blocks_of(elements: int) -> int:
+    """Blocks of ``THREADS_PER_BLOCK`` threads that have one for each element."""
+    return -(-elements // THREADS_PER_BLOCK)
+
+
+class Arrays(ctypes.Structure):
+    """The kernels' one argument, laid out as in the CUDA source."""
+
+    _fields_ = (
+        ("elements", ctypes.c_longlong),
+        ("parameter", ctypes.c_longlong),
+        ("inputs", ctypes.c_longlong),
+        ("outputs", ctypes.c_longlong),
+        ("in_", ctypes.c_void_p * MOST_ARRAYS),
+        ("in_width", ctypes.c_longlong * MOST_ARRAYS),
+        ("out", ctypes.c_void_p * MOST_ARRAYS),
+        ("out_width", ctypes.c_longlong * MOST_ARRAYS),
+    )
+
+
+class Argument:
+    """An ``Arrays`` and the pointer to it that a launch takes; keep it for as long as it is launched."""
+
+    def __init__(
+        self, elements: int, parameter: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]
+    ) -> None:
+        """``reads`` and ``writes`` are (address, bytes per element)."""
+        self.arrays = Arrays(elements, parameter, len(reads), len(writes))
+        for k, (address, width) in enumerate(reads):
+            self.arrays.in_[k], self.arrays.in_width[k] = address, width
+        for k, (address, width) in enumerate(writes):
+            self.arrays.out[k], self.arrays.out_width[k] = address, width
+        self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arrays))
+        self.address = ctypes.addressof(self._pointers)
+
+
+def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
+    """(seconds, share of the card held meanwhile) of the launch that stands for a kernel with a duration.
+
+    What a prediction reckons with on a card of so many threads where a launch takes ``launch_s`` at least: the rule
+    for parts of a launch has one home.
+    """
+    card = _bare_card(card_threads, launch_s)
+    alone_s, share = card.kernel_time(kernel)
+    return alone_s, min(1.0, share * alone_s / (alone_s - card.kernel_drain_s(kernel)))
+
+
+@cache
+def _bare_card(threads: int, launch_s: float) -> Device:
+    """A card of which nothing else is known."""
+    ideal = load_device("ideal")
+    compute = msgspec.structs.replace(ideal.compute, resident_threads=threads, floor_s=launch_s)
+    return msgspec.structs.replace(ideal, compute=compute)

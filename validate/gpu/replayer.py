@@ -1,0 +1,231 @@
+"""Replay schedules on a real card: the same calls as a CUDA program, timed, with the output verified.
+
+Every sample replays a schedule twice. Once as it stands: ``wall_s`` from the host's first call until its
+last call has returned, ``issue_s`` until the last call before the closing synchronisation has returned
+(time in which a call was held is part of it: the host cannot tell waiting from working). And once with
+timing events around it (:func:`streamsim_validate.records.timed.with_timing_events`): ``device_s`` from the
+start event to the stop event. The events and waits of that choreography cost time too, so a prediction of
+``device_s`` simulates that same instrumented schedule. The hot loop only calls functions on arguments prepared
+before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from streamsim.analysis.races import check
+from streamsim.errors import InputError
+from streamsim.program.schedule import Kernel, Schedule
+from streamsim_validate.gpu.bench import NS
+from streamsim_validate.gpu.calls import Call, Calls, Compiler, capture
+from streamsim_validate.gpu.kernels import find_kernel
+from streamsim_validate.gpu.memory import HOST_POISON, SCRATCH_DEVICE, Key, buffers_of
+from streamsim_validate.gpu.reference import Expected, Output, has_reference, host_buffers, outputs, run_reference
+from streamsim_validate.records import closed, first_closing, with_timing_events
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamsim_validate.gpu.bench import Bench
+
+
+class Sample(NamedTuple):
+    """One repeat, in seconds: between the timing events, of the whole program, of issuing it."""
+
+    device_s: float
+    wall_s: float
+    issue_s: float
+
+
+class LostGpuError(InputError):
+    """The card's context is dead (a kernel touched memory that is not its own, say): nothing more can be measured."""
+
+
+def refuse_races(schedule: Schedule) -> None:
+    """Raise InputError when two ops of the schedule race: what it computes, and so its time, means nothing."""
+    races = [finding for finding in check(schedule) if finding.severity == "error"]
+    if races:
+        first, more = races[0], f" ({len(races) - 1} more races)" if len(races) > 1 else ""
+        raise InputError(
+            f"race: {first.what}; {first.remedy}{more}; `streamsim check` shows all,"
+            " --allow-races (allow_races=True) runs it all the same"
+        )
+
+
+class Replayer:
+    """A schedule made ready on a card: ``verify()`` its output, ``run()`` it for a sample.
+
+    Its buffers must be in ``bench.arena`` (see :func:`prepare`), and it must be made again when they move.
+    Raises InputError when the card cannot run it, or when its ops race and ``bench`` does not allow races.
+    """
+
+    def __init__(self, schedule: Schedule, bench: Bench) -> None:
+        self.schedule = closed(schedule)
+        self._bench = bench
+        self._cuda = bench.gpu.cuda
+        if not bench.allow_races:
+            with self._named_errors():
+                refuse_races(self.schedule)
+        self._expected: Expected | None = None
+        self._timing = bench.gpu.timing_events()
+        self._keep: list[object] = []
+        self._graphs: list[int] = []
+        self._sources, self._written = (host_buffers(self.schedule, direction) for direction in ("h2d", "d2h"))
+        bench.arena.written |= self._written
+        with self._named_errors():
+            if self.schedule.launch == "graph":
+                self._plain, self._timed = self._graph_calls()
+            else:
+                self._plain = self._live_calls(self.schedule, {})
+                timed = with_timing_events(self.schedule)
+                numbers = (self.schedule.events, self.schedule.events + 1) if timed is not self.schedule else ()
+                self._timed = self._live_calls(timed, dict(zip(numbers, self._timing, strict=False)))
+
+    def _live_calls(self, schedule: Schedule, timing: dict[int, int]) -> Calls:
+        compiler = Compiler(self._bench, schedule, timing)
+        self._keep.append(compiler.keep)
+        cut = first_closing(schedule)
+        return Calls(compiler.calls(schedule.ops[:cut]), compiler.calls(schedule.ops[cut:]))
+
+    def _graph_calls(self) -> tuple[Calls, Calls]:
+        """The graph's launch, and the same between the timing events."""
+        schedule, cuda, gpu = self.schedule, self._cuda, self._bench.gpu
+        compiler = Compiler(self._bench, schedule)
+        self._keep.append(compiler.keep)
+        closing = [(cuda.deviceSynchronize, ()) for _ in schedule.ops[first_closing(schedule) :]]
+        streams, used = gpu.streams(schedule.streams), schedule.used_streams
+        if not used:
+            return Calls([], list(closing)), Calls([], list(closing))
+        fork = gpu.events(schedule.events + len(used), captured=True)[schedule.events :]
+        graph = capture(cuda, schedule, compiler, streams, fork)
+        executable = cuda.graphInstantiate(graph)
+        cuda.graphDestroy(graph)
+        self._graphs.append(executable)
+        cuda.graphUpload(executable, streams[used[0]])
+        cuda.deviceSynchronize()
+        self._bench.queue_order.lose()
+        launch: Call = (cuda.graphLaunch, (executable, streams[used[0]]))
+        start, stop = ((cuda.eventRecord, (event, streams[used[0]])) for event in self._timing)
+        return Calls([launch], list(closing)), Calls([start, launch, stop], list(closing))
+
+    @contextlib.contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """CUDA's errors as one line that names the schedule."""
+        name = self.schedule.name or "the schedule"
+        try:
+            yield
+        except LostGpuError:
+            raise
+        except InputError as error:
+            raise type(error)(f"{name}: {error}") from error
+        except RuntimeError as error:  # CuPy's CUDARuntimeError and CUDADriverError
+            try:
+                self._cuda.deviceSynchronize()
+            except RuntimeError as lost:
+                remedy = "start again, without this schedule"
+                raise LostGpuError(f"{name}: the GPU's context is lost ({lost}); {remedy}") from error
+            raise InputError(f"{name}: CUDA refuses it ({error})") from error
+
+    def replay(self) -> None:
+        """Run the program once as it stands, untimed, and nothing else: for a profiler."""
+        with self._named_errors():
+            _replay(self._plain)
+            self._bench.queue_order.lose()
+
+    def run(self) -> Sample:
+        """Replay the program twice, as it stands and between timing events."""
+        with self._named_errors():
+            issue_ns, wall_ns = self._replay_in_order(self._plain)
+            device_s = 0.0
+            if self._timed.issue:
+                self._replay_in_order(self._timed)
+                device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
+        return Sample(device_s, wall_ns * NS, issue_ns * NS)
+
+    def _replay_in_order(self, calls: Calls) -> tuple[int, int]:
+        """:func:`_replay` with the hardware queues as in a process of its own."""
+        self._bench.queue_order.before(self.schedule)
+        return _replay(calls)
+
+    def verify(self, timed: bool = False) -> bool:
+        """Poison what it writes, replay it, compare its output; False when it names no output.
+
+        ``timed``: the program with the timing events, else as it stands. Raises WrongOutputError.
+        """
+        program = self._timed if timed else self._plain
+        with self._named_errors():
+            if not outputs(self.schedule):
+                self._replay_in_order(program)
+                return False
+            expected = self._reference()
+            self._reset()
+            self._replay_in_order(program)
+            expected.check(self._read)
+        return True
+
+    def _reference(self) -> Expected:
+        if self._expected is None:
+            computed = has_reference(self.schedule)
+            self._expected = run_reference(self.schedule, self._bench.memo) if computed else self._one_at_a_time()
+        return self._expected
+
+    def _one_at_a_time(self) -> Expected:
+        """The outputs of the same ops, each waited for: the reference of a kernel that has none in NumPy."""
+        self._reset()
+        self._bench.queue_order.lose()
+        live = msgspec.structs.replace(self.schedule, launch="live")
+        for call, arguments in self._live_calls(live, {}).issue:
+            call(*arguments)
+            self._cuda.deviceSynchronize()
+        sizes = {buffer.name: buffer.bytes for buffer in self.schedule.buffers}
+        tolerance = max(find_kernel(op).tolerance(op.parameter) for op in self.schedule.ops if isinstance(op, Kernel))
+        found = {key: Output.of(self._read(key, sizes[key.name]).copy(), tolerance) for key in outputs(self.schedule)}
+        return Expected(found)
+
+    def _reset(self) -> None:
+        """Put every named buffer that it uses into the state from which the reference starts."""
+        arena = self._bench.arena
+        for buffer in self.schedule.buffers:
+            key = Key(buffer.memory, buffer.name)
+            if buffer.memory == "device":
+                arena.poison_device(buffer.name, buffer.bytes)
+            elif buffer.name not in self._sources | self._written:
+                continue
+            elif buffer.name not in self._sources:
+                arena.host(key)[: buffer.bytes] = HOST_POISON
+            elif buffer.name in arena.written:
+                arena.fill_host(key, buffer.bytes)
+        self._poison_scratch()
+        self._cuda.deviceSynchronize()
+
+    def _poison_scratch(self) -> None:
+        for key, size in buffers_of(self.schedule).items():
+            if key.name in SCRATCH_DEVICE.values():
+                self._bench.arena.poison_device(key.name, size)
+
+    def _read(self, key: Key, n_bytes: int) -> Any:
+        if key.memory == "device":
+            return self._bench.arena.read_device(key.name, n_bytes)
+        return self._bench.arena.host(key)[:n_bytes]
+
+    def close(self) -> None:
+        """Destroy the graph."""
+        with contextlib.suppress(Exception):
+            while self._graphs:
+                self._cuda.graphExecDestroy(self._graphs.pop())
+
+
+def _replay(calls: Calls) -> tuple[int, int]:
+    """(ns until the last issuing call has returned, ns until the last closing call has)."""
+    issue, closing = calls
+    begin = perf_counter_ns()
+    for call, arguments in issue:
+        call(*arguments)
+    issued = perf_counter_ns()
+    for call, arguments in closing:
+        call(*arguments)
+    return issued - begin, perf_counter_ns() - begin

@@ -1,0 +1,56 @@
+"""The card on which was measured, as a record and a profile's description name it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.errors import InputError
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+CALIBRATED_ON = "calibrated on "  # then the card's whole name
+AFTER_A_NAME = ("", ",", ";")  # what may stand behind a card's name in a description
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a record says of the card and the software that measured on it."""
+
+    name: str
+    pci_bus: str
+    memory_bytes: int
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    copy_engines: int
+    compute_capability: str
+    driver: str
+    cuda_driver: str
+    cuda_runtime: str
+    cupy: str
+
+    @property
+    def resident_threads(self) -> int:
+        """Threads that fill the card."""
+        return self.multiprocessors * self.threads_per_multiprocessor
+
+
+def check_same_card(card: Card, device: Device) -> None:
+    """Raise InputError when the profile is not of this card, whose record is to be predicted with it.
+
+    A profile that ``calibrate`` wrote names its card in its description; one that does not name any is
+    taken as it is.
+    """
+    named = device.description
+    _, calibrated, on = named.rpartition(CALIBRATED_ON)
+    if calibrated and not _begins_with(on, card.name):
+        raise InputError(
+            f"device {device.name!r} is another card's profile ({named}); the record is of {card.name}:"
+            " use the profile in the record or calibrate that card"
+        )
+
+
+def _begins_with(text: str, card: str) -> bool:
+    """Whether the text begins with the whole name of the card: an "NVIDIA H200 NVL" is no "NVIDIA H200"."""
+    return text.startswith(card) and text[len(card) :].lstrip()[:1] in AFTER_A_NAME

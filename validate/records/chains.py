@@ -1,0 +1,65 @@
+"""The times of a probe's chains, as records and files of calibration samples hold them, and what one link takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from streamsim.errors import InputError
+
+# A chain's kind, size and length, and of each of its runs device_s, wall_s and issue_s.
+ChainRow = tuple[str, int, int, tuple[tuple[float, float, float], ...]]
+
+
+class Chain(NamedTuple):
+    """A probe: ``length`` times what ``kind`` says, of ``size`` bytes or elements, or over so many streams."""
+
+    kind: str
+    size: int
+    length: int
+
+    @property
+    def key(self) -> str:
+        """Its name among the results."""
+        return f"{self.kind} {self.size} x{self.length}"
+
+
+class Timing(NamedTuple):
+    """One run: on the card between events, for the host until all was done, and until all was issued."""
+
+    device_s: float
+    wall_s: float
+    issue_s: float
+
+
+Timings = Mapping[Chain, Sequence[Timing]]  # of each chain its runs
+
+
+def rows_of(timings: Timings) -> tuple[ChainRow, ...]:
+    """As a file holds them."""
+    return tuple((*chain, tuple((t.device_s, t.wall_s, t.issue_s) for t in runs)) for chain, runs in timings.items())
+
+
+def timings_of(rows: Iterable[ChainRow]) -> dict[Chain, list[Timing]]:
+    """From what a file holds of them."""
+    return {Chain(kind, size, n): [Timing(*run) for run in runs] for kind, size, n, runs in rows}
+
+
+def per_link(
+    timings: Timings,
+    kind: str,
+    size: int,
+    column: str = "device_s",
+    typical: Callable[[Sequence[float]], float] = median,
+) -> float:
+    """Seconds that one more link of a chain takes: the slope between its shortest and longest length.
+
+    Between what is ``typical`` of the runs of each. Raises InputError unless there are two lengths.
+    """
+    lengths = sorted(chain.length for chain in timings if (chain.kind, chain.size) == (kind, size))
+    if len(lengths) < 2:
+        raise InputError(f"calibration: no chains of {kind!r} of size {size}; calibrate again")
+    first, last = lengths[0], lengths[-1]
+    short, long = (typical([getattr(t, column) for t in timings[Chain(kind, size, n)]]) for n in (first, last))
+    return float(long - short) / (last - first)

@@ -1,0 +1,93 @@
+"""Record files: gzipped JSON. :func:`finish` turns the journal of a run into one."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import write_bytes
+from streamsim.text.recognise import kind_of, mistaken_for
+from streamsim.text.shown import one_line
+from streamsim_validate.records.journal import JOURNAL_SUFFIX, fold, journal_path, read_journal
+from streamsim_validate.records.record import SCHEMA_VERSION, Record
+from streamsim_validate.records.stored import LARGEST_RECORD_BYTES, check_version, decoded, read_bytes
+
+GZIP_LEVEL = 9
+
+
+def write_record(record: Record, path: str | os.PathLike[str]) -> None:
+    """Write a record, whole or not at all; the same record gives the same bytes."""
+    write_bytes(gzip.compress(msgspec.json.encode(record), GZIP_LEVEL, mtime=0), path)
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+def read_record(path: str | os.PathLike[str]) -> Record:
+    """The record in a file, or in the journal of one that was not finished.
+
+    Raises InputError with one line when it is truncated, damaged or of another schema version.
+    """
+    where = Path(path)
+    data = read_bytes(where)
+    is_journal = where.name.endswith(JOURNAL_SUFFIX) or kind_of(data) == "journal"
+    if mistaken := mistaken_for("journal" if is_journal else "record", data):
+        raise InputError(one_line(f"{path}: {mistaken}"))
+    if is_journal:
+        lines = read_journal(where)
+        if not lines:
+            raise InputError(f"{path}: is empty; measure again")
+        return fold(lines)
+    try:
+        plain = _unzip(where, data)
+        version = msgspec.json.decode(plain, type=_Versioned).schema_version
+        check_version(where, version)
+        record: Record = decoded(plain, Record, version)
+        return msgspec.structs.replace(record, schema_version=SCHEMA_VERSION)
+    except InputError as error:
+        text = str(error)
+        raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is bad UTF-8
+        raise InputError(one_line(f"{path}: is not a record, or a damaged one ({error}); measure again")) from None
+
+
+def _unzip(path: Path, data: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=31)  # gzip
+    try:
+        plain = decompressor.decompress(data, LARGEST_RECORD_BYTES)
+    except zlib.error as error:
+        raise InputError(f"{path}: is not a record, or a damaged one ({error}); measure again") from None
+    if decompressor.unconsumed_tail:
+        raise InputError(f"{path}: unpacks to more than {LARGEST_RECORD_BYTES} bytes; no record is that large")
+    if not decompressor.eof:
+        raise InputError(f"{path}: is truncated; copy it again, or resume its journal ({journal_path(path).name})")
+    return plain
+
+
+def finish(
+    journal: Path, record: str | os.PathLike[str], complete: Callable[[Record], Record] = lambda found: found
+) -> Record:
+    """Write the record that the journal holds, once it is complete, and remove the journal.
+
+    Raises InputError when it cannot be written.
+    """
+    found = complete(fold(read_journal(journal)))
+    write_record(found, record)
+    journal.unlink(missing_ok=True)
+    return found
+
+
+def check_writable(path: Path) -> None:
+    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{path}: cannot write it: no permission; choose another output")

@@ -1,0 +1,246 @@
+"""Journals: records while they are being measured, one JSON object a line.
+
+Every settled schedule is appended at once: whatever stops the program, what was measured stands in the journal and
+the run can be resumed. The lines: a header, then for each process :class:`RunBegins`, entries and their groups,
+:class:`RunEnds`, time lines.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.files.locks import try_lock
+from streamsim.text.shown import one_line
+from streamsim_validate.records.card import Card
+from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Group, Machine, Record, Run, this_machine
+from streamsim_validate.records.spans import Spans
+from streamsim_validate.records.stored import check_version, decoded, read_bytes
+
+JOURNAL_SUFFIX = ".journal"
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
+    """First line of a journal. ``kernels``: a fingerprint of the files of kernels of one's own, "" for none."""
+
+    card: Card
+    machine: Machine
+    suite: str
+    streamsim: str
+    kernels: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+
+class RunBegins(msgspec.Struct, frozen=True, tag_field="line", tag="begin"):
+    """A process begins to measure; the entries that follow are its own. ``samples``: what it calibrated first."""
+
+    connections: int
+    started: str
+    seed: int
+    repeats: int
+    samples: dict[str, Any] | None = None
+    count: int = 0
+
+
+class Traced(msgspec.Struct, frozen=True, tag_field="line", tag="timeline"):
+    """The time line of the entry with that key, traced in a process with so many ``connections``."""
+
+    key: str
+    timeline: Spans
+    connections: int
+
+
+class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
+    """It has measured everything. ``samples``: what it calibrated last."""
+
+    finished: str
+    samples: dict[str, Any] | None = None
+
+
+Line = Header | RunBegins | Entry | Group | Traced | RunEnds
+
+
+def header(card: Card, suite: str, kernels: str = "") -> Header:
+    """The header of a record measured now, here."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("streamsim")
+    except PackageNotFoundError:  # run from a source tree
+        found = "unknown"
+    return Header(card, this_machine(), suite, found, kernels)
+
+
+def journal_path(record: str | os.PathLike[str]) -> Path:
+    """Where the record of that name is while it is being measured."""
+    return Path(f"{os.fspath(record)}{JOURNAL_SUFFIX}")
+
+
+class Journal:
+    """Appends lines to a journal; every line is in the file when ``append`` returns."""
+
+    def __init__(self, path: Path, first: Header) -> None:
+        """Open or begin the journal. Raises InputError when it is another card's or suite's, or cannot be written."""
+        self.path = path
+        self.lines = read_journal(path) if path.exists() else []
+        self._check(first)
+        try:
+            if path.exists():
+                _drop_torn_line(path)
+            self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
+        except OSError as error:
+            raise InputError(one_line(f"{path}: cannot write the journal: {error.strerror}")) from None
+        if not try_lock(self._file.fileno()):
+            self.close()
+            raise InputError(f"{path}: another streamsim-validate writes to it; wait for it, or choose another output")
+        if not self.lines:
+            self.append(first)
+
+    def _check(self, first: Header) -> None:
+        if not self.lines:
+            return
+        found = self.lines[0]
+        assert isinstance(found, Header), "read_journal checks"
+        for what, was, now_ in (
+            ("card", found.card.name, first.card.name),
+            ("driver", found.card.driver, first.card.driver),
+            ("suite", found.suite, first.suite),
+            ("schema_version", found.schema_version, first.schema_version),
+        ):
+            if was != now_:
+                raise InputError(
+                    f"{self.path}: cannot resume: its {what} is {was!r} and this one {now_!r}; choose another output"
+                )
+        if found.kernels != first.kernels:
+            raise InputError(
+                f"{self.path}: cannot resume: the files of --kernels are not what they were when it was begun; choose"
+                " another output"
+            )
+
+    def append(self, line: Line) -> None:
+        """Write one line."""
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}")) from None
+        self.lines.append(line)
+
+    def check_planned(self, connections: int, digests: dict[str, str]) -> None:
+        """Raise InputError when other schedules were measured so far than those of these keys and digests."""
+        for run in fold(self.lines).runs:
+            for entry in run.entries if run.connections == connections else ():
+                if digests.get(entry.key) != entry.digest:
+                    raise InputError(
+                        f"{self.path}: cannot resume: it has measured another schedule {entry.key!r} than is asked for"
+                        " now; choose another output"
+                    )
+
+    def complete(self, connections: int, repeats: int) -> set[str]:
+        """Keys of the entries that need not be measured again."""
+        runs = (run for run in fold(self.lines).runs if run.connections == connections)
+        return {entry.key for run in runs for entry in run.entries if _is_complete(entry, repeats)}
+
+    def traced(self, connections: int) -> set[str]:
+        """Keys of the entries that have a time line."""
+        return {key for number, key in _timelines(self.lines) if number == connections}
+
+    @property
+    def unended(self) -> int | None:
+        """The number of connections of the run that began last, unless it has ended."""
+        bounds = [line for line in self.lines if isinstance(line, RunBegins | RunEnds)]
+        return bounds[-1].connections if bounds and isinstance(bounds[-1], RunBegins) else None
+
+    @property
+    def next_group(self) -> int:
+        """The first number that no group has yet."""
+        of_entries = (line.group for line in self.lines if isinstance(line, Entry))
+        of_groups = (line.number for line in self.lines if isinstance(line, Group))
+        return 1 + max((*of_entries, *of_groups), default=0)
+
+    def close(self) -> None:
+        """Close the file; what could not be written has been complained of."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _is_complete(entry: Entry, repeats: int) -> bool:
+    """What does not fit will not fit; a schedule that broke the card's context would break it again."""
+    return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A line without its end was being written when the program died."""
+    data = path.read_bytes()
+    if not data.endswith(b"\n"):
+        with open(path, "r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
+
+
+def read_journal(path: Path) -> list[Line]:
+    """The whole lines of a journal. Raises InputError naming the line that is damaged."""
+    lines: list[Line] = []
+    version = SCHEMA_VERSION
+    for number, text in enumerate(read_bytes(path).split(b"\n")[:-1], 1):
+        try:
+            lines.append(decoded(text, Line, version))
+            if number == 1 and isinstance(lines[0], Header):
+                version = lines[0].schema_version
+        except (ValueError, RecursionError) as error:
+            raise InputError(one_line(f"{path}: line {number} is damaged ({error}); remove it and resume")) from None
+    if lines and not isinstance(lines[0], Header):
+        raise InputError(f"{path}: is not a journal: its first line is no header; choose another output")
+    if lines and isinstance(lines[0], Header):
+        check_version(path, lines[0].schema_version)
+    return lines
+
+
+def fold(lines: list[Line]) -> Record:
+    """The record that a journal's lines make, without the profiles that its calibrations show.
+
+    Of a schedule measured in several sessions of a resumed run, only the entry with the most samples stays.
+    """
+    first = lines[0]
+    assert isinstance(first, Header), "read_journal checks"
+    runs: list[Run] = []
+    timelines = _timelines(lines)
+    for line in lines[1:]:
+        if isinstance(line, RunBegins):
+            begun = Run(line.connections, line.started, line.seed, line.repeats, samples=line.samples, count=line.count)
+            runs.append(begun)
+        elif isinstance(line, Entry) and runs:
+            entry = msgspec.structs.replace(line, timeline=timelines.get((runs[-1].connections, line.key)))
+            runs[-1] = msgspec.structs.replace(runs[-1], entries=(*runs[-1].entries, entry))
+        elif isinstance(line, Group) and runs:
+            runs[-1] = msgspec.structs.replace(runs[-1], groups=(*runs[-1].groups, line))
+        elif isinstance(line, RunEnds) and runs:
+            runs[-1] = msgspec.structs.replace(runs[-1], finished=line.finished, samples_after=line.samples)
+    return Record(first.card, first.machine, first.suite, tuple(_without_superseded(runs)), first.streamsim)
+
+
+def _timelines(lines: list[Line]) -> dict[tuple[int, str], Spans]:
+    """By number of connections and key of the entry."""
+    return {(line.connections, line.key): line.timeline for line in lines if isinstance(line, Traced)}
+
+
+def _without_superseded(runs: list[Run]) -> Iterator[Run]:
+    best: dict[tuple[int, str], Entry] = {}
+    for run in runs:
+        for entry in run.entries:
+            place = (run.connections, entry.key)
+            if place not in best or len(entry.wall_s) > len(best[place].wall_s):
+                best[place] = entry
+    for run in runs:
+        kept = tuple(entry for entry in run.entries if best[run.connections, entry.key] is entry)
+        if kept or not run.entries:
+            yield msgspec.structs.replace(run, entries=kept)

@@ -1,0 +1,162 @@
+"""A schedule as a suite gives it: pattern, arguments and workload, from which anybody builds the very same ops.
+
+Records hold recipes in place of schedules, which are a hundred times as long, with a digest of what was built and
+measured. They are here because reading a record must not need what measures.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.program.config import ORDERS, Config, ring_config
+from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Workload, WorkloadKernel
+
+Value = int | str
+
+
+# Patterns that only records and suites need.
+
+
+def legacy(workload: Workload, chunks: int) -> Schedule:
+    """Chunk by chunk in the legacy default stream: asynchronous, in order."""
+    plain = depth_first(workload, chunks, 1)
+    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Copy | Kernel) else op for op in plain.ops)
+    return msgspec.structs.replace(plain, ops=ops, streams=(), name=f"legacy N={chunks}")
+
+
+def legacy_kernels(workload: Workload, chunks: int, streams: int) -> Schedule:
+    """Depth-first in blocking streams, but every kernel in the legacy default stream, which waits for all of them."""
+    plain = blocking_streams(workload, chunks, streams)
+    ops = tuple(msgspec.structs.replace(op, stream=0) if isinstance(op, Kernel) else op for op in plain.ops)
+    return msgspec.structs.replace(plain, ops=ops, name=f"legacy-kernels N={chunks} S={streams}")
+
+
+def blocking_streams(workload: Workload, chunks: int, streams: int) -> Schedule:
+    """Depth-first in streams that synchronise with the legacy default stream, which nothing uses."""
+    plain = depth_first(workload, chunks, streams)
+    kinds = ("blocking",) * streams
+    return msgspec.structs.replace(plain, streams=kinds, name=f"blocking-streams N={chunks} S={streams}")
+
+
+def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
+    """One stream copies in, ``lanes`` streams run the kernels, one copies out; events hand each chunk on."""
+    plain = depth_first(workload, chunks, 1)
+    copy_in, copy_out = 1, lanes + 2
+    ops: list[Op] = []
+    for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
+        lane = 2 + chunk % lanes
+        arrive, leave = 2 * chunk, 2 * chunk + 1
+        for before, stream, then in (("h2d", copy_in, arrive), ("kernel", lane, leave), ("d2h", copy_out, None)):
+            if before != "h2d":
+                ops.append(WaitEvent(arrive if before == "kernel" else leave, stream))
+            ops += (msgspec.structs.replace(op, stream=stream) for op in chunk_ops if _stage(op) == before)
+            if then is not None:
+                ops.append(RecordEvent(then, stream))
+    streams = ("non-blocking",) * (lanes + 2)
+    name = f"stages N={chunks} L={lanes}"
+    return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), streams=streams, events=2 * chunks, name=name)
+
+
+def relay(workload: Workload, chunks: int, streams: int) -> Schedule:
+    """Depth-first, but each chunk's kernel also waits, by an event, for the kernel of the chunk before."""
+    plain = depth_first(workload, chunks, streams)
+    ops: list[Op] = []
+    for chunk, chunk_ops in enumerate(_by_chunk(plain, workload)):
+        for op in chunk_ops:
+            if isinstance(op, Kernel) and chunk:
+                ops.append(WaitEvent(chunk - 1, op.stream))
+            ops.append(op)
+            if isinstance(op, Kernel):
+                ops.append(RecordEvent(chunk, op.stream))
+    name = f"relay N={chunks} S={streams}"
+    return msgspec.structs.replace(plain, ops=(*ops, Synchronize()), events=chunks, name=name)
+
+
+def _stage(op: Op) -> str:
+    return op.direction if isinstance(op, Copy) else "kernel"
+
+
+def _by_chunk(schedule: Schedule, workload: Workload) -> Iterator[tuple[Op, ...]]:
+    """The ops of each chunk of a depth-first schedule."""
+    work = schedule.ops[:-1]  # the last op synchronises
+    size = len(workload.inputs) + len(workload.kernels) + len(workload.outputs)
+    return (work[i : i + size] for i in range(0, len(work), size))
+
+
+PATTERNS: dict[str, Callable[..., Schedule]] = {
+    "serial": serial,
+    "depth-first": depth_first,
+    "breadth-first": breadth_first,
+    "ring": ring,
+    "prefetch": prefetch,
+    "legacy": legacy,
+    "legacy-kernels": legacy_kernels,
+    "blocking-streams": blocking_streams,
+    "stages": stages,
+    "relay": relay,
+}
+
+
+class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A schedule by what it is made of, and the effect it is there to show."""
+
+    pattern: str
+    arguments: dict[str, Value]
+    workload: Workload
+    effect: str
+
+    def schedule(self) -> Schedule:
+        """Build it. Raises InputError when the pattern is unknown or refuses the arguments."""
+        if self.pattern not in PATTERNS:
+            raise InputError(f"pattern = {self.pattern!r}: expected one of {', '.join(PATTERNS)}")
+        try:
+            return PATTERNS[self.pattern](self.workload, **self.arguments)
+        except TypeError as error:
+            raise InputError(f"arguments = {self.arguments!r}: {error}") from error
+
+    @property
+    def simplicity(self) -> tuple[int, ...]:
+        """The smaller, the simpler, by :class:`~streamsim.program.config.Config`; other patterns come behind."""
+        arguments: dict[str, Any] = self.arguments
+        if self.pattern == "ring":
+            return (0, *ring_config(**arguments).simplicity)
+        if self.pattern in ORDERS:
+            return (0, *Config(self.pattern, **arguments).simplicity)
+        buffers = arguments.get("buffers", 0)
+        streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
+        return (1, arguments.get("chunks", 1), streams, buffers, arguments.get("launch") == "graph")
+
+    @property
+    def key(self) -> str:
+        """One line that names it and no other recipe."""
+        arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
+        return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
+
+
+def workload_key(workload: Workload) -> str:
+    """One line that names a workload by what it does."""
+    kernels = "+".join(map(_kernel_key, workload.kernels))
+    arrays = "+".join(map(str, workload.inputs)) + ">" + "+".join(map(str, workload.outputs))
+    return f"{workload.elements} x {arrays} B {kernels}"
+
+
+def _kernel_key(kernel: WorkloadKernel) -> str:
+    time = [] if kernel.duration_s is None else [f"{kernel.duration_s} s"]
+    fill = [] if kernel.fill is None else [f"fill {kernel.fill}"]
+    return f"{kernel.name}({', '.join([str(kernel.parameter), *time, *fill])})"
+
+
+def digest(schedule: Schedule) -> str:
+    """Short fingerprint of a schedule: changes when a pattern builds something else than what was measured."""
+    # A fill that is not given was written as 1.0 once, and a kernel that the profile knows makes no use of it.
+    ops = tuple(
+        msgspec.structs.replace(op, fill=1.0) if isinstance(op, Kernel) and op.fill is op.duration_s is None else op
+        for op in schedule.ops
+    )
+    measured = msgspec.structs.replace(schedule, ops=ops, unchunked=None)
+    return hashlib.sha256(msgspec.json.encode(measured)).hexdigest()[:16]

@@ -1,0 +1,48 @@
+"""Which schedule each time of a record is of: the host's times that of the closed one, the device's the timed one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
+
+
+def closed(schedule: Schedule) -> Schedule:
+    """The schedule with the host waiting for the whole device at its end, so that its time has an end."""
+    if schedule.ops[-1] == Synchronize():
+        return schedule
+    return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
+
+
+def with_timing_events(schedule: Schedule) -> Schedule:
+    """The schedule as a timed program issues it, closed.
+
+    Event ``schedule.events`` is recorded first, in the first stream used, and every other stream waits for
+    it. Before the closing synchronisation the first stream waits for an event recorded at the end of every
+    other, and event ``schedule.events + 1`` is recorded in it. The device's time lies between the two.
+    A graph is timed from outside, by an event before and one after its launch: it comes back closed, no more.
+    """
+    schedule = closed(schedule)
+    streams = schedule.used_streams
+    if schedule.launch == "graph" or not streams:
+        return schedule
+    first, *others = streams
+    start, stop = schedule.events, schedule.events + 1
+    before: list[Op] = [RecordEvent(start, first), *(WaitEvent(start, stream) for stream in others)]
+    after: list[Op] = []
+    for event, stream in enumerate(others, stop + 1):
+        after += (RecordEvent(event, stream), WaitEvent(event, first))
+    cut = first_closing(schedule)
+    return msgspec.structs.replace(
+        schedule,
+        ops=(*before, *schedule.ops[:cut], *after, RecordEvent(stop, first), *schedule.ops[cut:]),
+        events=stop + 1 + len(others),
+    )
+
+
+def first_closing(schedule: Schedule) -> int:
+    """Index of the first of the synchronisations that end the schedule."""
+    first = len(schedule.ops)
+    while first and isinstance(schedule.ops[first - 1], Synchronize):
+        first -= 1
+    return first
