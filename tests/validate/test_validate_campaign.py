@@ -263,7 +263,7 @@ def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
 
 
 def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "streamsim_validate.run.campaign", "8"]
+    command = [sys.executable, "-m", "streamsim_validate.run", "8"]
     return subprocess.run(
         command, input=msgspec.json.encode(plan), env=os.environ | environment, capture_output=True, check=False
     )
@@ -456,6 +456,6 @@ EMULATE = """
 import contextlib, sys, types
 sys.modules["cupy"] = types.ModuleType("cupy")
 import fake_cuda
-from streamsim_validate.gpu import card as gpu
+from streamsim_validate import gpu
 gpu.open_gpu = contextlib.contextmanager(lambda device=0: iter([fake_cuda.fake_gpu()[0]]))
 """
