@@ -13,6 +13,7 @@ from streamsim.device.library import as_device
 from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
+from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -144,6 +145,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
     for its buffers.
     """
+    check_schedule("schedule", schedule)
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lowered = lower(schedule, device)
