@@ -66,6 +66,14 @@ def _beyond(rows: list[Row], worst: float) -> list[str]:
     return [f"{row.error:+.1%} (noise {row.noise:.1%}) {row.key}" for row in found]
 
 
+def _holds_for_those_that_repeat(path: Path, bounds: Bounds) -> None:
+    rows = [row for row in comparison(path).rows if row.klass == "host-bound" and row.noise < LITTLE]
+    assert len(rows) >= FEWEST
+    found = summarise([row.error for row in rows])
+    assert found.median <= bounds.median
+    assert found.p95 <= bounds.p95
+
+
 def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
     found = [comparison(path) for path in PATHS]
     assert len(found) >= RECORDS
@@ -105,11 +113,7 @@ def test_errors_of_each_class(path: Path, klass: str) -> None:
 
 @each_record
 def test_host_bound_schedules_that_repeat_are_predicted_better(path: Path) -> None:
-    rows = [row for row in comparison(path).rows if row.klass == "host-bound" and row.noise < LITTLE]
-    assert len(rows) >= FEWEST
-    found = summarise([row.error for row in rows])
-    assert found.median <= STEADY.median
-    assert found.p95 <= STEADY.p95
+    _holds_for_those_that_repeat(path, STEADY)
 
 
 @each_record
@@ -132,16 +136,18 @@ def test_any_number_of_connections_is_predicted_as_well(path: Path, connections:
 
 
 # Of schedules drawn from the hash of the commit that measured them, which nobody can have looked at while building. The
-# goals are 1 %, 5 % and 12 % for device-bound ones and 4 % and 12 % for host-bound ones: this is what holds.
+# goals are 1 %, 5 % and 12 % for device-bound ones and 4 % and 12 % for host-bound ones: this is what holds, with at
+# most a fiftieth to spare on the worst record. Of the host-bound ones, those that scatter by less than LITTLE too.
 OF_RANDOM = {
-    "device-bound": Bounds(0.0153, 0.0866, 0.206),
-    "host-bound": Bounds(0.09, 0.264, None),
-    "blocking": Bounds(0.017, 0.073, None),
+    "device-bound": Bounds(0.01, 0.09, 0.18),
+    "host-bound": Bounds(0.061, 0.47, None),
+    "blocking": Bounds(0.0161, 0.0605, None),
 }
+STEADY_RANDOM = Bounds(0.0579, 0.123, None)
 RANDOM = {"random-h100": 2, "random-h200": 2}
 RANDOM_PATHS = sorted(FOLDER.glob("random-*.json.gz"))
 each_random_record = pytest.mark.parametrize("path", RANDOM_PATHS, ids=lambda path: path.name)
-RANDOM_SCHEDULES, RANDOM_MARGIN = 200, 6.8
+RANDOM_SCHEDULES, RANDOM_MARGIN = 200, 9.4
 
 
 def test_there_are_two_random_records_of_each_card_all_measured_and_predicted() -> None:
@@ -166,6 +172,11 @@ def test_errors_of_schedules_that_nobody_had_seen(path: Path, klass: str) -> Non
     assert found.p95 <= bounds.p95
     if bounds.worst is not None:
         assert _beyond(rows, bounds.worst) == []
+
+
+@each_random_record
+def test_host_bound_schedules_that_nobody_had_seen_and_that_repeat(path: Path) -> None:
+    _holds_for_those_that_repeat(path, STEADY_RANDOM)
 
 
 @each_random_record
