@@ -122,9 +122,12 @@ def test_a_race_is_caught(gpu: Gpu) -> None:
     """A ring without its waits, on copies long enough to collide: chunk i + 2 overwrites chunk i's input."""
     good = ring(sincos(8 * MI, 64), 8, 2, 4)
     bad = msgspec.structs.replace(good, ops=tuple(op for op in good.ops if not isinstance(op, WaitEvent)))
-    ok, raced = measure([Job("good", good), Job("bad", bad)], gpu, 2, allow_races=True)
-    assert ok.status == "ok"
-    assert "wrong output" in raced.status
+    for _ in range(5):  # whether the two meet is up to the card
+        ok, raced = measure([Job("good", good), Job("bad", bad)], gpu, 2, allow_races=True)
+        assert ok.status == "ok"
+        if "wrong output" in raced.status:
+            return
+    pytest.fail("the output of a schedule with a race was right in five measurements")
 
 
 def test_a_kernel_that_does_not_compile_is_one_clear_line(gpu: Gpu) -> None:
