@@ -21,6 +21,12 @@ def check_number(field: str, value: object, least: float, most: float) -> None:
         raise InputError(f"{field} = {value!r}: expected a number from {least:g} to {most:g}")
 
 
+def check_tuple(field: str, value: object) -> None:
+    """Raise InputError unless ``value`` is a tuple: a list would make the value that holds it mutable."""
+    if type(value) is not tuple:
+        raise InputError(f"{field} = {type(value).__name__}: expected a tuple")
+
+
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise InputError unless ``value`` is one of ``choices``."""
     if value not in choices:

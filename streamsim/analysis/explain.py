@@ -54,6 +54,7 @@ from streamsim.analysis.remedies import MADE
 from streamsim.analysis.shares import shares_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import S_PER_TICK
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
     ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError for
     an unknown device, and when it has no cost for a kernel that the schedule names, or no room for its buffers.
     """
+    check_schedule("schedule", schedule)
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lab = Lab(Scenario(schedule, device), source)

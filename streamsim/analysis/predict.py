@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from streamsim.analysis.bounds import bound_of
 from streamsim.analysis.formulas import published_of, stages_of
@@ -12,6 +13,7 @@ from streamsim.device.library import as_device
 from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
+from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -29,16 +31,14 @@ SerialProgram = Literal["unchunked", "one by one", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
 
-@dataclass(frozen=True, slots=True)
-class EngineUse:
+class EngineUse(msgspec.Struct, frozen=True):
     """How long an engine had something to do, and its share of the makespan (0..1)."""
 
     busy_s: float
     utilisation: float
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutRing:
+class WithoutRing(msgspec.Struct, frozen=True):
     """What a pipeline takes and holds with a place on the card for every chunk; ``fits``: whether the card has room."""
 
     makespan_s: float
@@ -46,8 +46,7 @@ class WithoutRing:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
@@ -133,7 +132,7 @@ class Prediction:
 
     def _ring_json(self, other: WithoutRing) -> dict[str, Any]:
         return {
-            **asdict(other),
+            **msgspec.structs.asdict(other),
             "ring_costs_s": self.makespan_s - other.makespan_s,
             "ring_saves_bytes": other.device_bytes - self.device_bytes,
         }
@@ -146,6 +145,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     Raises InputError for an unknown device, and when it has no cost for a kernel that the schedule names, or no room
     for its buffers.
     """
+    check_schedule("schedule", schedule)
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lowered = lower(schedule, device)

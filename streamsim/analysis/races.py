@@ -45,6 +45,7 @@ from streamsim.program.schedule import (
     Schedule,
     Synchronize,
     WaitEvent,
+    check_schedule,
 )
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def check(schedule: Schedule) -> tuple[Finding, ...]:
     Of several ops that race with a later one, those are named behind which the others lie. Takes time linear in
     the ops as long as the ranges that ops touch are the same or apart, and few streams wait for each other.
     """
+    check_schedule("schedule", schedule)
     findings = list(_Checker(schedule).run())
     return tuple(sorted(findings, key=lambda finding: (finding.severity, finding.ops[-1])))
 

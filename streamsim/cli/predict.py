@@ -1,12 +1,12 @@
 """Predict a pipeline or a schedule, and write the schedule of a pipeline."""
 
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from streamsim.cli.explain import source_of
 from streamsim.cli.options import (

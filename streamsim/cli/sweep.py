@@ -17,7 +17,7 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload
-from streamsim.report.gantt import picture_format
+from streamsim.report.pictures import picture_format
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
 from streamsim.search.sweep import RETRIES, Sweep, sweep_blocks
 from streamsim.search.sweep_output import (

@@ -317,7 +317,7 @@ class Runner:
     def _make_room(self, chunks: int, streams: int) -> None:
         """Room for any program: memory that is not written to costs nothing."""
         self._chunks, self._streams = chunks, streams
-        self._state = new_state(int(self._costs.card.record["concurrent"]), chunks * self._costs.jobs[1])
+        self._state = new_state(self._costs.device, chunks * self._costs.jobs[1])
         jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
         ops = chunks * (sum(jobs[:3]) + 2) + sum(jobs[3:]) + 3 * streams
         self._program = (

@@ -8,9 +8,12 @@ As in ``streamsim.model.compute_engine``.
 
 from __future__ import annotations
 
-from streamsim.compiled.numba_code import given, inlined, ticks_for, uintp
+from streamsim.compiled.numba_code import inlined, rule, uintp
+from streamsim.rules import link, side_by_side
 from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
+
+given, ticks_for = rule(side_by_side.given), rule(link.ticks_for)
 
 
 @inlined

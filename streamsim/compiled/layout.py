@@ -11,10 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from streamsim.compiled.loop import run
-from streamsim.compiled.numba_code import called, compiled, inlined, queue_of, uintp
+from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.tables import COMPUTE, NONE, QUEUES
 from streamsim.lowering.costs import NOTHING
+from streamsim.rules import queue_owners
 from streamsim.rules.queue_owners import NOBODY
+
+queue_of = rule(queue_owners.queue_of)
 
 
 @inlined

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from streamsim.compiled.crowd import come, copy_ended, count_copies
 from streamsim.compiled.kernels import finish_kernels, next_drained, start_kernel
-from streamsim.compiled.numba_code import compiled, crossing, flowed, level, next_end, uintp
-from streamsim.compiled.queues import choose, dispatched, release, reset
-from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE, QUEUES
+from streamsim.compiled.numba_code import compiled, rule, uintp
+from streamsim.compiled.queues import release, reset, take
+from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE
 from streamsim.lowering.costs import KERNEL, NOTHING
+from streamsim.rules import crowding, hand_overs, link
 from streamsim.rules.crowding import CROWD
 from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
+
+crossing, level = rule(hand_overs.crossing), rule(crowding.level)
+flowed, next_end = rule(link.flowed), rule(link.next_end)
 
 
 @compiled
@@ -35,10 +39,10 @@ def run(sources):
         the makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
-        lanes, heads, running, draining = state
+        lanes, heads, running, draining, at_rest = state
         trace = times.shape[1] > 0
         linked, crowds, most = card.linked, card.crowds, card.concurrent
-        reset(card, lanes, heads)
+        reset(lanes, at_rest)
         op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
         end_a = end_b = copies_end = NEVER
         begins_a = begins_b = NEVER  # the flows on a shared link, accounted for up to `settled`
@@ -90,9 +94,8 @@ def run(sources):
 
             # every engine chooses
             if op_a == NONE and lanes[H2D].next <= now:
-                queue = choose(lanes[H2D], heads, H2D * QUEUES, now)
-                if queue != NONE:
-                    op_a = dispatched(ops, lanes, heads, H2D, queue, now, times)
+                op_a = take(ops, lanes, heads, H2D, now, times)
+                if op_a != NONE:
                     copy = shapes[uintp(ops[uintp(op_a)].shape)]
                     if crowds:
                         waiting, coming = come(ops, waiting, coming, first, now)
@@ -105,9 +108,8 @@ def run(sources):
                         end_a = now + copy.duration + copy.latency[level(waiting, most_queues)] - copy.latency[0]
                     changed = True
             if op_b == NONE and lanes[D2H].next <= now:
-                queue = choose(lanes[D2H], heads, D2H * QUEUES, now)
-                if queue != NONE:
-                    op_b = dispatched(ops, lanes, heads, D2H, queue, now, times)
+                op_b = take(ops, lanes, heads, D2H, now, times)
+                if op_b != NONE:
                     copy = shapes[uintp(ops[uintp(op_b)].shape)]
                     if crowds:
                         waiting, coming = come(ops, waiting, coming, first, now)
@@ -128,10 +130,9 @@ def run(sources):
                 else:
                     copies_end = min(end_a, end_b)
             while lanes[COMPUTE].next <= now and room > 0 and n_running < most:
-                queue = choose(lanes[COMPUTE], heads, COMPUTE * QUEUES, now)
-                if queue == NONE:
+                op = take(ops, lanes, heads, COMPUTE, now, times)
+                if op == NONE:
                     break
-                op = dispatched(ops, lanes, heads, COMPUTE, queue, now, times)
                 room, compute_end = start_kernel(running, n_running, op, ops[uintp(op)].shape, now, shapes)
                 n_running += 1
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
-from streamsim.rules import arbitration, crowding, hand_overs, link, queue_owners, side_by_side
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,8 +28,8 @@ called: Any = njit(**_OPTIONS)  # a function that is compiled with its callers, 
 
 
 @cache
-def _rule(function: Any) -> Any:
-    """A rule and the rules that it calls, their code put in place of the calls.
+def rule(function: Any) -> Any:
+    """A function of :mod:`streamsim.rules` and those that it calls, for compiled code: put in place of the calls.
 
     It looks its names up in a copy of its module's, in which rules are those that numba knows.
     """
@@ -39,14 +37,8 @@ def _rule(function: Any) -> Any:
     for name in function.__code__.co_names:
         other = names.get(name)
         if isinstance(other, FunctionType) and other.__module__.startswith("streamsim.rules."):
-            names[name] = _rule(other)
+            names[name] = rule(other)
     return inlined(FunctionType(function.__code__, names, function.__name__))
-
-
-crossing, level, queue_of, rank = map(
-    _rule, (hand_overs.crossing, crowding.level, queue_owners.queue_of, arbitration.rank)
-)
-flowed, given, next_end, ticks_for = map(_rule, (link.flowed, side_by_side.given, link.next_end, link.ticks_for))
 
 
 def sources() -> int:

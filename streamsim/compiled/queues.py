@@ -1,6 +1,7 @@
 """The hardware queues in front of a lane, on records: what waits, comes, is chosen and leaves.
 
-As in ``streamsim.model.queues`` and ``streamsim.model.card``. A lane has a bit for each queue with a head.
+As in ``streamsim.model.queues`` and ``streamsim.model.card``. The heads of a lane's queues lie side by side, in any
+order: there are ``lane.heads`` of them.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -8,30 +9,21 @@ As in ``streamsim.model.queues`` and ``streamsim.model.card``. A lane has a bit 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.cpython.unsafe.numbers import trailing_zeros
 
-from streamsim.compiled.numba_code import inlined, rank, uintp
-from streamsim.compiled.tables import COMPUTE, LANES, NONE, QUEUES
-from streamsim.rules.arbitration import NO_TURN
-from streamsim.rules.link import NEVER
+from streamsim.compiled.numba_code import inlined, rule, uintp
+from streamsim.compiled.tables import LANES, NONE, QUEUES
+from streamsim.rules import arbitration
+from streamsim.rules.arbitration import NO_HEAD
 
-_first_of: Any = trailing_zeros  # the number of the lowest bit that is set
+choose = rule(arbitration.choose)
 
 
 @inlined
-def reset(card, lanes, heads):
+def reset(lanes, at_rest):
     """Empty all queues."""
     for k in range(LANES):
-        lane = lanes[uintp(k)]
-        lane.mask = 0
-        lane.turn = NO_TURN
-        lane.rule = card.kernel_rule if k == COMPUTE else card.copy_rule
-        lane.next = NEVER
-    for k in range(LANES * QUEUES):
-        heads[uintp(k)].tick = NEVER
+        lanes[uintp(k)] = at_rest[uintp(k)]
 
 
 @inlined
@@ -44,43 +36,27 @@ def release(ops, lanes, heads, op, tick):
     waiting.pending = left
     if left == 0:  # it is the head of its queue: ops wait for those ahead of them too
         lane = lanes[uintp(waiting.lane)]
-        head = heads[uintp(np.int64(waiting.lane) * QUEUES + waiting.queue)]
-        head.tick = waiting.tick
+        head = heads[uintp(np.int64(waiting.lane) * QUEUES + lane.heads)]
+        head.ready = waiting.tick
         head.op = op
-        lane.mask |= 1 << waiting.queue
+        head.queue = waiting.queue
+        lane.heads += 1
         if waiting.tick < lane.next:
             lane.next = waiting.tick
 
 
 @inlined
-def choose(lane, heads, first, now):
-    """The queue whose head starts now by the lane's rule; or NONE, and ``lane.next`` says when to look again."""
-    rest, rule, turn = lane.mask, lane.rule, lane.turn
-    found, least, earliest, soon = NONE, NEVER, NEVER, NEVER
-    while rest:
-        queue = _first_of(rest)
-        rest &= rest - 1
-        head = heads[uintp(first + queue)]
-        tick, op = head.tick, head.op
-        if tick <= now:
-            its = rank(rule, queue, tick, op, turn)
-            if its < least or (its == least and op < earliest):
-                found, least, earliest = queue, its, op
-        soon = min(soon, tick)
-    if found == NONE:
-        lane.next = soon
-    else:
-        lane.turn = found
-    return found
-
-
-@inlined
-def dispatched(ops, lanes, heads, lane, queue, now, times):
-    """The head of a queue starts: the op behind it is the head now. Returns the op."""
-    head = heads[uintp(lane * QUEUES + queue)]
+def take(ops, lanes, heads, lane, now, times):
+    """The op that starts now, taken out of its queue: the op behind it is the head now. NONE when no head is ready."""
+    own, first = lanes[uintp(lane)], lane * QUEUES
+    place = choose(own, heads, first, first + own.heads, now)
+    if place == NO_HEAD:
+        return NONE
+    head = heads[uintp(place)]
     op = head.op
-    head.tick = NEVER
-    lanes[uintp(lane)].mask &= ~(1 << queue)
+    own.heads -= 1
+    last = heads[uintp(first + own.heads)]
+    head.ready, head.op, head.queue = last.ready, last.op, last.queue
     if times.shape[1]:
         times[2, op] = ops[uintp(op)].tick
         times[3, op] = now

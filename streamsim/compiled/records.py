@@ -19,7 +19,6 @@ from streamsim.lowering.costs import (
     hand_over_table,
     streams_ticks,
 )
-from streamsim.rules.arbitration import RULES
 from streamsim.rules.clock import ticks
 from streamsim.rules.link import NEVER
 from streamsim.text.quantities import TIME
@@ -80,8 +79,6 @@ def card_of(device: Device) -> Card:
         "concurrent": device.compute.concurrent_kernels,
         "copy_connections": device.copy_engines.connections,
         "kernel_connections": device.connections,
-        "copy_rule": RULES[device.copy_engines.arbitration],
-        "kernel_rule": RULES[device.compute.arbitration],
     }
     record = np.zeros(1, CARD)
     record[0] = tuple(known[name] for name in CARD.names or ())

@@ -5,13 +5,20 @@ Every number is an int64 or fits in one; :func:`streamsim.compiled.records.fits`
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamsim.rules.arbitration import MOST_QUEUES
+from streamsim.device.fields import fields_of
+from streamsim.device.profile import Compute, Host
+from streamsim.rules.arbitration import MOST_QUEUES, Arbiter, Head, new_arbiter
 from streamsim.rules.crowding import CROWD
 from streamsim.rules.side_by_side import PACES
+from streamsim.text.quantities import TIME
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
 
 NONE = -1  # no op, no queue
 ENDED = -1  # in place of how many things an op waits for
@@ -20,11 +27,13 @@ LANES = 3
 QUEUES = MOST_QUEUES  # places for heads in a lane
 
 
-def _record(fields: str) -> np.dtype[Any]:
-    return np.dtype([(name, "i8") for name in fields.split()], align=True)
+def _record(*fields: str) -> np.dtype[Any]:
+    return np.dtype([(name, "i8") for name in " ".join(fields).split()], align=True)
 
 
-CARD = _record("submit wake linked crowds concurrent copy_connections kernel_connections copy_rule kernel_rule")
+# The times of a host and of a compute engine in ticks, by their names in a profile without the unit.
+TIMES = [field.name.removesuffix(TIME) for table in (Host, Compute) for field in fields_of(table) if field.is_number]
+CARD = _record(*TIMES, "linked crowds concurrent copy_connections kernel_connections")
 SHAPE = np.dtype(
     [
         ("kind", "i8"),
@@ -62,8 +71,8 @@ OP = np.dtype(
 )
 SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
-LANE = _record("mask turn rule next")  # mask: queues with a head; turn: the one served; next: when to look again
-HEAD = _record("tick op")  # of a queue: when its head may start (NEVER: not known, or there is none), and which it is
+LANE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
+HEAD = _record(*Head._fields)
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
@@ -71,11 +80,16 @@ CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wai
 RUN = _record("end row")  # chunks that are alike, up to which one, and where the shapes of their ops begin
 
 
-def new_state(concurrent: int, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """Scratch for one run at a time of so many kernels at most: lanes, heads, kernels that run and that drain."""
+def new_state(device: Device, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Scratch for one run at a time of so many kernels at most: lanes, heads, kernels that run and that drain.
+
+    And the lanes as they are before a run.
+    """
+    engines = device.copy_engines, device.copy_engines, device.compute
     return (
         np.zeros(LANES, LANE),
         np.zeros(LANES * QUEUES, HEAD),
-        np.zeros(concurrent, RUNNING),
+        np.zeros(device.compute.concurrent_kernels, RUNNING),
         np.empty(kernels, DRAINING),  # memory that is not written to costs nothing
+        np.array([(0, *astuple(new_arbiter(engine))) for engine in engines], LANE),
     )

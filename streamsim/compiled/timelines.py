@@ -28,7 +28,7 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     if arrays is None:  # SimPy counts in Python's integers
         return streamsim.model.run(lowered)
     rows = np.full((5, len(schedule.ops)), -1, np.int64)
-    run(*arrays, new_state(device.compute.concurrent_kernels, len(arrays.ops)), rows)
+    run(*arrays, new_state(device, len(arrays.ops)), rows)
     times = Times(*(array("q", row.tobytes()) for row in rows))
     complete_events(times, lowered)
     return timeline_of(lowered, times)

@@ -26,7 +26,7 @@ from streamsim.lowering.costs import (
     holds_host,
 )
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import Copy, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, Op, RecordEvent, Schedule, Synchronize, WaitEvent, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.queue_owners import NOBODY, queue_of
@@ -117,6 +117,7 @@ ENGINES = {
 
 def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
+    check_schedule("schedule", schedule)
     n = len(schedule.ops)
     names, engine_of = ENGINES[device.copy_engines.count]
     shapes = _Shapes(schedule, device)

@@ -10,8 +10,9 @@ from streamsim.model.compute_engine import ComputeEngine
 from streamsim.model.copy_engine import CopyEngine, LinkedCopyEngine
 from streamsim.model.crowd import Crowd
 from streamsim.model.link import Link
-from streamsim.model.queues import NEVER, HardwareQueues
+from streamsim.model.queues import HardwareQueues
 from streamsim.rules.hand_overs import crossing
+from streamsim.rules.link import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ class Card:
     def _build(self) -> list[Engine]:
         lowered, copies, compute = self.lowered, self.lowered.device.copy_engines, self.lowered.device.compute
         queues = [
-            HardwareQueues(lowered, engine, compute.arbitration if name == "compute" else copies.arbitration)
+            HardwareQueues(lowered, engine, compute if name == "compute" else copies)
             for engine, name in enumerate(lowered.engine_names)
         ]
         engines: list[Engine]

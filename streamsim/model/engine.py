@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from streamsim.model.queues import NEVER
+from streamsim.rules.link import NEVER
 
 if TYPE_CHECKING:
     import simpy

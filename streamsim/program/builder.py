@@ -286,9 +286,14 @@ def _no_memory(field: str, given: object) -> NoReturn:
 
 def _bytes(to: Memory | int | str | None, source: Memory | int | str | None) -> int:
     """What a copy moves: the size that is given, or the bytes of its memory."""
-    for side in (to, source) if isinstance(to, int | str) else (source, to):
+    sizes = [
+        parse_bytes(side) if isinstance(side, str) else side for side in (to, source) if isinstance(side, int | str)
+    ]
+    if len(sizes) == 2 and sizes[0] != sizes[1]:
+        raise InputError(f"to = {shown(to)}, source = {shown(source)}: a copy has one size; give it once")
+    for side in (*sizes, source, to):
         if side is not None:
-            return side.bytes if isinstance(side, Memory) else parse_bytes(side) if isinstance(side, str) else side
+            return side.bytes if isinstance(side, Memory) else side  # type: ignore[return-value]  # no text is left
     raise InputError("to = None, source = None: a copy needs memory or a size, such as 64MiB")
 
 
@@ -297,6 +302,8 @@ def _size(size: int | str | None) -> int | None:
 
 
 def _part(part: tuple[float | str, float | str]) -> tuple[float, float]:
+    if not isinstance(part, list | tuple) or len(part) != 2:
+        raise InputError(f"parts: {shown(part)}: expected a share and its time, as (0.5, '9us')")
     share, seconds = part
     return (
         parse_share(share, "part") if isinstance(share, str) else share,

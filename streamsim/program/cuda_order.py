@@ -26,7 +26,7 @@ class StreamOrder:
         for i, op in enumerate(schedule.ops):
             if op.card or op.thread:
                 what = f"card = {op.card}" if op.card else f"thread = {op.thread}"
-                raise InputError(f"ops[{i}].{what}: of one card and one host thread only, 0, is it known what they do")
+                raise InputError(f"ops[{i}].{what}: several cards or host threads cannot be ordered yet; give 0")
         self._ops = schedule.ops
         self._ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"

@@ -21,10 +21,11 @@ from streamsim.checks import (
     LONGEST_S,
     check_choice,
     check_number,
+    check_tuple,
     check_whole,
 )
 from streamsim.errors import InputError
-from streamsim.text.shown import short
+from streamsim.text.shown import short, shown
 
 Direction = Literal["h2d", "d2h"]
 Memory = Literal["device", "pinned", "pageable"]
@@ -135,6 +136,8 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     def __post_init__(self) -> None:
         _Issued.__post_init__(self)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
+        if not isinstance(self.name, str):
+            raise InputError(f"name = {shown(self.name)}: expected the name of a kernel")
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
@@ -231,9 +234,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        for field in ("ops", "streams", "buffers"):  # lists would make it mutable
-            if not isinstance(getattr(self, field), tuple):
-                raise InputError(f"{field} = {type(getattr(self, field)).__name__}: expected a tuple")
+        for field in ("ops", "streams", "buffers"):
+            check_tuple(field, getattr(self, field))
+        if not isinstance(self.name, str):
+            raise InputError(f"name = {shown(self.name)}: expected text")
+        if self.unchunked is not None:
+            check_schedule("unchunked", self.unchunked)
         check_choice("launch", self.launch, LAUNCHES)
         check_whole("events", self.events, 0, LARGEST_COUNT)
         for i, kind in enumerate(self.streams):
@@ -273,6 +279,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def pageable_names(self) -> frozenset[str]:
         """Names of the pageable host buffers."""
         return frozenset(buffer.name for buffer in self.buffers if buffer.memory == "pageable")
+
+
+def check_schedule(field: str, value: object) -> None:
+    """Raise InputError unless ``value`` is a Schedule; a workload has to be cut into one first."""
+    if not isinstance(value, Schedule):
+        raise InputError(f"{field} = {shown(value)}: expected a Schedule, such as depth_first() makes of a workload")
 
 
 def _check_names(buffers: tuple[Buffer, ...]) -> None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_SHARE, LONGEST_S, check_number, check_whole
+from streamsim.checks import (
+    LARGEST_BYTES,
+    LARGEST_COUNT,
+    LEAST_SHARE,
+    LONGEST_S,
+    check_number,
+    check_tuple,
+    check_whole,
+)
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
@@ -63,6 +71,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     launches: int = 1
 
     def __post_init__(self) -> None:
+        check_tuple("points", self.points)
         if self.fill is not None:
             check_number("fill", self.fill, 1e-6, 1.0)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
@@ -170,7 +179,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if self.elements is not None:
             check_whole("elements", self.elements, 1, LARGEST_BYTES)
+        check_tuple("kernels", self.kernels)
         for field in ("inputs", "outputs", "h2d_once", "d2h_once"):
+            check_tuple(field, getattr(self, field))
             for k, n_bytes in enumerate(getattr(self, field)):
                 check_whole(f"{field}[{k}]", n_bytes, 1, LARGEST_BYTES)
                 if self.elements and not field.endswith("once"):

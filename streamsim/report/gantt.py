@@ -7,15 +7,12 @@ for each moment the share of the time that each kind takes, as single bars could
 
 from __future__ import annotations
 
-import io
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.report.overlapping_ops import lane_of_each_op
+from streamsim.report.pictures import save_axes
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     Times = NDArray[np.floating[Any]]
     Chosen = NDArray[np.bool_]
 
-FORMATS = ("png", "svg", "pdf")
-UNDATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 COLOURS = {
     "H2D": "#0072B2",
@@ -75,7 +70,7 @@ MOMENTS = 500  # at which shares are drawn
 MOST_STREAMS = 64
 MOST_LANES = 8  # that a row grows with
 WIDTH_IN, ROW_IN, ROWS_IN, MARGINS_IN = 9.0, 0.28, 8.5, 1.0  # a row, and the most for all of them
-DPI, PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 200, 72, 8.0, 6.5, 0.4
+PT_PER_IN, FONT_PT, NUMBER_PT, EDGE_PT = 72, 8.0, 6.5, 0.4
 PATH_PT, PATH_AT = 1.8, 0.85  # its width, and how far down a bar
 LEGEND_COLUMNS, LEGEND_LINE_IN = 3, 0.17
 DIGIT_IN, NUMBERED_IN, EDGED_IN = 0.06, 0.02, 0.03  # a digit, the room around a number, the least bar with an edge
@@ -89,34 +84,12 @@ def save_gantt(
     The same time line gives the same bytes. Raises InputError for another suffix, and when the file cannot
     be written.
     """
-    form = picture_format(path)
-    _save(plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), form, path)
+    save_axes(lambda: plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), path)
 
 
 def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draw ``explanation`` (see :func:`plot_explanation`) into a file, as :func:`save_gantt` does."""
-    form = picture_format(path)
-    _save(plot_explanation(explanation), form, path)
-
-
-def _save(ax: Axes, form: str, path: str | os.PathLike[str]) -> None:
-    from matplotlib import rc_context
-
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    picture = io.BytesIO()
-    with rc_context({"svg.hashsalt": "streamsim"}):
-        figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
-    write_bytes(picture.getvalue(), path)
-
-
-def picture_format(path: str | os.PathLike[str]) -> str:
-    """Tell the format by the suffix of ``path``. Raises InputError for one that is not in FORMATS."""
-    form = Path(path).suffix.lower().removeprefix(".")
-    if form not in FORMATS:
-        known = ", ".join(f".{form}" for form in FORMATS)
-        raise InputError(one_line(f"{path}: expected a file name that ends in one of {known}"))
-    return form
+    save_axes(lambda: plot_explanation(explanation), path)
 
 
 def plot_gantt(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
-from streamsim.report.gantt import DPI, UNDATED, picture_format
+from streamsim.report.pictures import save_axes
 from streamsim.text.quantities import format_bytes, format_seconds, unit_of
 
 if TYPE_CHECKING:
@@ -52,15 +50,7 @@ class HeatMap:
 
 def save_heatmap(heat: HeatMap, path: str | os.PathLike[str]) -> None:
     """Draw ``heat`` into a .png, .svg or .pdf file; the same rows give the same bytes. Raises InputError."""
-    form = picture_format(path)
-    from matplotlib import rc_context
-
-    figure = plot_heatmap(heat).get_figure(root=True)
-    assert figure is not None
-    picture = io.BytesIO()
-    with rc_context({"svg.hashsalt": "streamsim"}):
-        figure.savefig(picture, format=form, dpi=DPI, metadata=UNDATED[form])
-    write_bytes(picture.getvalue(), path)
+    save_axes(lambda: plot_heatmap(heat), path)
 
 
 def plot_heatmap(heat: HeatMap, ax: Axes | None = None) -> Axes:

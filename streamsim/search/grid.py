@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_whole
+from streamsim.checks import LARGEST_BYTES, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
@@ -38,6 +38,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for field in ("chunks", "streams", "orders", "buffers", "launches"):
+            check_tuple(field, getattr(self, field))
             if not getattr(self, field):
                 raise InputError(f"{field} = []: an empty grid; give at least one")
         axes = (self.chunks, self.streams, self.orders, self.buffers, self.launches)

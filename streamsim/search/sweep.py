@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from streamsim.checks import check_number
+from streamsim.checks import check_number, check_tuple
 from streamsim.device.variations import changed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.config import Config
@@ -58,6 +58,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: tuple[Any, ...]
 
     def __post_init__(self) -> None:
+        check_tuple(self.name, self.values)
         if not self.values:
             raise InputError(f"{self.name} = []: an empty axis; give at least one value")
 
@@ -79,6 +80,8 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     d2h_once: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        for field in ("axes", "devices", "h2d_once", "d2h_once"):
+            check_tuple(field, getattr(self, field))
         names = [axis.name for axis in self.axes]
         for name in names:
             if names.count(name) > 1:

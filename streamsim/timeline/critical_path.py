@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 Because = Literal["start", "host", "stream", "event", "engine"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """A step of the critical path: the op, and what its start waited for last."""
 
     op: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """One op on its engine, or (``engine`` is None) an event or host call; times in seconds.
 
     ``issued_s`` and ``returned_s``: the host's call began and returned. ``ready_s``: the card had the op and
@@ -36,8 +36,7 @@ class Span:
     end_s: float
 
 
-@dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True, eq=False):
     """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
 
     Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured

@@ -148,11 +148,14 @@ def test_errors_come_first_and_every_finding_is_one_line(schedule: Schedule) -> 
 @examples(300)
 @given(card.built())
 def test_every_pattern_is_free_of_races(made: tuple[Workload, Schedule, int]) -> None:
-    """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either."""
+    """Any N, S and K. With arrays on both sides and a kernel there is nothing else to say of it either.
+
+    But of pageable memory: its copies hold the host, which then issues nothing that would have to wait for them.
+    """
     workload, schedule, _ = made
     findings = check(schedule)
     assert {finding.rule for finding in findings} <= {"redundant-wait"}
-    if workload.inputs and workload.outputs and workload.kernels:
+    if workload.inputs and workload.outputs and workload.kernels and not schedule.pageable_names:
         assert findings == ()
 
 

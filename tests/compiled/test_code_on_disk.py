@@ -14,7 +14,10 @@ from streamsim.compiled import available
 
 compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 USES_A_RULE = """
-from streamsim.compiled.numba_code import compiled, level
+from streamsim.compiled.numba_code import compiled, rule
+from streamsim.rules import crowding
+
+level = rule(crowding.level)
 
 @compiled
 def crowded(sources):

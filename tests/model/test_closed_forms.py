@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
 
 IDEAL = card.make_device()
-ONE_COPY_ENGINE = card.make_device(copy_engines=1)
 STAGE = st.integers(1, 9)
 
 

@@ -40,15 +40,13 @@ def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, i
     for order, n, s, k, launch in product(grid.orders, grid.chunks, grid.streams, grid.buffers, grid.launches):
         if order == "serial" and k is not None:
             continue  # a ring is issued depth-first
+        streams = 1 if order == "serial" else s  # a serial program has one stream
         try:
-            schedule = build(workload, order, n, s, k, grid.memory, launch)
+            schedule = build(workload, order, n, streams, k, grid.memory, launch)
         except InputError:
             continue
-        if launch == "graph" and grid.memory == "pageable":
-            continue  # even without copies
-        # The program is the same when there are more streams or buffers than chunks; a serial one has one stream.
-        streams = 1 if order == "serial" else min(s, n)
-        config = Config(order, n, streams, k and min(k, n), grid.memory, launch)
+        # The program is the same when there are more streams or buffers than chunks.
+        config = Config(order, n, min(streams, n), k and min(k, n), grid.memory, launch)
         ticks = round(simulate(schedule, device).makespan_s / S_PER_TICK)
         assert found.setdefault(config, ticks) == ticks
     return found
