@@ -39,7 +39,7 @@ BOUNDS = {
     "blocking": Bounds(0.022, 0.068, None),  # by its issue time it would count as host-bound
     "pageable": Bounds(0.105, 0.19, None),
 }
-STEADY = Bounds(0.032, 0.077, None)  # of the host-bound schedules whose runs scatter by less than
+STEADY = Bounds(0.032, 0.078, None)  # of the host-bound schedules whose runs scatter by less than
 LITTLE = 0.05
 OF_SOME_CONNECTIONS = BOUNDS | {  # fewer schedules, and one calibration each
     "device-bound": Bounds(0.0095, 0.048, None),
