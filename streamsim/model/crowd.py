@@ -59,7 +59,6 @@ def copies_waited_for(lowered: Lowered) -> array[int]:
     waits = array("i", [0]) * len(kind)
     for op, its in enumerate(kind):
         if its in COPIES and engine_of[its] != engine_of[KERNEL]:
-            for other in (lowered.after[op], *lowered.also.get(op, ())):
-                if other >= 0 and kind[other] == KERNEL:
-                    waits[other] += 1
+            for other in lowered.followers(op):
+                waits[other] += kind[other] == KERNEL
     return waits

@@ -11,7 +11,7 @@ from streamsim.rules.hand_overs import crossing
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
 
-NEVER = -1
+NOT_YET = -1
 
 
 class Times(NamedTuple):
@@ -26,7 +26,7 @@ class Times(NamedTuple):
     @classmethod
     def of(cls, ops: int) -> Times:
         """Of so many ops to which nothing has happened yet."""
-        issued, returned, start, end = (array("q", [NEVER]) * ops for _ in range(4))
+        issued, returned, start, end = (array("q", [NOT_YET]) * ops for _ in range(4))
         return cls(issued, returned, array("q", [0]) * ops, start, end)
 
 
