@@ -72,7 +72,7 @@ OP = np.dtype(
 SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
 LANE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
-HEAD = _record(*Head._fields)
+HEAD = _record(*(field.name for field in fields(Head)))
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.

@@ -12,7 +12,6 @@ from streamsim.model.crowd import Crowd
 from streamsim.model.link import Link
 from streamsim.model.queues import HardwareQueues
 from streamsim.rules.hand_overs import crossing
-from streamsim.rules.link import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,12 +63,16 @@ class Card:
             engines.append(kernels)
         return engines
 
-    def submit(self, op: int, returned: int) -> None:
-        """The host's call for ``op`` returns at a known tick: the card has the op a little later."""
-        on_card = returned + self.lowered.submit
-        if self.crowd.matters and self._kind[op] == KERNEL:
-            self.crowd.comes(op, on_card)
-        self._come(op, on_card)
+    def submit(self, first: int, last: int) -> None:
+        """The calls for the ops ``first <= op < last`` return at known ticks: the card has each a little later."""
+        later, crowd, kinds, returned = self.lowered.submit, self.crowd, self._kind, self.times.returned
+        for op in range(first, last):
+            kind = kinds[op]
+            if kind != NOTHING:
+                on_card = returned[op] + later
+                if kind == KERNEL and crowd.matters:
+                    crowd.comes(op, on_card)
+                self._come(op, on_card)
 
     def ended(self, op: int, now: int) -> None:
         """An engine has done with ``op``: what waits for it may start, a hand-over later."""
@@ -106,7 +109,7 @@ class Card:
             self.env.timeout(0).callbacks.append(self._settle_again)
             return
         for engine in self._engines:
-            if engine.has_room and engine.queues.next_ready < NEVER:
+            if engine.stirred:
                 engine.choose(now)
         for something in self._go_on:
             if something.changed:

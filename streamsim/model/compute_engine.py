@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from streamsim.model.engine import Engine
-from streamsim.rules.link import ticks_for
+from streamsim.rules.link import NEVER, ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, given
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class ComputeEngine(Engine):
     def go_on(self, now: int) -> None:
         """All that starts at this tick has started: set an alarm for when work is done or a kernel drained."""
         self.changed = False
-        ends = [kernel.end for kernel in self._running]
-        if self._draining:
-            ends.append(self._draining[0][0])
-        tick = min(ends, default=-1)
-        if tick != self._rings_at and ends:
+        tick = self._draining[0][0] if self._draining else NEVER
+        for kernel in self._running:
+            if kernel.end < tick:
+                tick = kernel.end
+        if tick != self._rings_at and tick < NEVER:
             self._rings_at = tick
             self.env.timeout(tick - now).callbacks.append(self._ring)
 
@@ -87,6 +87,7 @@ class ComputeEngine(Engine):
         if done:
             self._running = [kernel for kernel in self._running if kernel.end > now]
             self._share(now)
+            self.stirred = True
         for kernel in done:
             heappush(self._draining, (now + kernel.shape.drain, kernel.op))
         self.changed = True

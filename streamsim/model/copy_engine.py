@@ -41,7 +41,7 @@ class CopyEngine(Engine):
 
     def finish(self, now: int) -> None:
         """Its op has ended: the engine is free."""
-        self.has_room = True
+        self.has_room = self.stirred = True
         self.card.ended(self.op, now)
 
 
@@ -51,7 +51,7 @@ class LinkedCopyEngine(CopyEngine):
     def __init__(self, card: Card, queues: HardwareQueues, link: Link, direction: int) -> None:
         super().__init__(card, queues)
         self._link, self._direction = link, direction
-        link.engines.append(self)
+        link.flows[direction].engine = self
 
     def start(self, op: int, now: int) -> None:
         self.op, self.has_room = op, False

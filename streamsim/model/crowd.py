@@ -24,7 +24,7 @@ class Crowd:
         self.matters = len(lowered.engine_names) > 1 and any(shape.rate.feels_crowds for shape in lowered.shapes)
         if not self.matters:
             return
-        self._followers = lowered.followers
+        self._after, self._also = lowered.after, lowered.also
         self._copies = copies_waited_for(lowered)  # by kernel: for how many copies it still waits
         self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
         self._coming: deque[tuple[int, int]] = deque()  # (tick, kernel) of those that the card will have
@@ -38,10 +38,17 @@ class Crowd:
 
     def copy_ended(self, copy: int) -> None:
         """What waits for ``copy`` waits for one copy less."""
-        for op in self._followers(copy):
-            if self._copies[op]:
-                self._copies[op] -= 1
-                self._waiting -= self._copies[op] == 0 and op <= self._here
+        after = self._after[copy]
+        if after >= 0:
+            self._waits_less(after)
+        if copy in self._also:
+            for op in self._also[copy]:
+                self._waits_less(op)
+
+    def _waits_less(self, op: int) -> None:
+        if self._copies[op]:
+            self._copies[op] -= 1
+            self._waiting -= self._copies[op] == 0 and op <= self._here
 
     def level(self, now: int) -> int:
         """How crowded the card is at the tick ``now``: see :mod:`streamsim.rules.crowding`."""
@@ -57,8 +64,11 @@ def copies_waited_for(lowered: Lowered) -> array[int]:
     """For how many copies on another engine every op waits, if it is a kernel."""
     kind, engine_of = lowered.kind, lowered.engine_of
     waits = array("i", [0]) * len(kind)
-    for op, its in enumerate(kind):
-        if its in COPIES and engine_of[its] != engine_of[KERNEL]:
-            for other in lowered.followers(op):
-                waits[other] += kind[other] == KERNEL
+    elsewhere = [its in COPIES and engine_of[its] != engine_of[KERNEL] for its in range(len(engine_of))]
+    for op, after in enumerate(lowered.after):
+        if after >= 0 and kind[after] == KERNEL:
+            waits[after] += elsewhere[kind[op]]
+    for op, others in lowered.also.items():
+        for other in others:
+            waits[other] += kind[other] == KERNEL and elsewhere[kind[op]]
     return waits

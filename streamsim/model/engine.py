@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from streamsim.rules.link import NEVER
+from streamsim.rules.arbitration import NO_HEAD
 
 if TYPE_CHECKING:
     import simpy
@@ -20,6 +20,7 @@ class Engine(ABC):
     def __init__(self, card: Card, queues: HardwareQueues) -> None:
         self.card, self.env, self.queues = card, card.env, queues
         self.has_room = True  # whether it could start an op
+        self.stirred = False  # whether it may choose one at this tick: it has got room, or a head has become ready
         self._looks_at = -1  # the tick for which it has an alarm set, to look at its queues again
 
     @abstractmethod
@@ -28,22 +29,24 @@ class Engine(ABC):
 
     def arrive(self, op: int, ready: int) -> None:
         """All that ``op`` waits for has come, or will by the tick ``ready``."""
-        self.queues.arrive(op, ready)
-        now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
-        if self.has_room and ready > now:
-            self._look_at(ready, now)
+        if self.queues.arrive(op, ready) and self.has_room:
+            now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here
+            if ready > now:
+                self._look_at(ready, now)
+            else:
+                self.stirred = True
 
     def choose(self, now: int) -> None:
         """Start what can start now; with room left, look again when the next head becomes ready."""
+        self.stirred = False
         queues = self.queues
-        while self.has_room and queues.next_ready <= now:
+        while self.has_room and queues.heads:
             op = queues.take(now)
-            if op is None:
+            if op == NO_HEAD:
+                self._look_at(queues.next_ready, now)
                 break
             self.card.times.start[op] = now
             self.start(op, now)
-        if self.has_room and now < queues.next_ready < NEVER:
-            self._look_at(queues.next_ready, now)
 
     def _look_at(self, tick: int, now: int) -> None:
         if not now < self._looks_at <= tick:  # else it looks then, or before
@@ -52,4 +55,5 @@ class Engine(ABC):
 
     def _look(self, _: simpy.Event) -> None:
         if self.has_room:
+            self.stirred = True
             self.card.settle()

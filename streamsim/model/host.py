@@ -6,8 +6,6 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from streamsim.lowering.costs import NOTHING
-
 if TYPE_CHECKING:
     import simpy
 
@@ -43,11 +41,9 @@ class Host:
 
     def _call(self, segment: Segment, now: int) -> int:
         """Make the calls of a segment one after another from ``now`` on; the tick at which the last one returns."""
-        times, kind, submit = self._times, self._lowered.kind, self._card.submit
+        times = self._times
         ticks = array("q", accumulate(self._lowered.calls(segment), initial=now))
         times.issued[segment.first : segment.last] = ticks[:-1]
         times.returned[segment.first : segment.last] = ticks[1:]
-        for op in range(segment.first, segment.last):
-            if kind[op] != NOTHING:
-                submit(op, times.returned[op])
+        self._card.submit(segment.first, segment.last)
         return ticks[-1]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 class Flow:
     """One direction: ``left`` units to move, which flow from the tick ``begins`` on (NEVER: there is no copy)."""
 
+    __slots__ = ("alone", "begins", "engine", "left", "shared")
+
     def __init__(self) -> None:
+        self.engine: LinkedCopyEngine  # whose copies these are
         self.begins, self.left = NEVER, 0
         self.alone = self.shared = 1  # units a tick, with the link to itself and beside the other direction
 
@@ -32,8 +35,7 @@ class Link:
 
     def __init__(self, env: simpy.Environment, settle: Callable[[], None]) -> None:
         self.env, self._settle = env, settle
-        self.engines: list[LinkedCopyEngine] = []  # by direction
-        self._flows = Flow(), Flow()
+        self.flows = Flow(), Flow()  # by direction
         self._since = 0
         self._ends = NEVER  # the tick at which the next flow ends
         self._then_there = self._then_back = 0  # what both will have left then
@@ -42,7 +44,7 @@ class Link:
     def begin(self, direction: int, copy: Shape, level: int, now: int) -> None:
         """A copy starts in ``direction``: its bytes flow when the latency of that ``level`` of crowding has passed."""
         self._account(now)
-        flow, other = self._flows[direction], self._flows[1 - direction]
+        flow, other = self.flows[direction], self.flows[1 - direction]
         latency = copy.rate.latency if other.begins == NEVER else copy.rate.duplex_latency
         flow.begins, flow.left = now + latency[level], copy.units
         flow.alone, flow.shared = copy.rate.alone, copy.rate.shared
@@ -51,18 +53,28 @@ class Link:
     def go_on(self, now: int) -> None:
         """All that begins at this tick has begun: time the end of the flow that ends next."""
         self.changed = False
-        there, back = self._flows
-        flows = there.begins, there.left, there.alone, there.shared, back.begins, back.left, back.alone, back.shared
-        self._ends, self._then_there, self._then_back = next_end(self._since, *flows)
+        there, back = self.flows
+        self._ends, self._then_there, self._then_back = next_end(
+            self._since,
+            there.begins,
+            there.left,
+            there.alone,
+            there.shared,
+            back.begins,
+            back.left,
+            back.alone,
+            back.shared,
+        )
         if self._ends < NEVER:
             self.env.timeout(self._ends - now).callbacks.append(self._end)
 
     def _account(self, now: int) -> None:
         """Take off what has flowed until now."""
-        there, back = self._flows
-        for flow, other in ((there, back), (back, there)):
-            if flow.begins < NEVER:
-                flow.left = flowed(self._since, now, flow.begins, flow.left, flow.alone, flow.shared, other.begins)
+        there, back = self.flows
+        if there.begins < now:
+            there.left = flowed(self._since, now, there.begins, there.left, there.alone, there.shared, back.begins)
+        if back.begins < now:
+            back.left = flowed(self._since, now, back.begins, back.left, back.alone, back.shared, there.begins)
         self._since = now
 
     def _end(self, _: simpy.Event) -> None:
@@ -70,10 +82,10 @@ class Link:
         if now != self._ends:
             return
         self._since, self._ends, self.changed = now, NEVER, True
-        there, back = self._flows
+        there, back = self.flows
         there.left, back.left = self._then_there, self._then_back
-        for flow, engine in zip(self._flows, self.engines, strict=True):
-            if flow.begins < NEVER and flow.left <= 0:
+        for flow in self.flows:
+            if flow.left <= 0 and flow.begins < NEVER:
                 flow.begins = NEVER
-                engine.finish(now)
+                flow.engine.finish(now)
         self._settle()

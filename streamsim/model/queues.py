@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from streamsim.lowering.costs import NOTHING
 from streamsim.rules.arbitration import NO_HEAD, Head, choose, new_arbiter
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Compute, CopyEngines
     from streamsim.lowering.lowered import Lowered
+
+
+class HardwareQueue(Head):
+    """One queue, in order; it is the :class:`Head` that it shows while it is among ``HardwareQueues.heads``."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, queue: int) -> None:
+        super().__init__(queue, op=-1, ready=-1)
+        self.line: deque[int] = deque()  # its ops in issue order, those taken removed
 
 
 class HardwareQueues:
@@ -23,35 +32,40 @@ class HardwareQueues:
     def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:
         self._queue_of = lowered.queue
         self._arbiter = new_arbiter(profile)
-        self._lines: dict[int, deque[int]] = {}  # queue -> its ops in issue order, those taken removed
-        for op, kind in enumerate(lowered.kind):
-            if kind != NOTHING and lowered.engine_of[kind] == engine:
-                self._lines.setdefault(lowered.queue[op], deque()).append(op)
+        mine = [its == engine for its in lowered.engine_of]  # by kind
+        self._queues = [HardwareQueue(queue) for queue in range(max(lowered.queue, default=0) + 1)]
+        for op, (kind, queue) in enumerate(zip(lowered.kind, lowered.queue, strict=True)):
+            if mine[kind]:
+                self._queues[queue].line.append(op)
         self._ready: dict[int, int] = {}  # op -> when it may start, of those that stand behind a head
-        self._heads: list[Head] = []
+        self.heads: list[HardwareQueue] = []  # those of whose head it is known when it may start
 
     @property
     def next_ready(self) -> int:
-        """No head may start before this tick."""
+        """When the next head may start; right after :meth:`take` found none that may."""
         return self._arbiter.next
 
-    def arrive(self, op: int, ready: int) -> None:
-        """All that ``op`` waits for has come, or will by the tick ``ready``."""
-        queue = self._queue_of[op]
-        if self._lines[queue][0] == op:
-            self._heads.append(Head(queue, op, ready))
-            self._arbiter.next = min(self._arbiter.next, ready)
-        else:
+    def arrive(self, op: int, ready: int) -> bool:
+        """All that ``op`` waits for has come, or will by the tick ``ready``: whether it is the head of its queue."""
+        queue = self._queues[self._queue_of[op]]
+        if queue.line[0] != op:
             self._ready[op] = ready
+            return False
+        queue.op, queue.ready = op, ready
+        self.heads.append(queue)
+        return True
 
-    def take(self, now: int) -> int | None:
-        """The op that starts now, taken out of its queue, or None when no head is ready."""
-        place = choose(self._arbiter, self._heads, 0, len(self._heads), now)
+    def take(self, now: int) -> int:
+        """The op that starts now, taken out of its queue, or NO_HEAD when no head is ready."""
+        place = choose(self._arbiter, self.heads, 0, len(self.heads), now)
         if place == NO_HEAD:
-            return None
-        queue, op, _ = self._heads.pop(place)
-        line = self._lines[queue]
+            return NO_HEAD
+        queue = self.heads[place]
+        op, line = queue.op, queue.line
         line.popleft()  # the op behind it is the head now
         if line and line[0] in self._ready:
-            self._heads.append(Head(queue, line[0], self._ready.pop(line[0])))
+            queue.op = line[0]
+            queue.ready = self._ready.pop(queue.op)
+        else:
+            del self.heads[place]
         return op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streamsim.rules.link import NEVER
 
@@ -28,7 +28,8 @@ class Arbiter:
     next: int = NEVER  # before this tick no head may start
 
 
-class Head(NamedTuple):
+@dataclass(slots=True)
+class Head:
     """The op that is next in a queue, which may start from the tick ``ready`` on."""
 
     queue: int
