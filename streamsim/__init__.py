@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.remedies import Source
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
+    from streamsim.device.front_ends import FrontEnd
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.library import device_names, load_device
     from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, LinkDirection
@@ -103,6 +104,7 @@ _HOME = {
     "device_names": "device.library",  # the shipped profiles
     "load_device": "device.library",  # a shipped profile or a file
     "changed": "device.variations",  # a device with other numbers
+    "FrontEnd": "device.front_ends",  # what calls cost in programs in CuPy or PyTorch
     "link_words": "device.assumptions",  # what link a device has, and how well that is known
     # The model and what it says
     "simulate": "model",  # schedule and device to time line
@@ -183,6 +185,7 @@ __all__ = [
     "Finding",
     "Flatness",
     "Found",
+    "FrontEnd",
     "Grid",
     "HandOver",
     "Hazard",

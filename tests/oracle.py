@@ -187,13 +187,26 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 
+def is_entered(op: Copy | Kernel, latest: Copy | Kernel | None) -> bool:
+    """Whether the host makes the stream of ``op`` the current one: another, or for a new chunk in the same."""
+    stages = ("h2d", "kernel", "d2h")
+    if op.stream == 0 or latest is None:
+        return op.stream != 0
+    return op.stream != latest.stream or stages.index(kind_of(op)) < stages.index(kind_of(latest))
+
+
 def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call: longer on the first copy and kernel after each call that may wait."""
     found, cold = [], {Copy, Kernel}
+    latest: Copy | Kernel | None = None
     feels = schedule.launch == "live" and cold <= set(map(type, schedule.ops))
     for op in schedule.ops:
         first = type(op) in cold and feels
-        found.append(call_ticks(schedule, device, op) + first * in_ticks(device.host.after_wait_s))
+        more = first * in_ticks(device.host.after_wait_s)
+        if isinstance(op, Copy | Kernel):
+            more += in_ticks(device.host.enter_s) * (schedule.launch == "live" and is_entered(op, latest))
+            latest = op
+        found.append(call_ticks(schedule, device, op) + more)
         cold.discard(type(op))
         if isinstance(op, Synchronize) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
             cold = {Copy, Kernel}

@@ -264,7 +264,8 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     )
     duration_s = draw(KERNEL_TICKS) * NS
     known = draw(st.sampled_from(((), (), (1 / 8,), (1 / 8, 1 / 2)))) if share < 1 else ()
-    times = sorted(draw(st.integers(1, 40)) * NS for _ in known)
+    longest = max(1, int(duration_s / share / NS))  # parts that take longer than the whole are nobody's measurement
+    times = sorted(draw(st.integers(1, longest)) * NS for _ in known)
     of_launch: dict[str, Any] = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
     return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
 

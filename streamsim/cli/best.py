@@ -67,6 +67,8 @@ def best_command(
     connections: int | None,
     settings: tuple[str, ...],
     memory_limit: int | None,
+    front_end: str | None,
+    call_cost: float | None,
     max_chunks: int,
     max_streams: int,
     orders: str,
@@ -90,7 +92,7 @@ def best_command(
     """  # noqa: D301 - click wants the backspace itself
     memory = sizes.pop("memory")
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    device_chosen = Chosen(device, connections, settings, memory_limit)
+    device_chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     workload, card = pipeline.load(), device_chosen.load()
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(

@@ -41,6 +41,8 @@ def explain_command(
     connections: int | None,
     settings: tuple[str, ...],
     memory_limit: int | None,
+    front_end: str | None,
+    call_cost: float | None,
     form: str,
     plot: Path | None,
     remedied: Path | None,
@@ -62,7 +64,7 @@ def explain_command(
     from streamsim.analysis.explain import explain
 
     schedule, inputs, source = _chosen(context, Pipeline(**options))
-    chosen = Chosen(device, connections, settings, memory_limit)
+    chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     explanation = explain(schedule, chosen.load(), source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
+from streamsim.device.front_ends import with_front_end
 from streamsim.device.library import device_names, load_device
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -150,6 +151,12 @@ device_options = all_of(
         " directions). Repeatable.",
     ),
     click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
+    click.option(
+        "--front-end",
+        help="What the program is written in, which sets what its calls cost: calls (CUDA C++, the default), cupy,"
+        " pytorch or one of the profile's.",
+    ),
+    click.option("--call-cost", type=TIME, help="What every copy and launch costs the host, such as 9us."),
 )
 
 output_options = all_of(
@@ -208,10 +215,16 @@ class Chosen(msgspec.Struct, frozen=True):
     connections: int | None
     settings: tuple[str, ...]
     memory_limit: int | None
+    front_end: str | None
+    call_cost: float | None
 
     def load(self) -> Device:
         """A shipped profile or one from a file, with the changes. Raises InputError."""
         device = load_device(self.device)
+        if self.front_end is not None:
+            device = with_front_end(device, self.front_end.lower())
+        if self.call_cost is not None:
+            device = changed(device, {"host.copy_s": self.call_cost, "host.kernel_s": self.call_cost})
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
@@ -219,6 +232,10 @@ class Chosen(msgspec.Struct, frozen=True):
     def inputs(self) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""
         found: dict[str, Any] = {"device": self.device, "connections": self.connections}
+        if self.front_end is not None:
+            found["front_end"] = self.front_end
+        if self.call_cost is not None:
+            found["call_cost_s"] = self.call_cost
         if self.settings:
             found["set"] = list(self.settings)
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}

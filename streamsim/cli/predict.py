@@ -55,6 +55,8 @@ def predict_command(
     connections: int | None,
     settings: tuple[str, ...],
     memory_limit: int | None,
+    front_end: str | None,
+    call_cost: float | None,
     form: str,
     plot: Path | None,
     trace: Path | None,
@@ -79,7 +81,7 @@ def predict_command(
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
     """  # noqa: D301 - click wants the backspace itself
-    pipeline, chosen = Pipeline(**options), Chosen(device, connections, settings, memory_limit)
+    pipeline, chosen = Pipeline(**options), Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     workload = pipeline.load()
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load()
@@ -104,6 +106,8 @@ def simulate_command(
     connections: int | None,
     settings: tuple[str, ...],
     memory_limit: int | None,
+    front_end: str | None,
+    call_cost: float | None,
     form: str,
     plot: Path | None,
     trace: Path | None,
@@ -122,7 +126,7 @@ def simulate_command(
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
-    chosen = Chosen(device, connections, settings, memory_limit)
+    chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     inputs = {"schedule": str(schedule), **chosen.inputs()}
     card = chosen.load()
     prediction = _predict(read_schedule(schedule), card)

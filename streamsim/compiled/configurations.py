@@ -20,7 +20,15 @@ from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
 from streamsim.compiled.tables import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
 from streamsim.lowering.chunks import ChunkCosts
-from streamsim.lowering.costs import NOTHING, Shape, after_wait_ticks, call_ticks, event_ticks, streams_ticks
+from streamsim.lowering.costs import (
+    NOTHING,
+    Shape,
+    after_wait_ticks,
+    call_ticks,
+    enter_ticks,
+    event_ticks,
+    streams_ticks,
+)
 from streamsim.model import simulate
 from streamsim.program.config import useful_streams
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
@@ -146,7 +154,8 @@ class _Costs:
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
-        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold, 0
+        enter = enter_ticks(launch, self.device)
+        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold, enter, 0
 
     def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
@@ -329,4 +338,5 @@ class Runner:
             np.empty(streams, np.int32),  # and of each stream
             np.empty(LANES * QUEUES, np.int32),  # the stream that owns each queue
             np.empty((LANES, streams), np.int32),  # and the queue that each stream has had on each lane
+            np.empty(2, np.int64),  # the stream and the kind of what was issued last
         )

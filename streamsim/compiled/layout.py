@@ -14,10 +14,11 @@ from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.tables import COMPUTE, NONE, QUEUES
 from streamsim.lowering.costs import NOTHING
-from streamsim.rules import queue_owners
+from streamsim.rules import entering, queue_owners
+from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.queue_owners import NOBODY
 
-queue_of = rule(queue_owners.queue_of)
+enters, queue_of = rule(entering.enters), rule(queue_owners.queue_of)
 
 
 @inlined
@@ -26,7 +27,7 @@ def _put(card, lane_of_kind, program, op, stream, shape, kind, before, waits):
 
     It comes through the queue that its stream owns; ``tails`` are the last ops of all queues.
     """
-    ops, tails, owners, owned = program[0], program[4], program[6], program[7]
+    ops, tails, owners, owned, latest = program[0], program[4], program[6], program[7], program[8]
     lane = np.int64(lane_of_kind[kind])
     first, queues = lane * QUEUES, card.kernel_connections if lane == COMPUTE else card.copy_connections
     own = uintp(lane), uintp(stream)
@@ -43,6 +44,8 @@ def _put(card, lane_of_kind, program, op, stream, shape, kind, before, waits):
     new.lane = lane
     new.queue = queue
     new.awaited = 0
+    new.enters = enters(stream + 1, np.int64(kind), latest[0], latest[1])
+    latest[0], latest[1] = stream + 1, kind
     if before >= 0:
         ops[uintp(before)].after = op
         waits += 1
@@ -78,11 +81,12 @@ def _hold(segments, waits, n_segments, op):
 @called
 def _clear(streams, program):
     """Nothing has been issued yet, to any queue or in any stream."""
-    tails, last, owners, owned = program[4:]
+    tails, last, owners, owned, latest = program[4:]
     last[:streams] = NONE
     tails[:] = NONE
     owners[:] = NOBODY
     owned[:, :streams] = 0
+    latest[0], latest[1] = NO_STREAM, NOTHING
 
 
 @called
@@ -253,6 +257,7 @@ def run_patterns(sources):
                 config.launch,
                 config.more,
                 config.cold,
+                config.enter,
                 config.event,
                 shapes,
                 ops[:n],

@@ -30,13 +30,14 @@ flowed, next_end = rule(link.flowed), rule(link.next_end)
 def run(sources):
     """Make the loop: one function, longer than others, because its state is in its local variables."""
 
-    def run(card, hand_over, launch, more, cold, event, shapes, ops, segments, waits, also, state, times):
+    def run(card, hand_over, launch, more, cold, enter, event, shapes, ops, segments, waits, also, state, times):
         """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
         ``more``: ticks that the call of a copy or kernel takes beyond its shape's; ``cold``: those that the first copy
-        and the first kernel of a segment take in addition; ``event``: those that an event adds to a hand-over. ``ops``
-        is used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or (5, 0) where only
-        the makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
+        and the first kernel of a segment take in addition; ``enter``: those to enter a stream; ``event``: those that
+        an event adds to a hand-over. ``ops`` is used up. ``times``: int64 of shape (5, ops) for issued, returned,
+        ready, start and end, or (5, 0) where only the makespan is wanted. ``state``: of
+        :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
         lanes, heads, running, draining, at_rest = state
@@ -70,10 +71,10 @@ def run(sources):
                         times[0, op] = returns
                     returns += shapes[uintp(call.shape)].call
                     if call.kind == KERNEL:
-                        returns += more + cold_kernel
+                        returns += more + cold_kernel + enter * call.enters
                         cold_kernel = 0
                     elif call.kind != NOTHING:
-                        returns += more + cold_copy
+                        returns += more + cold_copy + enter * call.enters
                         cold_copy = 0
                     if trace:
                         times[1, op] = returns

@@ -51,6 +51,7 @@ class Arrays(NamedTuple):
     launch: int
     more: int
     cold: int
+    enter: int
     event: int
     shapes: Array
     ops: Array
@@ -100,7 +101,7 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
-    calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s)
+    calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s) + ticks(host.enter_s)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 
@@ -144,10 +145,12 @@ def flatten(program: Lowered) -> Arrays | None:
     ops["pending"] = program.pending
     ops["kind"] = np.frombuffer(program.kind, np.uint8)
     ops["queue"] = np.frombuffer(program.queue, np.uint8)
+    if program.enters:
+        ops["enters"] = np.frombuffer(program.enters, np.uint8)
     ops["lane"] = card.lane_of_kind[ops["kind"]]
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in program.shapes], SHAPE)
-    own = program.launch, 0, program.after_wait, program.event
+    own = program.launch, 0, program.after_wait, program.enter, program.event
     return Arrays(card.record, card.hand_over, *own, shapes, ops, *_segments(program), _also(program, ops))
 
 

@@ -66,6 +66,7 @@ OP = np.dtype(
         ("lane", "u1"),
         ("queue", "u1"),
         ("awaited", "u1"),  # the host waits for it
+        ("enters", "u1"),  # the host enters its stream for it
     ],
     align=True,
 )
@@ -76,7 +77,7 @@ HEAD = _record(*(field.name for field in fields(Head)))
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
-CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more cold event")
+CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more cold enter event")
 RUN = _record("end row")  # chunks that are alike, up to which one, and where the shapes of their ops begin
 
 

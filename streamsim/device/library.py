@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from streamsim.device.files import parse_device, read_device
+from streamsim.device.front_ends import SEPARATOR, with_front_end
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.text.shown import shown
@@ -21,8 +22,12 @@ def device_names() -> list[str]:
 def load_device(name_or_path: str | Path) -> Device:
     """Load the shipped profile of that name (in capitals or not), else the profile in the TOML file at that path.
 
+    ``h200:cupy`` is the profile ``h200`` with the calls of programs in CuPy: :mod:`streamsim.device.front_ends`.
     Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
     """
+    card, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
+    if separator and front_end.isidentifier() and not Path(name_or_path).is_file():
+        return with_front_end(load_device(card), front_end.lower())
     name = str(name_or_path).lower()
     if name in device_names():
         file = f"{name}{SUFFIX}"

@@ -12,6 +12,7 @@ import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
+from streamsim.device.front_ends import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
@@ -107,7 +108,8 @@ class Host(Table, frozen=True):
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
     card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
-    ``pageable_immediate_bytes`` return at once.
+    ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
+    programs that do: see :mod:`streamsim.rules.entering`.
     """
 
     copy_s: IssueTime
@@ -122,6 +124,7 @@ class Host(Table, frozen=True):
     graph_node_s: IssueTime
     pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
+    enter_s: IssueTime = 0.0
 
 
 class HandOver(Table, frozen=True):
@@ -182,6 +185,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the kernels' times together), and as ``model`` what the model misses even with the right numbers;
     :mod:`streamsim.analysis.intervals` draws from it. ``memory_bytes``: the card's memory (None: unknown, and no
     schedule is too large). ``link``: what connects card and host, in words, such as ``PCIe gen 4 x16``.
+    ``front_ends``: by name what the calls of array libraries take on this host (:mod:`streamsim.device.front_ends`).
     """
 
     name: str
@@ -198,11 +202,14 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: int = SCHEMA_VERSION
     memory_bytes: int | None = None
     link: str = ""
+    front_ends: dict[str, FrontEnd] = {}
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
+        for name, front_end in self.front_ends.items():
+            _check_source(f"front_ends.{name}.source", front_end.source)
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)
         _check_sources(self)
@@ -351,17 +358,19 @@ def left_out(device: Device) -> set[str]:
     return {f"{name}.{field.name}" for name, table, field in fields if getattr(table, field.name) == field.default}
 
 
+def _check_source(name: str, source: str) -> None:
+    kind, _, text = source.partition(":")
+    if kind not in SOURCE_KINDS or not text.strip():
+        raise InputError(f"{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'")
+
+
 def _check_sources(device: Device) -> None:
     known = number_names(device)
     sections = {name.rpartition(".")[0] for name in known}
     for name, source in device.sources.items():
         if name not in known | sections:
             raise InputError(f"sources.{name} = {source!r}: the profile has no number of that name")
-        kind = source.partition(":")[0]
-        if kind not in SOURCE_KINDS or not source.partition(":")[2].strip():
-            raise InputError(
-                f"sources.{name} = {source!r}: expected 'measured: ...', 'published: ...' or 'assumed: ...'"
-            )
+        _check_source(f"sources.{name}", source)
     for name in sorted(known - left_out(device)):
         if name not in device.sources and name.rpartition(".")[0] not in device.sources:
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")

@@ -199,6 +199,11 @@ def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool
     return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
 
 
+def enter_ticks(launch: Launch, device: Device) -> int:
+    """What the host spends on entering a stream; the launch of a graph enters none."""
+    return ticks(device.host.enter_s) * (launch == "live")
+
+
 def event_ticks(device: Device, streams: int = 1) -> int:
     """What an event adds to a hand-over in a program of so many streams."""
     in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)

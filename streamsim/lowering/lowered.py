@@ -21,6 +21,7 @@ from streamsim.lowering.costs import (
     Shape,
     _Shapes,
     after_wait_ticks,
+    enter_ticks,
     event_ticks,
     hand_over_table,
     holds_host,
@@ -28,6 +29,7 @@ from streamsim.lowering.costs import (
 from streamsim.program.cuda_order import StreamOrder
 from streamsim.program.schedule import Copy, Op, RecordEvent, Schedule, Synchronize, WaitEvent, check_schedule
 from streamsim.rules.clock import ticks
+from streamsim.rules.entering import NO_STREAM, enters
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.queue_owners import NOBODY, queue_of
 from streamsim.text.shown import short
@@ -67,6 +69,8 @@ class Lowered(NamedTuple):
     segments: list[Segment]
     hand_over: tuple[int, ...]  # ticks from kind to kind, row by row
     after_wait: int  # ticks that the calls after a wait take longer: see :meth:`calls`
+    enter: int  # ticks to enter a stream
+    enters: bytearray  # 1: the host enters the op's stream for it; empty where that takes no time
     submit: int
     wake: int
     event: int
@@ -79,6 +83,8 @@ class Lowered(NamedTuple):
         """Ticks of the calls of a segment: the first copy and the first kernel come after a wait."""
         own = slice(segment.first, segment.last)
         found = [self.shapes[index].call for index in self.shape[own]]
+        if self.enters:
+            found = [call + self.enter * enters for call, enters in zip(found, self.enters[own], strict=True)]
         if self.after_wait:
             kinds = self.kind[own]
             for some in (COPIES, (KERNEL,)):
@@ -124,6 +130,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     shape = array("i", map(shapes.index, schedule.ops))
     kinds = [made.kind for made in shapes.made]
     kind = bytearray(map(kinds.__getitem__, shape))
+    enter = enter_ticks(schedule.launch, device)
     program = Lowered(
         schedule=schedule,
         device=device,
@@ -140,6 +147,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         segments=[],
         hand_over=hand_over_table(device.hand_over),
         after_wait=after_wait_ticks(schedule.launch, device, any(k in kind for k in COPIES), KERNEL in kind),
+        enter=enter,
+        enters=_enters(schedule, kind) if enter else bytearray(),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=event_ticks(device, len(schedule.used_streams)),
@@ -162,6 +171,17 @@ def _queues(schedule: Schedule, device: Device, kind: Sequence[int]) -> bytearra
     of_kind = [owners[engine].queue_of for engine in engine_of[:NOTHING]]
     issued = zip(schedule.ops, kind, strict=True)
     return bytearray(0 if its == NOTHING else of_kind[its](op.stream or 0) for op, its in issued)
+
+
+def _enters(schedule: Schedule, kind: Sequence[int]) -> bytearray:
+    """For every op whether the host enters its stream for it."""
+    found, before = bytearray(len(kind)), (NO_STREAM, NOTHING)
+    for i, (op, its) in enumerate(zip(schedule.ops, kind, strict=True)):
+        if its != NOTHING:
+            stream: int = op.stream  # type: ignore[assignment]  # every copy and kernel has one
+            found[i] = enters(stream, its, *before)
+            before = stream, its
+    return found
 
 
 class QueueOwners:

@@ -1,0 +1,92 @@
+"""Front ends: what a program is written in, which sets what its calls cost the host.
+
+A call of an array library takes several times as long as the bare call that it makes in the end, and there is one more:
+entering the stream that is to be the current one. A profile's ``host`` has the bare calls, those of CUDA C++ and of
+CuPy's ``runtime``; a :class:`FrontEnd` has those of a library on that host. Where a profile has none of its own, it is
+taken to have those of ``front_ends.toml``, the means of the hosts that were calibrated.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from streamsim.checks import check_number
+from streamsim.device.fields import About, Table
+from streamsim.errors import InputError
+from streamsim.files.documents import parse_toml
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+CALLS = "calls"  # the name of the bare calls
+SEPARATOR = ":"  # between the name of a device and that of a front end
+SHIPPED = files("streamsim.device") / "front_ends.toml"
+LARGEST_SPREAD = 10.0
+
+Call = Annotated[float, About()]
+
+
+class FrontEnd(Table, frozen=True):
+    """What the calls of a front end take on a host, seconds.
+
+    ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory. ``kernel_s``: an
+    operation on slices that launches one kernel. ``record_s``, ``wait_s``: of an event. ``synchronize_s``: a
+    synchronisation that need not wait. ``enter_s``: a ``with`` block that makes another stream the current one.
+    ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
+    from, as in a profile's ``sources``.
+    """
+
+    copy_s: Call
+    kernel_s: Call
+    record_s: Call
+    wait_s: Call
+    synchronize_s: Call
+    enter_s: Call
+    source: str
+    spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        Table.__post_init__(self)
+        check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
+
+
+TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
+
+
+class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    front_ends: dict[str, FrontEnd]
+
+
+def shipped_front_ends() -> dict[str, FrontEnd]:
+    """Those of hosts that have no calls of their own in their profile, by name."""
+    return parse_toml(SHIPPED.read_bytes(), _Shipped, "front ends", SHIPPED.name).front_ends
+
+
+def front_end_names(device: Device) -> list[str]:
+    """What programs for ``device`` may be written in: its own front ends and the shipped ones."""
+    return [CALLS, *sorted({*device.front_ends, *shipped_front_ends()})]
+
+
+def with_front_end(device: Device, name: str) -> Device:
+    """``device`` with the calls of a program that is written in ``name``: "cupy", "pytorch" or "calls", as it is.
+
+    It is called ``device:name`` then. Raises InputError for an unknown front end.
+    """
+    if name == CALLS:
+        return device
+    found = device.front_ends.get(name) or shipped_front_ends().get(name)
+    if found is None:
+        raise InputError(f"front end = {shown(name)}: expected one of {', '.join(front_end_names(device))}")
+    calls = {field: getattr(found, field) for field in TIMES}
+    names = [f"host.{field}" for field in TIMES]
+    return msgspec.structs.replace(
+        device,
+        name=f"{device.name}{SEPARATOR}{name}",
+        host=msgspec.structs.replace(device.host, **calls),
+        sources={**device.sources, **dict.fromkeys(names, found.source)},
+        spread={**device.spread, **dict.fromkeys(names, found.spread)} if device.spread else {},
+    )
