@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import source_of
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
@@ -186,7 +187,8 @@ def _interval(prediction: "Prediction", device: Device, samples: int | None, see
         return None
     from streamsim.analysis.intervals import interval
 
-    return interval(prediction.schedule, device, samples, seed)
+    with noting_compilation():
+        return interval(prediction.schedule, device, samples, seed)
 
 
 def _report(

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 
+import streamsim.compiled
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
-from streamsim.compiled import available, makespans, simulate, telling
+from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
@@ -435,6 +436,34 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     ):
         with pytest.raises(InputError, match=r"numba.*pip install 'streamsim\[fast\]'"):
             call()
+
+
+@compiled
+def test_of_many_the_first_run_on_simpy_and_the_later_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until SimPy has simulated as many ops as loading is worth; without numba all of them."""
+    ran: list[str] = []
+    for name, model_ in (("simpy", model), ("compiled", streamsim.compiled)):
+        monkeypatch.setattr(model_, "simulate", lambda *_, name=name: ran.append(name))
+    monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
+    monkeypatch.setattr(streamsim.compiled, "_simulated", 0)
+    two_ops, device = program(h2d(1, 8), d2h(1, 8)), make_device()
+    for _ in range(4):
+        simulate_one_of_many(two_ops, device)
+    assert ran == ["simpy", "simpy", "compiled", "compiled"]
+    monkeypatch.setattr(streamsim.compiled, "find_spec", lambda _: None)
+    simulate_one_of_many(two_ops, device)
+    assert ran[4:] == ["simpy"]
+
+
+def test_one_prediction_does_not_load_numba() -> None:
+    code = (
+        "import sys; from streamsim.cli import main;"
+        " main('predict --h2d 64MiB --kernel 1ms --chunks 64 --streams 4 --json'.split());"
+        " print(*sys.modules, file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    assert "streamsim.model" in loaded
+    assert "numba" not in loaded
 
 
 def test_asking_whether_it_is_available_loads_neither_numba_nor_numpy() -> None:

@@ -87,7 +87,7 @@ def test_there_are_separate_runs_with_all_schedules_predicted() -> None:
 @each_record
 @pytest.mark.parametrize("connections", CONNECTIONS)
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_a_profile_is_what_the_samples_kept_with_it_say(path: Path, connections: int, when: str) -> None:
     """But for the last digits, which depend on the linear algebra of the machine."""
     (run,) = (run for run in read_record(path).runs if run.connections == connections)
