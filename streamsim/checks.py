@@ -21,10 +21,26 @@ def check_number(field: str, value: object, least: float, most: float) -> None:
         raise InputError(f"{field} = {value!r}: expected a number from {least:g} to {most:g}")
 
 
-def check_tuple(field: str, value: object) -> None:
-    """Raise InputError unless ``value`` is a tuple: a list would make the value that holds it mutable."""
+WORDS = {str: "text", bool: "True or False", dict: "a table"}
+
+
+def check_is(field: str, value: object, kind: type) -> None:
+    """Raise InputError unless ``value`` is a ``kind``, as its annotation says; pass it only where None is none."""
+    if not isinstance(value, kind):
+        raise InputError(f"{field} = {value!r:.60}: expected {WORDS.get(kind) or f'a {kind.__name__}'}")
+
+
+def check_tuple(field: str, value: object, *of: type) -> None:
+    """Raise InputError unless ``value`` is a tuple (a list would make the value that holds it mutable), of such items.
+
+    Without ``of`` the items are not looked at.
+    """
     if type(value) is not tuple:
-        raise InputError(f"{field} = {type(value).__name__}: expected a tuple")
+        expected = f" of {of[0].__name__}" if of else ""
+        raise InputError(f"{field} = {type(value).__name__}: expected a tuple{expected}")
+    if of and value and not {*map(type, value)}.issubset(of):
+        i = next(i for i, item in enumerate(value) if type(item) not in of)
+        check_is(f"{field}[{i}]", value[i], of[0])
 
 
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:

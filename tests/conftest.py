@@ -24,8 +24,7 @@ from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
-from streamsim_validate.calibrate import fits, simulated
-from streamsim_validate.compare import predictions
+from streamsim_validate.calibrate import fits
 from streamsim_validate.gpu import open_gpu
 
 if TYPE_CHECKING:
@@ -114,11 +113,8 @@ def _what_is_here_is_no_garbage() -> None:
 
 
 @pytest.fixture
-def fast_validator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fits and comparisons run the compiled twin, of the same ticks; samples that have been fitted are not again."""
-    if compiled.available():
-        for module in (simulated, predictions):
-            monkeypatch.setattr(module, "simulate", compiled.simulate)
+def fitting_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples that have been fitted are not fitted again."""
     monkeypatch.setattr(fits, "fit", fit_once)
 
 

@@ -6,6 +6,7 @@ Random sizes come from small sets, so that ties are the rule and not the excepti
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
 from hypothesis import strategies as st
@@ -19,6 +20,8 @@ from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streamsim.program.schedule import Direction
 
 NS = 1e-9
 MS_KERNEL = WorkloadKernel(duration_s=1e-3)
@@ -178,47 +181,60 @@ FILLS = st.sampled_from((1.0, 1.0, 0.5, 0.25, 0.3))
 RULES = st.sampled_from(get_args(Arbitration))
 
 
+# Strategies are made once, not where they are drawn from: hypothesis looks through each one that it has not met yet.
+RATES = st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1)))
+MORE_TICKS, PAGEABLE_RATES = st.sampled_from((0, 0, 1, 3)), st.sampled_from((1, 0.5))
+IN_FLIGHT, CROWDED_BYTES = st.sampled_from((1, 1, 12, 64)), st.sampled_from((LARGEST_BYTES, 12))
+
+
 @st.composite
 def links(draw: st.DrawFn) -> LinkDirection:
     """A direction that loses nothing, a quarter, a third or half of its rate to the other."""
-    rate, shared = draw(st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1))))
+    rate, shared = draw(RATES)
     latency = draw(SMALL_TICKS)
-    duplex, crowded, both = (latency + draw(st.sampled_from((0, 0, 1, 3))) for _ in range(3))
+    duplex, crowded, both = (latency + draw(MORE_TICKS) for _ in range(3))
     return link(
         latency,
         rate,
         shared,
         draw(SMALL_TICKS),
-        draw(st.sampled_from((1, 0.5))),
+        draw(PAGEABLE_RATES),
         duplex,
         crowded,
         max(duplex, crowded, both),
-        draw(st.sampled_from((1, 1, 12, 64))),
-        draw(st.sampled_from((None, None, shared, 0.25))),
-        draw(st.sampled_from((LARGEST_BYTES, 12))),
+        draw(IN_FLIGHT),
+        draw(_crowded_rates(shared)),
+        draw(CROWDED_BYTES),
     )
+
+
+@cache
+def _crowded_rates(shared: float) -> st.SearchStrategy[float | None]:
+    return st.sampled_from((None, None, shared, 0.25))
+
+
+OF_DEVICES: dict[str, st.SearchStrategy[Any]] = {
+    "copy_engines": st.sampled_from((2, 2, 1, 0)),
+    "connections": st.sampled_from((1, 2, 3, 8, 32)),
+    "copy_connections": st.sampled_from((None, None, 1, 3, 32)),
+    "h2d": links(),
+    "d2h": links(),
+    "copy_rule": RULES,
+    "kernel_rule": RULES,
+    "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
+    "resident_threads": st.sampled_from((16, 16, 0)),
+    "floor": st.sampled_from((0, 0, 4, 8)),  # so that no drain is half a tick
+    "kernels": st.sampled_from([(cost,) for cost in COSTS]),
+    "kernel_signal": st.sampled_from(("each", "each", "run")),
+    "immediate_bytes": st.sampled_from((0, 8, 64)),
+    **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS, *CARD_TICKS)},
+}
 
 
 @st.composite
 def devices(draw: st.DrawFn, /, **fixed: Any) -> Device:
     """Any device: 0, 1 or 2 copy engines, 1..32 connections, every rule and every effect on or off."""
-    choices: dict[str, st.SearchStrategy[Any]] = {
-        "copy_engines": st.sampled_from((2, 2, 1, 0)),
-        "connections": st.sampled_from((1, 2, 3, 8, 32)),
-        "copy_connections": st.sampled_from((None, None, 1, 3, 32)),
-        "h2d": links(),
-        "d2h": links(),
-        "copy_rule": RULES,
-        "kernel_rule": RULES,
-        "concurrent_kernels": st.sampled_from((1, 2, 3, 16)),
-        "resident_threads": st.sampled_from((16, 16, 0)),
-        "floor": st.sampled_from((0, 0, 4, 8)),  # so that no drain is half a tick
-        "kernels": st.sampled_from([(cost,) for cost in COSTS]),
-        "kernel_signal": st.sampled_from(("each", "each", "run")),
-        "immediate_bytes": st.sampled_from((0, 8, 64)),
-        **{f.removesuffix("_s"): SMALL_TICKS for f in (*HAND_OVERS, *HOST_TICKS, *CARD_TICKS)},
-    }
-    return make_device(**{name: fixed[name] if name in fixed else draw(choice) for name, choice in choices.items()})
+    return make_device(**{name: fixed[name] if name in fixed else draw(choice) for name, choice in OF_DEVICES.items()})
 
 
 @st.composite
@@ -236,47 +252,62 @@ def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
     return devices(**{f.removesuffix("_s"): 0 for f in HOST_TICKS} | fixed)
 
 
+CAPTURABLE = st.sampled_from((None, None, PINNED))
+ANY_MEMORY = st.sampled_from((None, None, PINNED, PAGEABLE))
+OFFSETS, SELDOM = st.integers(0, 64), st.sampled_from((False, False, False, True))
+WAYS: st.SearchStrategy[Direction] = st.sampled_from(("h2d", "d2h"))
+
+
 @st.composite
 def copies(draw: st.DrawFn, stream: st.SearchStrategy[int], capturable: bool) -> Copy:
     """A copy: to or from, blocking or not, of memory of its own, pinned or pageable memory."""
     n_bytes = draw(SIZES)
-    memory = draw(st.sampled_from((None, None, PINNED) if capturable else (None, None, PINNED, PAGEABLE)))
-    host = Region(memory.name, draw(st.integers(0, 64)), n_bytes) if memory else None
-    card = Region(ON_CARD.name, draw(st.integers(0, 64)), n_bytes) if memory else None
-    blocking = not capturable and draw(st.sampled_from((False, False, False, True)))
-    return Copy(draw(st.sampled_from(("h2d", "d2h"))), n_bytes, draw(stream), host, card, blocking)
+    memory = draw(CAPTURABLE if capturable else ANY_MEMORY)
+    host = Region(memory.name, draw(OFFSETS), n_bytes) if memory else None
+    card = Region(ON_CARD.name, draw(OFFSETS), n_bytes) if memory else None
+    blocking = not capturable and draw(SELDOM)
+    return Copy(draw(WAYS), n_bytes, draw(stream), host, card, blocking)
 
 
+@cache
 def costed_kernels(stream: st.SearchStrategy[int]) -> st.SearchStrategy[Kernel]:
     """A kernel whose cost is in the profile, of few threads, as many as fill a card, or more."""
     return st.builds(Kernel, stream, st.just(COST.name), st.sampled_from((8, 4, 12, 24, 64)), st.just(COST.parameter))
 
 
+EITHER, PART_TICKS = st.booleans(), st.integers(1, 40)
+LAUNCHED = st.sampled_from(
+    ((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5))
+)
+KNOWN_PARTS = st.sampled_from(((), (), (1 / 8,), (1 / 8, 1 / 2)))
+
+
 @st.composite
 def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     """A kernel of a given duration (and perhaps fewer threads than the card holds), or one from the cost table."""
-    if draw(st.booleans()):
+    if draw(EITHER):
         return draw(costed_kernels(stream))
-    elements, threads, share = draw(
-        st.sampled_from(
-            ((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5))
-        )
-    )
+    elements, threads, share = draw(LAUNCHED)
     duration_s = draw(KERNEL_TICKS) * NS
-    known = draw(st.sampled_from(((), (), (1 / 8,), (1 / 8, 1 / 2)))) if share < 1 else ()
+    known = draw(KNOWN_PARTS) if share < 1 else ()
     longest = max(1, int(duration_s / share / NS))  # parts that take longer than the whole are nobody's measurement
-    times = sorted(draw(st.integers(1, longest)) * NS for _ in known)
+    times = sorted(min(draw(PART_TICKS), longest) * NS for _ in known)
     of_launch: dict[str, Any] = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
     return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
 
 
-@st.composite
-def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | None = None) -> Schedule:
-    """Any schedule: every kind of op over legacy, blocking and non-blocking streams, live or (where legal) a graph."""
-    launch = launch or draw(st.sampled_from(("live", "live", "graph")))
-    kinds = draw(st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=streams))
-    graph = launch == "graph"
-    stream = st.integers(1 if graph else 0, len(kinds))
+LAUNCH = st.sampled_from(("live", "live", "graph"))
+
+
+@cache
+def _kinds(most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(("non-blocking", "blocking")), min_size=1, max_size=most)
+
+
+@cache
+def _issued(graph: bool, streams: int, most: int) -> st.SearchStrategy[st.SearchStrategy[list[Op]]]:
+    """A bit of everything, kernels that crowd the card, or a tangle of events."""
+    stream = st.integers(1 if graph else 0, streams)
     event = st.integers(0, 2)
     work = st.one_of(copies(stream, graph), copies(stream, graph), kernels(stream))
     order = st.one_of(st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
@@ -284,10 +315,18 @@ def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | N
         st.builds(Synchronize), st.builds(Synchronize, stream=stream), st.builds(Synchronize, event=event)
     )
     mixed = st.one_of(work, work, order, *([] if graph else [syncs]))
-    # A bit of everything, kernels that crowd the card, or a tangle of events.
-    op = draw(st.sampled_from((mixed, mixed, mixed, kernels(stream), st.one_of(kernels(stream), order, order))))
-    issued: list[Op] = draw(st.lists(op, min_size=1, max_size=most))
-    last: list[Op] = [Synchronize()] if graph and draw(st.booleans()) else []
+    ops = (mixed, mixed, mixed, kernels(stream), st.one_of(kernels(stream), order, order))
+    return st.sampled_from([st.lists(op, min_size=1, max_size=most) for op in ops])
+
+
+@st.composite
+def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | None = None) -> Schedule:
+    """Any schedule: every kind of op over legacy, blocking and non-blocking streams, live or (where legal) a graph."""
+    launch = launch or draw(LAUNCH)
+    kinds = draw(_kinds(streams))
+    graph = launch == "graph"
+    issued: list[Op] = draw(draw(_issued(graph, len(kinds), most)))
+    last: list[Op] = [Synchronize()] if graph and draw(EITHER) else []
     return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]
 
 

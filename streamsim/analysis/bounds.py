@@ -53,15 +53,15 @@ def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
     return bound_of(lower(schedule, as_device(device)))
 
 
-def bound_of(program: Lowered) -> Bound:
+def bound_of(lowered: Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
-    counts = Counter(program.shape)
-    amounts = [(shape, counts[index]) for index, shape in enumerate(program.shapes)]
-    longest = _longest_chain(program)
+    counts = Counter(lowered.shape)
+    amounts = [(shape, counts[index]) for index, shape in enumerate(lowered.shapes)]
+    longest = _longest_chain(lowered)
     ticks = {
-        **{ENGINE_WORDS[name]: work for name, work in _engine_work(program, amounts)},
-        LINK: _link_work(program, amounts),
-        HOST: longest.end if longest.is_calls else _host_work(program),
+        **{ENGINE_WORDS[name]: work for name, work in _engine_work(lowered, amounts)},
+        LINK: _link_work(lowered, amounts),
+        HOST: longest.end if longest.is_calls else _host_work(lowered),
         CHAIN: longest.end,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
@@ -78,40 +78,40 @@ class _Chain(msgspec.Struct, frozen=True):
     is_calls: bool
 
 
-def _longest_chain(program: Lowered) -> _Chain:
+def _longest_chain(lowered: Lowered) -> _Chain:
     """When the last op could end if every engine were free at once and ran any number of ops.
 
     One pass in issue order, in which dependences only point forwards; the host issues and waits on the way.
     """
-    n, kind = len(program.kind), program.kind
-    durations = [shape.duration for shape in program.shapes]
+    n, kind = len(lowered.kind), lowered.kind
+    durations = [shape.duration for shape in lowered.shapes]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
     ready, ready_calls = [0] * n, [0] * n  # the same when the ops that it waits for have ended
-    followers = _followers(program)
-    now = calls = program.launch
-    for segment in program.segments:
-        for op, call in enumerate(program.calls(segment), segment.first):
+    followers = _followers(lowered)
+    now = calls = lowered.launch
+    for segment in lowered.segments:
+        for op, call in enumerate(lowered.calls(segment), segment.first):
             now += call
             calls += call
             if kind[op] == NOTHING:
                 continue
-            start, in_chain = now + program.submit, calls
+            start, in_chain = now + lowered.submit, calls
             if ready[op] > start:
                 start, in_chain = ready[op], ready_calls[op]
-            end[op], calls_in[op] = start + durations[program.shape[op]], in_chain
+            end[op], calls_in[op] = start + durations[lowered.shape[op]], in_chain
             for follower, latency in followers(op):
                 if end[op] + latency > ready[follower]:
                     ready[follower], ready_calls[follower] = end[op] + latency, in_chain
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
-        if last >= 0 and end[last] + program.wake > now:
-            now, calls = end[last] + program.wake, calls_in[last]
+        if last >= 0 and end[last] + lowered.wake > now:
+            now, calls = end[last] + lowered.wake, calls_in[last]
     latest = max(range(n), key=end.__getitem__)
     return _Chain(end[latest], 2 * calls_in[latest] > end[latest])
 
 
-def _followers(program: Lowered) -> Callable[[int], list[tuple[int, int]]]:
+def _followers(lowered: Lowered) -> Callable[[int], list[tuple[int, int]]]:
     """For an op, the ops that wait for it and the ticks from its end until they may start."""
-    after, also, crossing = program.after, program.also, program.crossing
+    after, also, crossing = lowered.after, lowered.also, lowered.crossing
 
     def of(op: int) -> list[tuple[int, int]]:
         others = also.get(op, [])
@@ -120,57 +120,57 @@ def _followers(program: Lowered) -> Callable[[int], list[tuple[int, int]]]:
     return of
 
 
-def _calls(program: Lowered) -> Iterator[int]:
+def _calls(lowered: Lowered) -> Iterator[int]:
     """Ticks of every call."""
-    return chain.from_iterable(map(program.calls, program.segments))
+    return chain.from_iterable(map(lowered.calls, lowered.segments))
 
 
-def _first_arrival(program: Lowered, *kinds: int) -> int:
+def _first_arrival(lowered: Lowered, *kinds: int) -> int:
     """Add up the host's calls to the first op of these kinds: none of them can be on the card before this tick."""
-    now = program.launch + program.submit
-    for kind, call in zip(program.kind, _calls(program), strict=True):
+    now = lowered.launch + lowered.submit
+    for kind, call in zip(lowered.kind, _calls(lowered), strict=True):
         now += call
         if kind in kinds:
             return now
     return now
 
 
-def _host_work(program: Lowered) -> int:
+def _host_work(lowered: Lowered) -> int:
     """Ticks until the last op is on the card if no call ever waits."""
-    last = max((op for op, kind in enumerate(program.kind) if kind != NOTHING), default=-1)
-    return program.launch + sum(islice(_calls(program), last + 1)) + program.submit if last >= 0 else 0
+    last = max((op for op, kind in enumerate(lowered.kind) if kind != NOTHING), default=-1)
+    return lowered.launch + sum(islice(_calls(lowered), last + 1)) + lowered.submit if last >= 0 else 0
 
 
-def _engine_work(program: Lowered, amounts: Amounts) -> Iterator[tuple[str, int]]:
+def _engine_work(lowered: Lowered, amounts: Amounts) -> Iterator[tuple[str, int]]:
     """Ticks of each engine's ops one after another, from when the first of them can be on the card.
 
     While a kernel drains others may work; behind the last to work there is a drain that none hides.
     """
-    for engine, name in enumerate(program.engine_names):
-        kinds = [kind for kind, its_engine in enumerate(program.engine_of) if its_engine == engine]
+    for engine, name in enumerate(lowered.engine_names):
+        kinds = [kind for kind, its_engine in enumerate(lowered.engine_of) if its_engine == engine]
         own = [(shape, count) for shape, count in amounts if shape.kind in kinds]
         if own:
             busy = sum(shape.works * count for shape, count in own)
             if name == "compute":
-                busy = _side_by_side(program, own, busy) + min(shape.drain for shape, _ in own)
-            yield name, _first_arrival(program, *kinds) + busy
+                busy = _side_by_side(lowered, own, busy) + min(shape.drain for shape, _ in own)
+            yield name, _first_arrival(lowered, *kinds) + busy
 
 
-def _side_by_side(program: Lowered, kernels: Amounts, one_by_one: int) -> int:
+def _side_by_side(lowered: Lowered, kernels: Amounts, one_by_one: int) -> int:
     """Kernels share the card by the part that they fill, and at most ``concurrent_kernels`` of them run at once."""
-    most = program.device.compute.concurrent_kernels
+    most = lowered.device.compute.concurrent_kernels
     if most == 1:
         return one_by_one
     area = sum(shape.works * shape.width * count for shape, count in kernels)
     return max(-(-area // FULL_CARD), -(-one_by_one // most))
 
 
-def _link_work(program: Lowered, amounts: Amounts) -> int:
+def _link_work(lowered: Lowered, amounts: Amounts) -> int:
     """Ticks that both directions together need on a link on which they slow each other down."""
-    if len(program.engine_names) < 3 or not any(shape.kind in (H2D, D2H) for shape, _ in amounts):
+    if len(lowered.engine_names) < 3 or not any(shape.kind in (H2D, D2H) for shape, _ in amounts):
         return 0
     there, back = (_flow([(shape, count) for shape, count in amounts if shape.kind == kind]) for kind in (H2D, D2H))
-    return _first_arrival(program, H2D, D2H) + math.floor(duplex_bound(there, back))
+    return _first_arrival(lowered, H2D, D2H) + math.floor(duplex_bound(there, back))
 
 
 class Flow(msgspec.Struct, frozen=True):

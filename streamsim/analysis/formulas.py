@@ -3,7 +3,6 @@
 They take whole stage times and a number of chunks.
 """
 
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -78,27 +77,6 @@ def gomez_luna(h2d_s: float, kernel_s: float, d2h_s: float, streams: int, per_st
     return max(transfer_s, kernel_s) + min(transfer_s, kernel_s) / streams + streams * per_stream_s
 
 
-def gomez_luna_streams(h2d_s: float, kernel_s: float, d2h_s: float, per_stream_s: float) -> float:
-    """Find the number of streams at which :func:`gomez_luna` is smallest: sqrt(other / per-stream cost)."""
-    other_s = min(h2d_s + d2h_s, kernel_s)
-    return math.sqrt(other_s / per_stream_s) if per_stream_s > 0 else math.inf
-
-
-def ideal_pipeline(
-    h2d_s: float, kernel_s: float, d2h_s: float, chunks: int, streams: int, copy_engines: int = 2
-) -> float:
-    """Makespan of a depth-first pipeline on the ideal device, from the stage times of *one chunk*; exact.
-
-    With s = h + k + d, m = max(h, k, d) and J = floor((N - 1) / S), two copy engines take
-    max(s + (N - 1) m, (J + 1) s + (N - 1 - J S) m): the slowest stage paces the pipeline, or a stream's
-    own chunks, one after another, do. One shared copy engine in issue order takes N s, as does none.
-    """
-    total, slowest, rounds = h2d_s + kernel_s + d2h_s, max(h2d_s, kernel_s, d2h_s), (chunks - 1) // streams
-    if copy_engines < 2:
-        return chunks * total
-    return max(total + (chunks - 1) * slowest, (rounds + 1) * total + (chunks - 1 - rounds * streams) * slowest)
-
-
 class Stages(msgspec.Struct, frozen=True):
     """A pipeline as the published formulas see it.
 
@@ -117,14 +95,14 @@ class Stages(msgspec.Struct, frozen=True):
     issue_s: float
 
 
-def stages_of(schedule: Schedule, device: Device, program: Lowered | None = None) -> Stages:
+def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None) -> Stages:
     """Add up the copies and the kernels of a schedule.
 
     The number of chunks is that of the rarest kind of op, since a chunk may have several copies or kernels.
     Raises InputError as :func:`lower_bound`.
     """
-    program = lower(schedule, device) if program is None else program
-    counts = [program.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
+    lowered = lower(schedule, device) if lowered is None else lowered
+    counts = [lowered.kind.count(kind) for kind in (H2D, KERNEL, D2H)]
     chunks = min((count for count in counts if count), default=1)
     pinned = {"h2d": device.h2d, "d2h": device.d2h}
     n_bytes = dict.fromkeys(pinned, 0)
@@ -134,8 +112,8 @@ def stages_of(schedule: Schedule, device: Device, program: Lowered | None = None
     h2d_s, d2h_s = (_transfer_s(link, n_bytes[name], 1) for name, link in pinned.items())
     h2d_chunks_s, d2h_chunks_s = (_transfer_s(link, n_bytes[name], chunks) for name, link in pinned.items())
     kernels_s = calls_s = 0.0
-    for index, count in Counter(program.shape).items():
-        shape = program.shapes[index]
+    for index, count in Counter(lowered.shape).items():
+        shape = lowered.shapes[index]
         if shape.kind != NOTHING:
             calls_s += shape.call * count * S_PER_TICK
             kernels_s += shape.duration * count * S_PER_TICK * (shape.kind == KERNEL)
@@ -146,7 +124,7 @@ def stages_of(schedule: Schedule, device: Device, program: Lowered | None = None
         h2d_chunks_s=h2d_chunks_s,
         d2h_chunks_s=d2h_chunks_s,
         chunks=chunks,
-        streams=len({op.stream for op, kind in zip(schedule.ops, program.kind, strict=True) if kind != NOTHING}),
+        streams=len({op.stream for op, kind in zip(schedule.ops, lowered.kind, strict=True) if kind != NOTHING}),
         copy_engines=device.copy_engines.count,
         issue_s=calls_s / chunks,
     )

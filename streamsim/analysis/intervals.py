@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.checks import check_number, check_whole
+from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
-from streamsim.model import simulate
 from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, Synchronize
 from streamsim.text.quantities import format_seconds
 
@@ -76,7 +76,7 @@ def interval(
 
 
 def _makespan_s(schedule: Schedule, device: Device) -> float:
-    return simulate(schedule, device).makespan_s
+    return simulate_one_of_many(schedule, device).makespan_s
 
 
 def intervals(

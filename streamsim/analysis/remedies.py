@@ -13,6 +13,7 @@ from itertools import product
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
@@ -20,18 +21,19 @@ from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
 from streamsim.analysis.rework import Rework
+from streamsim.checks import check_is
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
+from streamsim.program.config import Config
 from streamsim.program.schedule import Synchronize
+from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streamsim.device.profile import Device
-    from streamsim.program.config import Config
     from streamsim.program.schedule import Launch, Schedule
-    from streamsim.program.workload import Workload
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)
@@ -41,11 +43,15 @@ RING = 2  # times as many buffers
 MOST_OPS = 20_000  # of a schedule with finer chunks
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """What a schedule was made from: then its chunks can be made finer or coarser exactly."""
 
     workload: Workload
     config: Config
+
+    def __post_init__(self) -> None:
+        check_is("workload", self.workload, Workload)
+        check_is("config", self.config, Config)
 
 
 class Remedy(NamedTuple):
@@ -199,7 +205,7 @@ class Remedies:
     def _rebuilt(self, chunks: int) -> Iterator[Remedy]:
         """The source in another number of chunks; one chunk in several, with asynchronous copies."""
         assert self._source is not None
-        workload, config = self._source
+        workload, config = self._source.workload, self._source.config
         most = min(workload.most_chunks, MOST_OPS * config.chunks // len(self._sound))
         if chunks == config.chunks or chunks > max(most, config.chunks):
             return

@@ -17,6 +17,7 @@ from streamsim.cli.options import (
     Pipeline,
     device_options,
     format_options,
+    taken,
 )
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.collector import collector_off
@@ -63,12 +64,6 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 @click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, however long SimPy takes.")
 @format_options
 def best_command(
-    device: str,
-    connections: int | None,
-    settings: tuple[str, ...],
-    memory_limit: int | None,
-    front_end: str | None,
-    call_cost: float | None,
     max_chunks: int,
     max_streams: int,
     orders: str,
@@ -90,19 +85,18 @@ def best_command(
       streamsim best workload.toml --device a100 --max-chunks 16 --max-streams 4 --launch both --json
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
     """  # noqa: D301 - click wants the backspace itself
-    memory = sizes.pop("memory")
+    memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    device_chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     workload, card = pipeline.load(), device_chosen.load()
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
         streams=tuple(range(1, max_streams + 1)),
         orders=chosen("orders", orders, ORDERS),
-        buffers=parse_buffers(buffers or ("all" if room and memory_limit is None else RINGS)),
+        buffers=parse_buffers(buffers or ("all" if room and device_chosen.memory_limit is None else RINGS)),
         launches=_launches(launch),
         memory=memory,
-        memory_limit_bytes=memory_limit,
+        memory_limit_bytes=device_chosen.memory_limit,
     )
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         _report(workload, card, grid, device_chosen, exact, form)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format_options, pipeline_options
+from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format_options, pipeline_options, taken
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule, write_schedule
@@ -37,12 +37,6 @@ ALONE = (
 def explain_command(
     context: click.Context,
     /,
-    device: str,
-    connections: int | None,
-    settings: tuple[str, ...],
-    memory_limit: int | None,
-    front_end: str | None,
-    call_cost: float | None,
     form: str,
     plot: Path | None,
     remedied: Path | None,
@@ -63,8 +57,8 @@ def explain_command(
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.explain import explain
 
+    chosen = taken(Chosen, options)
     schedule, inputs, source = _chosen(context, Pipeline(**options))
-    chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
     explanation = explain(schedule, chosen.load(), source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)

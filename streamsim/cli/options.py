@@ -239,3 +239,11 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.settings:
             found["set"] = list(self.settings)
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}
+
+
+Taken = TypeVar("Taken", bound=msgspec.Struct)
+
+
+def taken(kind: type[Taken], options: dict[str, Any]) -> Taken:
+    """A ``kind`` of the options that it has fields for; they are taken out of ``options``."""
+    return kind(**{name: options.pop(name) for name in kind.__struct_fields__})

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import source_of
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
@@ -18,6 +19,7 @@ from streamsim.cli.options import (
     device_options,
     output_options,
     pipeline_options,
+    taken,
 )
 from streamsim.cli.printing import print_csv, print_data, print_json
 from streamsim.device.profile import Device
@@ -44,27 +46,24 @@ interval_options = all_of(
 )
 
 
+class _Wanted(msgspec.Struct, frozen=True):
+    """What the options that predict and simulate share ask to be said of a prediction."""
+
+    form: str
+    plot: Path | None
+    trace: Path | None
+    explain: bool
+    samples: int | None
+    seed: int
+
+
 @click.command("predict")
 @pipeline_options
 @device_options
 @output_options
 @explain_option
 @interval_options
-def predict_command(
-    device: str,
-    connections: int | None,
-    settings: tuple[str, ...],
-    memory_limit: int | None,
-    front_end: str | None,
-    call_cost: float | None,
-    form: str,
-    plot: Path | None,
-    trace: Path | None,
-    explain: bool,
-    samples: int | None,
-    seed: int,
-    **options: Any,
-) -> None:
+def predict_command(**options: Any) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
     The workload is a TOML file, or sizes and times: 64MiB is 64 * 1024 * 1024 bytes, 64MB is 64,000,000, a
@@ -81,7 +80,7 @@ def predict_command(
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
     """  # noqa: D301 - click wants the backspace itself
-    pipeline, chosen = Pipeline(**options), Chosen(device, connections, settings, memory_limit, front_end, call_cost)
+    chosen, wanted, pipeline = taken(Chosen, options), taken(_Wanted, options), Pipeline(**options)
     workload = pipeline.load()
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load()
@@ -89,9 +88,7 @@ def predict_command(
     if pipeline.buffers is not None:
         plain = msgspec.structs.replace(pipeline, buffers=None)
         prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
-    likely = _interval(prediction, card, samples, seed)
-    explanation = _explanation(prediction, card, source_of(pipeline, workload)) if explain else None
-    _report(prediction, inputs, form, plot, trace, explanation, likely)
+    _report(prediction, inputs, wanted, card, source_of(pipeline, workload))
 
 
 @click.command("simulate")
@@ -100,21 +97,7 @@ def predict_command(
 @output_options
 @explain_option
 @interval_options
-def simulate_command(
-    schedule: Path,
-    device: str,
-    connections: int | None,
-    settings: tuple[str, ...],
-    memory_limit: int | None,
-    front_end: str | None,
-    call_cost: float | None,
-    form: str,
-    plot: Path | None,
-    trace: Path | None,
-    explain: bool,
-    samples: int | None,
-    seed: int,
-) -> None:
+def simulate_command(schedule: Path, **options: Any) -> None:
     """Predict a schedule from a file.
 
     Its speed-up is over the unchunked program where the file names one, as those of streamsim schedule do; else over
@@ -126,12 +109,11 @@ def simulate_command(
       streamsim simulate schedule.json --device my-card.toml --connections 32 --json
       streamsim simulate schedule.json --samples 1000 --seed 7
     """  # noqa: D301 - click wants the backspace itself
-    chosen = Chosen(device, connections, settings, memory_limit, front_end, call_cost)
+    chosen, wanted = taken(Chosen, options), _Wanted(**options)
     inputs = {"schedule": str(schedule), **chosen.inputs()}
     card = chosen.load()
     prediction = _predict(read_schedule(schedule), card)
-    likely = _interval(prediction, card, samples, seed)
-    _report(prediction, inputs, form, plot, trace, _explanation(prediction, card) if explain else None, likely)
+    _report(prediction, inputs, wanted, card)
 
 
 @click.command("schedule")
@@ -179,30 +161,31 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
     return replace(prediction, without_ring=without_ring(schedule, device))
 
 
-def _explanation(prediction: "Prediction", device: Device, source: "Source | None" = None) -> "Explanation":
+def _explanation(
+    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Source | None"
+) -> "Explanation | None":
+    if not wanted.explain:
+        return None
     from streamsim.analysis.explain import explain
 
     return explain(prediction.schedule, device, source)
 
 
-def _interval(prediction: "Prediction", device: Device, samples: int | None, seed: int) -> "Interval | None":
-    if samples is None:
+def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":
+    if wanted.samples is None:
         return None
     from streamsim.analysis.intervals import interval
 
-    return interval(prediction.schedule, device, samples, seed)
+    with noting_compilation():
+        return interval(prediction.schedule, device, wanted.samples, wanted.seed)
 
 
 def _report(
-    prediction: "Prediction",
-    inputs: dict[str, Any],
-    form: str,
-    plot: Path | None,
-    trace: Path | None,
-    explanation: "Explanation | None",
-    interval: "Interval | None",
+    prediction: "Prediction", inputs: dict[str, Any], wanted: _Wanted, device: Device, source: "Source | None" = None
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
+    interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
+    form, plot = wanted.form, wanted.plot
     if plot is not None:
         from streamsim.report.gantt import save_explanation, save_gantt
 
@@ -210,10 +193,10 @@ def _report(
             save_gantt(prediction.timeline, plot, prediction.serial_s, prediction.serial_program)
         else:
             save_explanation(explanation, plot)
-    if trace is not None:
+    if wanted.trace is not None:
         from streamsim.report.trace import write_trace
 
-        write_trace(prediction.timeline, trace)
+        write_trace(prediction.timeline, wanted.trace)
     said = prediction.to_json(inputs)
     if explanation is not None:
         parts = {loss.cause: loss.lost_s for loss in explanation.losses}

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
 
-__all__ = ["COMPILATION", "available", "makespans", "simulate", "telling"]
+__all__ = ["COMPILATION", "available", "makespans", "simulate", "simulate_one_of_many", "telling"]
 
 COMPILATION = "which takes 10 to 30 seconds, once"
+LOADING_OPS = 20_000  # that SimPy simulates in the second that loading numba takes
+_simulated = 0  # ops of this process that might have been simulated compiled
 _to_tell: list[Callable[[], None]] = []  # who wants to know that compilation begins
 _listening: list[Any] = []  # numba's listener that tells them
 
@@ -87,6 +89,22 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     from streamsim.compiled.timelines import simulate
 
     return simulate(schedule, device)
+
+
+def simulate_one_of_many(schedule: Schedule, device: Device) -> Timeline:
+    """:func:`simulate` where that pays, else on SimPy: for who simulates again and again, and cannot say how often.
+
+    Loading numba takes a second, and compiling some ten more where nobody has done so yet. So the first schedules go to
+    SimPy, until it has taken as long as loading takes, and all later ones of this process to the compiled model, where
+    numba is installed: however many there are, that is at most twice the better choice.
+    """
+    global _simulated
+    _simulated += len(schedule)
+    if _simulated > LOADING_OPS and available():
+        return simulate(schedule, device)
+    from streamsim.model import simulate as simulate_on_simpy
+
+    return simulate_on_simpy(schedule, device)
 
 
 def makespans(

@@ -18,7 +18,7 @@ import numpy as np
 
 from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
-from streamsim.compiled.tables import ALSO, CONFIG, LANES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
+from streamsim.compiled.tables import ALSO, CONFIG, ENGINES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import (
     NOTHING,
@@ -306,7 +306,7 @@ class Runner:
         if chunks > self._chunks or streams > self._streams:
             self._make_room(max(chunks, self._chunks), max(streams, self._streams))
         found = np.zeros(len(rows), np.int64)
-        card, hand_over, lane_of_kind = self._costs.card
+        card, hand_over, engine_of_kind = self._costs.card
         run_patterns(
             card,
             hand_over,
@@ -315,7 +315,7 @@ class Runner:
             self._costs.jobs,
             self._costs.run_signal,
             self._costs.shapes,
-            lane_of_kind,
+            engine_of_kind,
             self._program,
             self._state,
             np.empty((5, 0), np.int64),
@@ -334,9 +334,9 @@ class Runner:
             np.empty(ops + 1, SEGMENT),
             np.empty(ops + 1, np.int32),
             np.empty(max(2 * chunks + streams, joined**2) + streams, ALSO),
-            np.empty(LANES * QUEUES, np.int32),  # the last op of each queue
+            np.empty(ENGINES * QUEUES, np.int32),  # the last op of each queue
             np.empty(streams, np.int32),  # and of each stream
-            np.empty(LANES * QUEUES, np.int32),  # the stream that owns each queue
-            np.empty((LANES, streams), np.int32),  # and the queue that each stream has had on each lane
+            np.empty(ENGINES * QUEUES, np.int32),  # the stream that owns each queue
+            np.empty((ENGINES, streams), np.int32),  # and the queue that each stream has had on each engine
             np.empty(2, np.int64),  # the stream and the kind of what was issued last
         )

@@ -22,15 +22,15 @@ enters, queue_of = rule(entering.enters), rule(queue_owners.queue_of)
 
 
 @inlined
-def _put(card, lane_of_kind, program, op, stream, shape, kind, before, waits):
+def _put(card, engine_of_kind, program, op, stream, shape, kind, before, waits):
     """Write down an op that follows ``before`` in its stream, and waits for its call and so many other things.
 
     It comes through the queue that its stream owns; ``tails`` are the last ops of all queues.
     """
     ops, tails, owners, owned, latest = program[0], program[4], program[6], program[7], program[8]
-    lane = np.int64(lane_of_kind[kind])
-    first, queues = lane * QUEUES, card.kernel_connections if lane == COMPUTE else card.copy_connections
-    own = uintp(lane), uintp(stream)
+    engine = np.int64(engine_of_kind[kind])
+    first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
+    own = uintp(engine), uintp(stream)
     queue = queue_of(stream + 1, np.int64(owned[own]), owners, tails, first, queues)
     owners[uintp(first + queue)] = stream + 1
     owned[own] = queue
@@ -41,7 +41,7 @@ def _put(card, lane_of_kind, program, op, stream, shape, kind, before, waits):
     new.also_from = new.also_to = 0
     new.shape = shape
     new.kind = kind
-    new.lane = lane
+    new.engine = engine
     new.queue = queue
     new.awaited = 0
     new.enters = enters(stream + 1, np.int64(kind), latest[0], latest[1])
@@ -90,14 +90,14 @@ def _clear(streams, program):
 
 
 @called
-def _copy_once(card, first_shape, last_shape, shapes, lane_of_kind, program, n, n_segments, joins):
+def _copy_once(card, first_shape, last_shape, shapes, engine_of_kind, program, n, n_segments, joins):
     """Copies of shapes[first_shape:last_shape] in the first stream, of which the first waits for ``joins`` more.
 
     How many ops and segments there are then.
     """
     segments, waits, last = program[1], program[2], program[5]
     for shape in range(first_shape, last_shape):
-        _put(card, lane_of_kind, program, n, 0, shape, shapes[uintp(shape)].kind, np.int64(last[0]), joins)
+        _put(card, engine_of_kind, program, n, 0, shape, shapes[uintp(shape)].kind, np.int64(last[0]), joins)
         joins = 0
         last[0] = n
         n += 1
@@ -150,7 +150,7 @@ def _after_all_kernels(program, streams, back, jobs):
 
 
 @called
-def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, lane_of_kind, program, n, n_segments):
+def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, engine_of_kind, program, n, n_segments):
     """The jobs of every chunk from ``begin`` to ``end``; how many ops and segments there are then.
 
     ``waits_for_once``: from where in ``also`` the other streams wait for what is copied once before; NONE: nothing is.
@@ -176,7 +176,7 @@ def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, lane
             if before == NONE and waits_for_once != NONE and stream > 0:
                 _wait(also, waits_for_once + stream - 1, n)
                 events += 1
-            _put(card, lane_of_kind, program, n, stream, shape, kind, before, events)
+            _put(card, engine_of_kind, program, n, stream, shape, kind, before, events)
             events = np.int64(0)
             before = n
             n += 1
@@ -194,7 +194,7 @@ def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, lane
 
 
 @called
-def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program):
+def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program):
     """Write the ops and segments of a pattern; returns how many of each.
 
     In ``also`` come the waits of a ring and for the streams' ends, two places a chunk (or those of the first copies
@@ -204,7 +204,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
     copies_in, kernels, copies_back, once_in, once_out = jobs
     _clear(streams, program)
     back, once = copies_in + kernels, config.once
-    n, n_segments = _copy_once(card, once, once + once_in, shapes, lane_of_kind, program, 0, 0, 0)
+    n, n_segments = _copy_once(card, once, once + once_in, shapes, engine_of_kind, program, 0, 0, 0)
     waits_for_once = len(also) - streams if once_in else NONE
     if once_in and streams > 1:
         n = _signal_once(config, waits_for_once, program, n)
@@ -218,7 +218,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
         if joined:
             _after_all_kernels(program, streams, first, copies_back)
         n, n_segments = _lay_out_chunks(
-            config, runs, card, begin, end, waits_for_once, shapes, lane_of_kind, program, n, n_segments
+            config, runs, card, begin, end, waits_for_once, shapes, engine_of_kind, program, n, n_segments
         )
         if joined:
             for stream in range(streams):
@@ -226,7 +226,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program
     if once_out:
         n = _signal_ends(config, program, n)
         rows = once + once_in, once + once_in + once_out
-        n, n_segments = _copy_once(card, *rows, shapes, lane_of_kind, program, n, n_segments, streams - 1)
+        n, n_segments = _copy_once(card, *rows, shapes, engine_of_kind, program, n, n_segments, streams - 1)
     if n_segments == 0 or segments[n_segments - 1].last < n:
         segment = segments[n_segments]
         segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments
@@ -239,7 +239,7 @@ def run_patterns(sources):
     """Make the function that lays out configurations and runs them."""
 
     def run_patterns(
-        card, hand_over, configs, runs, jobs, run_signal, shapes, lane_of_kind, program, state, no_times, makespans
+        card, hand_over, configs, runs, jobs, run_signal, shapes, engine_of_kind, program, state, no_times, makespans
     ):
         """Run every configuration.
 
@@ -250,7 +250,7 @@ def run_patterns(sources):
         ops, segments, waits, also = program[:4]
         for k in range(len(configs)):
             config = configs[k]
-            n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, lane_of_kind, program)
+            n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)
             makespans[k] = run(
                 card,
                 hand_over,

@@ -40,11 +40,11 @@ def run(sources):
         :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
-        lanes, heads, running, draining, at_rest = state
+        engines, heads, running, draining, at_rest = state
         trace = times.shape[1] > 0
         linked, crowds, most = card.linked, card.crowds, card.concurrent
-        reset(lanes, at_rest)
-        op_a = op_b = NONE  # what the copy lanes carry, and when it ends if they do not share a link
+        reset(engines, at_rest)
+        op_a = op_b = NONE  # what the copy engines carry, and when it ends if they do not share a link
         end_a = end_b = copies_end = NEVER
         begins_a = begins_b = NEVER  # the flows on a shared link, accounted for up to `settled`
         left_a = left_b = then_a = then_b = settled = 0
@@ -80,7 +80,7 @@ def run(sources):
                         times[1, op] = returns
                     call.comes = returns + card.submit
                     if call.kind != NOTHING:
-                        release(ops, lanes, heads, op, call.comes)
+                        release(ops, engines, heads, op, call.comes)
                 first = this.last
                 for k in range(this.waits_from, this.waits_to):
                     waited = ops[uintp(waits[uintp(k)])]
@@ -94,8 +94,8 @@ def run(sources):
                     times[1, first - 1] = returns
 
             # every engine chooses
-            if op_a == NONE and lanes[H2D].next <= now:
-                op_a = take(ops, lanes, heads, H2D, now, times)
+            if op_a == NONE and engines[H2D].next <= now:
+                op_a = take(ops, engines, heads, H2D, now, times)
                 if op_a != NONE:
                     copy = shapes[uintp(ops[uintp(op_a)].shape)]
                     if crowds:
@@ -108,8 +108,8 @@ def run(sources):
                     else:
                         end_a = now + copy.duration + copy.latency[level(waiting, most_queues)] - copy.latency[0]
                     changed = True
-            if op_b == NONE and lanes[D2H].next <= now:
-                op_b = take(ops, lanes, heads, D2H, now, times)
+            if op_b == NONE and engines[D2H].next <= now:
+                op_b = take(ops, engines, heads, D2H, now, times)
                 if op_b != NONE:
                     copy = shapes[uintp(ops[uintp(op_b)].shape)]
                     if crowds:
@@ -130,8 +130,8 @@ def run(sources):
                     )
                 else:
                     copies_end = min(end_a, end_b)
-            while lanes[COMPUTE].next <= now and room > 0 and n_running < most:
-                op = take(ops, lanes, heads, COMPUTE, now, times)
+            while engines[COMPUTE].next <= now and room > 0 and n_running < most:
+                op = take(ops, engines, heads, COMPUTE, now, times)
                 if op == NONE:
                     break
                 room, compute_end = start_kernel(running, n_running, op, ops[uintp(op)].shape, now, shapes)
@@ -140,11 +140,11 @@ def run(sources):
             # the next tick at which something ends or can start
             now = min(copies_end, compute_end, drain_end)
             if op_a == NONE:
-                now = min(now, lanes[H2D].next)
+                now = min(now, engines[H2D].next)
             if op_b == NONE:
-                now = min(now, lanes[D2H].next)
+                now = min(now, engines[D2H].next)
             if room > 0 and n_running < most:
-                now = min(now, lanes[COMPUTE].next)
+                now = min(now, engines[COMPUTE].next)
             if now == NEVER:
                 return last_end
 
@@ -159,18 +159,18 @@ def run(sources):
                 if end_a == now:
                     done_a, op_a = op_a, NONE
                     end_a = begins_a = NEVER
-                    lanes[H2D].next = now
+                    engines[H2D].next = now
                 if end_b == now:
                     done_b, op_b = op_b, NONE
                     end_b = begins_b = NEVER
-                    lanes[D2H].next = now
+                    engines[D2H].next = now
                 changed = True
             if now == compute_end:
                 n_running, room, compute_end, drains = finish_kernels(
                     running, n_running, now, draining, drained, drains, shapes
                 )
                 drain_end = next_drained(draining, drained, drains)
-                lanes[COMPUTE].next = now
+                engines[COMPUTE].next = now
             while True:
                 if done_a != NONE:
                     ended, done_a = done_a, NONE
@@ -192,13 +192,13 @@ def run(sources):
                 if after >= 0:
                     if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
                         waiting -= copy_ended(ops, after, coming)
-                    release(ops, lanes, heads, after, now + crossing(hand_over, op.kind, ops[uintp(after)].kind, 0))
+                    release(ops, engines, heads, after, now + crossing(hand_over, op.kind, ops[uintp(after)].kind, 0))
                 for j in range(op.also_from, op.also_to):
                     other = also[uintp(j)].op
                     if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                         waiting -= copy_ended(ops, other, coming)
                     late = crossing(hand_over, op.kind, ops[uintp(other)].kind, event if also[uintp(j)].crosses else 0)
-                    release(ops, lanes, heads, other, now + late)
+                    release(ops, engines, heads, other, now + late)
                 if op.awaited:
                     awaited -= 1
                     returns = max(returns, now + card.wake)

@@ -1,7 +1,7 @@
-"""The hardware queues in front of a lane, on records: what waits, comes, is chosen and leaves.
+"""The hardware queues in front of an engine, on records: what waits, comes, is chosen and leaves.
 
-As in ``streamsim.model.queues`` and ``streamsim.model.card``. The heads of a lane's queues lie side by side, in any
-order: there are ``lane.heads`` of them.
+As in ``streamsim.model.queues`` and ``streamsim.model.card``. The heads of an engine's queues lie side by side, in any
+order: there are ``engine.heads`` of them.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from streamsim.compiled.numba_code import inlined, rule, uintp
-from streamsim.compiled.tables import LANES, NONE, QUEUES
+from streamsim.compiled.tables import ENGINES, NONE, QUEUES
 from streamsim.rules import arbitration
 from streamsim.rules.arbitration import NO_HEAD
 
@@ -20,14 +20,14 @@ choose = rule(arbitration.choose)
 
 
 @inlined
-def reset(lanes, at_rest):
+def reset(engines, at_rest):
     """Empty all queues."""
-    for k in range(LANES):
-        lanes[uintp(k)] = at_rest[uintp(k)]
+    for k in range(ENGINES):
+        engines[uintp(k)] = at_rest[uintp(k)]
 
 
 @inlined
-def release(ops, lanes, heads, op, tick):
+def release(ops, engines, heads, op, tick):
     """One of the things that ``op`` waits for has come; it cannot start before ``tick``."""
     waiting = ops[uintp(op)]
     if tick > waiting.tick:
@@ -35,20 +35,20 @@ def release(ops, lanes, heads, op, tick):
     left = waiting.pending - 1
     waiting.pending = left
     if left == 0:  # it is the head of its queue: ops wait for those ahead of them too
-        lane = lanes[uintp(waiting.lane)]
-        head = heads[uintp(np.int64(waiting.lane) * QUEUES + lane.heads)]
+        engine = engines[uintp(waiting.engine)]
+        head = heads[uintp(np.int64(waiting.engine) * QUEUES + engine.heads)]
         head.ready = waiting.tick
         head.op = op
         head.queue = waiting.queue
-        lane.heads += 1
-        if waiting.tick < lane.next:
-            lane.next = waiting.tick
+        engine.heads += 1
+        if waiting.tick < engine.next:
+            engine.next = waiting.tick
 
 
 @inlined
-def take(ops, lanes, heads, lane, now, times):
+def take(ops, engines, heads, engine, now, times):
     """The op that starts now, taken out of its queue: the op behind it is the head now. NONE when no head is ready."""
-    own, first = lanes[uintp(lane)], lane * QUEUES
+    own, first = engines[uintp(engine)], engine * QUEUES
     place = choose(own, heads, first, first + own.heads, now)
     if place == NO_HEAD:
         return NONE
@@ -61,5 +61,5 @@ def take(ops, lanes, heads, lane, now, times):
         times[2, op] = ops[uintp(op)].tick
         times[3, op] = now
     if ops[uintp(op)].behind >= 0:
-        release(ops, lanes, heads, ops[uintp(op)].behind, 0)
+        release(ops, engines, heads, ops[uintp(op)].behind, 0)
     return op

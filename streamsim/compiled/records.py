@@ -1,4 +1,4 @@
-"""A program as the records that the compiled loop runs: the one place that reads the model's ``Lowered``."""
+"""A lowered schedule as the records that the compiled loop runs: the one place that reads the model's ``Lowered``."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
 
 Array = np.ndarray[Any, Any]
-LANE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
+ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
 LARGEST = NEVER // 2  # for any tick, and for any product that makes one
 
 
 class Card(NamedTuple):
-    """A device: its record, ticks from kind to kind (4 x 4), and the lane of each kind."""
+    """A device: its record, ticks from kind to kind (4 x 4), and the engine of each kind."""
 
     record: np.void
     hand_over: Array
-    lane_of_kind: Array
+    engine_of_kind: Array
 
 
 class Arrays(NamedTuple):
@@ -71,12 +71,12 @@ def card_of(device: Device) -> Card:
     Whether copies feel each other and crowds is asked of the copies that would feel it most: of others the loop
     finds the same ticks, whether it looks at the rest of the card or not.
     """
-    rates, engines = slowest_rates(device), device.copy_engines.count
+    rates, copy_engines = slowest_rates(device), device.copy_engines.count
     known = {
         **_times(device.host),
         **_times(device.compute),
-        "linked": engines == 2 and any(rate.feels_the_other_direction for rate in rates),
-        "crowds": engines > 0 and any(rate.feels_crowds for rate in rates),
+        "linked": copy_engines == 2 and any(rate.feels_the_other_direction for rate in rates),
+        "crowds": copy_engines > 0 and any(rate.feels_crowds for rate in rates),
         "concurrent": device.compute.concurrent_kernels,
         "copy_connections": device.copy_engines.connections,
         "kernel_connections": device.connections,
@@ -84,8 +84,8 @@ def card_of(device: Device) -> Card:
     record = np.zeros(1, CARD)
     record[0] = tuple(known[name] for name in CARD.names or ())
     hand_over = np.array(hand_over_table(device.hand_over), np.int64)
-    lanes = np.array(LANE_OF_KIND[engines], np.uint8)
-    return Card(record[0], hand_over, lanes)
+    engines = np.array(ENGINE_OF_KIND[copy_engines], np.uint8)
+    return Card(record[0], hand_over, engines)
 
 
 def _times(table: Table) -> dict[str, int]:
@@ -133,30 +133,30 @@ def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
     return (*costs, *of_card, holds, shape.idle, rate.latency + rate.duplex_latency)
 
 
-def flatten(program: Lowered) -> Arrays | None:
-    """The program as records, or None if int64 cannot hold its ticks."""
-    device = program.device
-    if not fits(program.launch, len(program.kind), program.shapes, overhead_of(device)):
+def flatten(lowered: Lowered) -> Arrays | None:
+    """A lowered schedule as records, or None if int64 cannot hold its ticks."""
+    device = lowered.device
+    if not fits(lowered.launch, len(lowered.kind), lowered.shapes, overhead_of(device)):
         return None
     card = card_of(device)
-    ops = np.zeros(len(program.kind), OP)
-    ops["after"] = program.after
-    ops["shape"] = program.shape
-    ops["pending"] = program.pending
-    ops["kind"] = np.frombuffer(program.kind, np.uint8)
-    ops["queue"] = np.frombuffer(program.queue, np.uint8)
-    if program.enters:
-        ops["enters"] = np.frombuffer(program.enters, np.uint8)
-    ops["lane"] = card.lane_of_kind[ops["kind"]]
+    ops = np.zeros(len(lowered.kind), OP)
+    ops["after"] = lowered.after
+    ops["shape"] = lowered.shape
+    ops["pending"] = lowered.pending
+    ops["kind"] = np.frombuffer(lowered.kind, np.uint8)
+    ops["queue"] = np.frombuffer(lowered.queue, np.uint8)
+    if lowered.enters:
+        ops["enters"] = np.frombuffer(lowered.enters, np.uint8)
+    ops["engine"] = card.engine_of_kind[ops["kind"]]
     _queue_up(ops)
-    shapes = np.array([shape_row(shape) for shape in program.shapes], SHAPE)
-    own = program.launch, 0, program.after_wait, program.enter, program.event
-    return Arrays(card.record, card.hand_over, *own, shapes, ops, *_segments(program), _also(program, ops))
+    shapes = np.array([shape_row(shape) for shape in lowered.shapes], SHAPE)
+    own = lowered.launch, 0, lowered.after_wait, lowered.enter, lowered.event
+    return Arrays(card.record, card.hand_over, *own, shapes, ops, *_segments(lowered), _also(lowered, ops))
 
 
 def _queue_up(ops: Array) -> None:
     """In front of each engine the ops of a hardware queue wait for the one before them to be dispatched."""
-    place = ops["lane"].astype(np.int64) * QUEUES + ops["queue"]
+    place = ops["engine"].astype(np.int64) * QUEUES + ops["queue"]
     work = np.flatnonzero(ops["kind"] != NOTHING)
     work = work[np.argsort(place[work], kind="stable")]
     ahead, behind = work[:-1], work[1:]
@@ -166,19 +166,19 @@ def _queue_up(ops: Array) -> None:
     ops["pending"][behind[same]] += 1
 
 
-def _segments(program: Lowered) -> tuple[Array, Array]:
+def _segments(lowered: Lowered) -> tuple[Array, Array]:
     rows: list[tuple[int, int, int]] = []
     waits: list[int] = []
-    for segment in program.segments:
+    for segment in lowered.segments:
         rows.append((segment.last, len(waits), len(waits) + len(segment.waits_for)))
         waits += segment.waits_for
     return np.array(rows, SEGMENT), np.array(waits, np.int32)
 
 
-def _also(program: Lowered, ops: Array) -> Array:
-    issued = program.schedule.ops
+def _also(lowered: Lowered, ops: Array) -> Array:
+    issued = lowered.schedule.ops
     rows: list[tuple[int, bool]] = []
-    for op, others in program.also.items():
+    for op, others in lowered.also.items():
         begin = len(rows)
         rows += [(other, issued[other].stream != issued[op].stream) for other in others]
         ops["also_from"][op], ops["also_to"][op] = begin, len(rows)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 NONE = -1  # no op, no queue
 ENDED = -1  # in place of how many things an op waits for
-H2D, D2H, COMPUTE = 0, 1, 2  # lanes: with one copy engine the first carries all copies, with none everything
-LANES = 3
-QUEUES = MOST_QUEUES  # places for heads in a lane
+H2D, D2H, COMPUTE = 0, 1, 2  # engines: with one copy engine the first carries all copies, with none everything
+ENGINES = 3
+QUEUES = MOST_QUEUES  # places for heads in front of an engine
 
 
 def _record(*fields: str) -> np.dtype[Any]:
@@ -63,7 +63,7 @@ OP = np.dtype(
         ("pending", "i4"),  # how many things it waits for, or ENDED
         ("copies", "i4"),  # how many of them are copies on another engine, if it is a kernel
         ("kind", "u1"),
-        ("lane", "u1"),
+        ("engine", "u1"),
         ("queue", "u1"),
         ("awaited", "u1"),  # the host waits for it
         ("enters", "u1"),  # the host enters its stream for it
@@ -72,7 +72,7 @@ OP = np.dtype(
 )
 SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
-LANE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
+ENGINE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
 HEAD = _record(*(field.name for field in fields(Head)))
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
@@ -82,15 +82,15 @@ RUN = _record("end row")  # chunks that are alike, up to which one, and where th
 
 
 def new_state(device: Device, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """Scratch for one run at a time of so many kernels at most: lanes, heads, kernels that run and that drain.
+    """Scratch for one run at a time of so many kernels at most: engines, heads, kernels that run and that drain.
 
-    And the lanes as they are before a run.
+    And the engines as they are before a run.
     """
-    engines = device.copy_engines, device.copy_engines, device.compute
+    profiles = device.copy_engines, device.copy_engines, device.compute
     return (
-        np.zeros(LANES, LANE),
-        np.zeros(LANES * QUEUES, HEAD),
+        np.zeros(ENGINES, ENGINE),
+        np.zeros(ENGINES * QUEUES, HEAD),
         np.zeros(device.compute.concurrent_kernels, RUNNING),
         np.empty(kernels, DRAINING),  # memory that is not written to costs nothing
-        np.array([(0, *astuple(new_arbiter(engine))) for engine in engines], LANE),
+        np.array([(0, *astuple(new_arbiter(profile))) for profile in profiles], ENGINE),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_is, check_number, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE, unit_of
 
@@ -80,6 +80,11 @@ class Field(NamedTuple):
             check_whole(self.name, value, self.about.least, self.about.most)
         elif get_origin(self.kind) is Literal:
             check_choice(self.name, value, get_args(self.kind))
+        elif get_origin(self.kind) is tuple:
+            item = get_args(self.kind)[0]
+            check_tuple(self.name, value, item, *([int] if item is float else []))
+        elif isinstance(self.kind, type):
+            check_is(self.name, value, self.kind)
 
     def within(self, value: float) -> float:
         """The nearest number that a profile may hold, of a rate or a time."""

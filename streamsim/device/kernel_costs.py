@@ -26,6 +26,7 @@ class KernelCost(Table, frozen=True):
     duration_s: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        Table.__post_init__(self)
         if len(self.elements) < 2 or len(self.elements) != len(self.duration_s):
             raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
         if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, check_is, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
 from streamsim.device.front_ends import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, paces, part_s
@@ -207,6 +207,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
+        for field, kind in {"name": str, "description": str, "link": str, "sources": dict, "spread": dict}.items():
+            check_is(field, getattr(self, field), kind)
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         for name, front_end in self.front_ends.items():
             _check_source(f"front_ends.{name}.source", front_end.source)

@@ -20,7 +20,7 @@ from streamsim.device.fields import As, Table, fields_of, restored
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, tables_of
-from streamsim.device.settings import DIRECTIONS, targets
+from streamsim.device.settings import DIRECTIONS, parser_of, targets
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE
 
@@ -73,8 +73,8 @@ def _fields(device: Device) -> Iterator[tuple[str, Table, Field]]:
 def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
     """``device``, or the one of that name, with other values of the named numbers and of those that follow; see above.
 
-    Raises InputError for an unknown device, an unknown name, one that stands for the same number as another, and a bad
-    value.
+    A number may be text with its unit, ``{"h2d.latency": "3us"}``, as for ``--set``. Raises InputError for an unknown
+    device, an unknown name, one that stands for the same number as another, and a bad value.
     """
     device = as_device(device)
     if not numbers:
@@ -84,13 +84,25 @@ def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
         for target in targets(device, name):
             if target in given:
                 raise InputError(f"{target}: set twice; keep one")
-            given[target] = value
+            given[target] = _read(device, target, value)
     followers = _followers(device, given)
     tables = _tables(device, {**followers, **given})
     set_numbers = (name for name, value in given.items() if not isinstance(value, str))
     sources = dict.fromkeys(followers, f"{AS_SET}, in step with what was set") | dict.fromkeys(set_numbers, AS_SET)
     link = f"{device.link} as changed" if device.link and tables.keys() & set(DIRECTIONS) else device.link
     return replace(device, sources={**device.sources, **sources}, link=link, **tables)
+
+
+def _read(device: Device, name: str, value: Any) -> Any:
+    """What a number or rule is set to, by its full name. Raises InputError unless it may be that."""
+    parse = parser_of(device, name) if isinstance(value, str) else None
+    read = value if parse is None else parse(value, name)
+    table, _, own = name.partition(".")
+    try:
+        next(field for field in fields_of(type(tables_of(device)[table])) if field.name == own).check(read)
+    except InputError as error:
+        raise InputError(f"{table}.{error}") from None
+    return read
 
 
 def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:

@@ -17,7 +17,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
 from streamsim.text.quantities import parser_for
-from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
+from streamsim.text.recognise import LARGEST_TOML_BYTES, is_cut_short, mistaken_for
 from streamsim.text.shown import one_line, shown, uncapitalised
 
 KNOWN = "streamsim schema says what is known"
@@ -114,6 +114,8 @@ def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
     try:
         plain = json.loads(data.decode())
     except (ValueError, RecursionError) as slip:
+        if isinstance(slip, json.JSONDecodeError) and slip.msg != "Extra data" and is_cut_short(data):
+            return f"is cut short ({_malformed(slip)}); write it again"
         return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
     return _explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 

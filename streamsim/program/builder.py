@@ -77,8 +77,12 @@ class Memory(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def cut(self, sizes: Sequence[int]) -> list[Memory | None]:
         """Pieces of so many bytes, one after another; None for one of 0 bytes. Raises InputError beyond the end."""
-        if sum(sizes) > self.region.bytes:
-            raise InputError(f"{self}: cannot be cut into {sum(sizes)} bytes")
+        try:
+            total = sum(sizes)
+        except TypeError:
+            raise InputError(f"sizes = {shown(sizes)}: expected the bytes of each piece, as [{self.bytes}]") from None
+        if total > self.region.bytes:
+            raise InputError(f"{self}: cannot be cut into {total} bytes")
         program, name, kind = self._program, self.region.buffer, self.kind
         starts = accumulate(sizes, initial=self.region.offset)
         return [

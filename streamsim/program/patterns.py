@@ -15,7 +15,7 @@ import msgspec
 
 from streamsim.program.builder import Program
 from streamsim.program.config import Config, HostMemory, Order, ring_config
-from streamsim.program.schedule import Copy, Kernel, Schedule, StreamKind, Synchronize
+from streamsim.program.schedule import Copy, Kernel, Schedule, StreamKind, Synchronize, check_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -315,6 +315,7 @@ def serialized(schedule: Schedule) -> Schedule:
 
     That is what the schedule would take without overlap, cut as it is.
     """
+    check_schedule("schedule", schedule)
     ops: list[Op] = []
     for op in schedule.ops:
         if isinstance(op, Copy):

@@ -10,7 +10,7 @@ legacy default stream synchronises with). Events are numbered 0, 1, ... below ``
 """
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, NoReturn, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from streamsim.checks import (
     LEAST_SHARE,
     LONGEST_S,
     check_choice,
+    check_is,
     check_number,
     check_tuple,
     check_whole,
@@ -36,6 +37,7 @@ DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory,
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
 MOST_CARDS = 64  # of a host
+_FIRST = 0  # card, thread
 MOST_OPS_SHOWN = 8
 
 
@@ -52,8 +54,9 @@ class _Issued(_Value, frozen=True, kw_only=True):
     thread: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("card", self.card, 0, MOST_CARDS - 1)
-        check_whole("thread", self.thread, 0, LARGEST_COUNT)
+        if self.card is not _FIRST or self.thread is not _FIRST:  # the usual ones cost no call
+            check_whole("card", self.card, 0, MOST_CARDS - 1)
+            check_whole("thread", self.thread, 0, LARGEST_COUNT)
 
 
 class Buffer(_Value, frozen=True):
@@ -78,6 +81,8 @@ class Region(_Value, frozen=True):
     bytes: int
 
     def __post_init__(self) -> None:
+        if type(self.buffer) is not str:  # a call for each field of each op would take a third as long again
+            check_is("buffer", self.buffer, str)
         check_whole("offset", self.offset, 0, LARGEST_BYTES)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
 
@@ -102,10 +107,16 @@ class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
         check_choice("direction", self.direction, DIRECTIONS)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        if self.host is not None and self.host.bytes != self.bytes:
-            raise InputError(f"host.bytes = {self.host.bytes}: differs from the copy's bytes = {self.bytes}")
-        if self.device is not None and self.device.bytes != self.bytes:
-            raise InputError(f"device.bytes = {self.device.bytes}: differs from the copy's bytes = {self.bytes}")
+        if self.blocking is not False and self.blocking is not True:
+            check_is("blocking", self.blocking, bool)
+        if self.host is not None and (type(self.host) is not Region or self.host.bytes != self.bytes):
+            self._refuse("host", self.host)
+        if self.device is not None and (type(self.device) is not Region or self.device.bytes != self.bytes):
+            self._refuse("device", self.device)
+
+    def _refuse(self, field: str, side: Region) -> NoReturn:
+        check_is(field, side, Region)
+        raise InputError(f"{field}.bytes = {side.bytes}: differs from the copy's bytes = {self.bytes}")
 
 
 class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
@@ -136,13 +147,13 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     def __post_init__(self) -> None:
         _Issued.__post_init__(self)
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
-        if not isinstance(self.name, str):
-            raise InputError(f"name = {shown(self.name)}: expected the name of a kernel")
+        if type(self.name) is not str:
+            check_is("name", self.name, str)
         check_whole("elements", self.elements, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
         check_number("share", self.share, LEAST_SHARE, 1.0)
-        if self.parts:
+        if self.parts != ():
             _check_parts(self.parts)
         if self.fill is not None:
             check_number("fill", self.fill, 1e-6, 1.0)
@@ -150,20 +161,29 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
             check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
         elif not self.elements:
             raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
-        if type(self.reads) is not tuple or type(self.writes) is not tuple:  # lists would make it mutable
-            field = "writes" if type(self.reads) is tuple else "reads"
-            raise InputError(f"{field} = {getattr(self, field)!r}: expected a tuple of regions")
+        reads, writes = self.reads, self.writes
+        if type(reads) is not tuple or type(writes) is not tuple:
+            self._refuse_regions()
+        for region in reads + writes:
+            if type(region) is not Region:
+                self._refuse_regions()
+
+    def _refuse_regions(self) -> None:
+        check_tuple("reads", self.reads, Region)
+        check_tuple("writes", self.writes, Region)
 
 
-def _check_parts(parts: object) -> None:
-    if type(parts) is not tuple:  # a list would make it mutable
-        raise InputError(f"parts = {parts!r}: expected a tuple of (share, seconds)")
+def _check_parts(parts: tuple[tuple[float, float], ...]) -> None:
+    check_tuple("parts", parts, tuple)
     last_share, last_s = 0.0, 0.0
-    for k, (share, seconds) in enumerate(parts):
+    for k, part in enumerate(parts):
+        if len(part) != 2:
+            raise InputError(f"parts[{k}] = {part!r}: expected (share, seconds)")
+        share, seconds = part
         check_number(f"parts[{k}][0]", share, LEAST_SHARE, 1.0)
         check_number(f"parts[{k}][1]", seconds, 0.0, LONGEST_S)
         if share <= last_share or seconds < last_s:
-            raise InputError(f"parts[{k}] = {parts[k]!r}: expected a larger part than the one before, and no less time")
+            raise InputError(f"parts[{k}] = {part!r}: expected a larger part than the one before, and no less time")
         last_share, last_s = share, seconds
 
 
@@ -234,10 +254,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        for field in ("ops", "streams", "buffers"):
-            check_tuple(field, getattr(self, field))
-        if not isinstance(self.name, str):
-            raise InputError(f"name = {shown(self.name)}: expected text")
+        check_tuple("ops", self.ops)
+        check_tuple("streams", self.streams)
+        check_tuple("buffers", self.buffers, Buffer)
+        check_is("name", self.name, str)
         if self.unchunked is not None:
             check_schedule("unchunked", self.unchunked)
         check_choice("launch", self.launch, LAUNCHES)

@@ -17,6 +17,7 @@ from streamsim.checks import (
     LARGEST_COUNT,
     LEAST_SHARE,
     LONGEST_S,
+    check_is,
     check_number,
     check_tuple,
     check_whole,
@@ -71,7 +72,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     launches: int = 1
 
     def __post_init__(self) -> None:
-        check_tuple("points", self.points)
+        check_is("name", self.name, str)
+        check_tuple("points", self.points, Point)
         if self.fill is not None:
             check_number("fill", self.fill, 1e-6, 1.0)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
@@ -179,7 +181,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def __post_init__(self) -> None:
         if self.elements is not None:
             check_whole("elements", self.elements, 1, LARGEST_BYTES)
-        check_tuple("kernels", self.kernels)
+        check_tuple("kernels", self.kernels, WorkloadKernel)
+        check_is("name", self.name, str)
         for field in ("inputs", "outputs", "h2d_once", "d2h_once"):
             check_tuple(field, getattr(self, field))
             for k, n_bytes in enumerate(getattr(self, field)):

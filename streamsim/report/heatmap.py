@@ -36,11 +36,11 @@ class HeatMap:
         for row in rows:
             for name in (self.x, self.y):
                 if name not in row:
-                    raise InputError(f"--plot-by {name}: the sweep has no such column; it has {', '.join(row)}")
+                    raise InputError(f"column {name!r}: the rows have no such column; they have {', '.join(row)}")
             at = (row[self.x], row[self.y])
             cells[at] = min(row[VALUE], cells.get(at, row[VALUE]))
             if len(cells) > MOST_CELLS:
-                raise InputError(f"--plot-by {self.x},{self.y}: more than {MOST_CELLS} cells; choose other columns")
+                raise InputError(f"columns {self.x!r} and {self.y!r}: more than {MOST_CELLS} pairs; choose others")
 
     @property
     def optimum(self) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ nothing else; ``64Mb`` is refused, as b is the bit.
 import math
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S
 from streamsim.errors import InputError
@@ -32,6 +32,7 @@ RATE, SIZE, TIME = "_bytes_per_s", "_bytes", "_s"
 UNITS = (RATE, SIZE, TIME)  # a name that ends in one of them and in a later one is of the first
 
 
+@lru_cache
 def unit_of(name: str) -> str:
     """The unit in which a number of that name is, one of ``UNITS``; ``""``: it is a count."""
     return next((unit for unit in UNITS if name.endswith(unit)), "")

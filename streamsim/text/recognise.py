@@ -26,7 +26,7 @@ _JSON = {
     "samples": re.compile(rb'"timings"\s*:'),
     "programs": re.compile(rb'"curves"\s*:'),
     "trace": re.compile(rb'"traceEvents"\s*:'),
-    "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:'),
+    "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:\s*\['),
 }
 # Of TOML, by kind: names that only it has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
@@ -34,9 +34,21 @@ _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 
 def mistaken_for(kind: str, data: bytes) -> str:
-    """``"is calibration samples, ..."`` where ``data`` is of another kind than expected, else ``""``."""
+    """``"is calibration samples, ..."`` where ``data`` is of another kind than expected, or nothing, else ``""``."""
+    expected = WORDS[kind].partition(",")[0]
+    if not data.strip() and kind in ("schedule", *_TOML):  # what is packed says itself that it is cut short
+        return f"is empty; expected {expected}"
     found = kind_of(data)
-    return "" if found in ("", kind) else f"is {WORDS[found]}; expected {WORDS[kind].partition(',')[0]}"
+    if found in ("", kind):
+        return f"is JSON; expected {expected}, in TOML" if kind in _TOML and data.lstrip()[:1] == b"{" else ""
+    if is_cut_short(data) and found != "journal":  # which grows line by line, and may end anywhere
+        return f"is the beginning of {WORDS[found].partition(',')[0]}, cut short; expected {expected}"
+    return f"is {WORDS[found]}; expected {expected}"
+
+
+def is_cut_short(data: bytes) -> bool:
+    """Whether it begins as a JSON object and does not end as one."""
+    return data.lstrip()[:1] == b"{" and data.rstrip()[-1:] != b"}"
 
 
 def kind_of(data: bytes) -> str:

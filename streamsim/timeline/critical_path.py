@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from streamsim.checks import check_is
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
-    from streamsim.timeline.timeline import Timeline
 
 Because = Literal["start", "host", "stream", "event", "engine"]
 
@@ -31,6 +32,7 @@ def critical_path(timeline: Timeline) -> list[Step]:
     an event of another stream, the host's call, or nothing (``start``). Raises InputError for a measured time
     line, which does not know why an op waited.
     """
+    check_is("timeline", timeline, Timeline)
     if timeline.device is None:
         raise InputError("a measured time line does not say why an op waited; simulate its schedule for that")
     return critical_path_of(timeline, lower(timeline.schedule, timeline.device))
@@ -44,12 +46,12 @@ def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
 class _CriticalPath:
     def __init__(self, timeline: Timeline, lowered: Lowered) -> None:
         self.t = timeline
-        self.program = lowered
+        self.lowered = lowered
         self._before: dict[int, list[int]] = {}
-        for op, after in enumerate(self.program.after):
+        for op, after in enumerate(self.lowered.after):
             if after >= 0:
                 self._before.setdefault(after, []).append(op)
-        for op, others in self.program.also.items():
+        for op, others in self.lowered.also.items():
             for other in others:
                 self._before.setdefault(other, []).append(op)
         self._on_engine = [
@@ -82,17 +84,17 @@ class _CriticalPath:
         return self._host_waited_for(op)
 
     def _release(self, before: int, op: int) -> int:
-        return self.t.end[before] + self.program.crossing(before, op)
+        return self.t.end[before] + self.lowered.crossing(before, op)
 
     def _ahead(self, op: int) -> int | None:
         """The op before it in its hardware queue, if any."""
-        queue, engine = self.program.queue, self.t.engine
+        queue, engine = self.lowered.queue, self.t.engine
         same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
         return next(same, None)
 
     def _leaves(self, op: int) -> int:
         """The tick from which the op's engine is free for others."""
-        return self.t.end[op] - self.program.shape_of(op).drain
+        return self.t.end[op] - self.lowered.shape_of(op).drain
 
     def _last_that_left(self, op: int) -> int | None:
         ops = self._on_engine[self.t.engine[op]]
@@ -101,11 +103,11 @@ class _CriticalPath:
 
     def _host_waited_for(self, op: int) -> tuple[int | None, Because]:
         """The op whose end let the host go on to issue ``op``; None if the host never waited."""
-        segments = self.program.segments
+        segments = self.lowered.segments
         for k in reversed(range(bisect_right(segments, op, key=lambda segment: segment.last))):
             segment = segments[k]
             if segment.waits_for:
                 last = max(segment.waits_for, key=lambda i: (self.t.end[i], i))
-                if self.t.end[last] + self.program.wake >= self.t.returned[segment.last - 1]:
+                if self.t.end[last] + self.lowered.wake >= self.t.returned[segment.last - 1]:
                     return last, "host"
         return None, "start" if self.t.start[op] == 0 else "host"

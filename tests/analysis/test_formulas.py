@@ -1,25 +1,17 @@
-"""The published formulas, by hand, and the closed form of the ideal device."""
-
-import math
+"""The published formulas, by hand."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from strategies import (
     MS_KERNEL,
     NS,
     link,
     make_device,
-    program,
     ticks,
 )
 
-from streamsim.analysis.bounds import lower_bound
 from streamsim.analysis.formulas import (
     best_practices,
     gomez_luna,
-    gomez_luna_streams,
-    ideal_pipeline,
     napkin,
     published_of,
     simple_multi_copy,
@@ -30,7 +22,6 @@ from streamsim.analysis.formulas import (
 from streamsim.device.library import load_device
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first, one_stream
-from streamsim.program.schedule import Copy, Kernel, Op
 from streamsim.program.workload import Workload, WorkloadKernel
 
 # --- published formulas ---------------------------------------------------------------------------------------------
@@ -68,12 +59,11 @@ def test_van_werkhoven_counts_one_latency_and_a_gap_between_transfers() -> None:
     assert van_werkhoven(4, 8, 5, chunks=4, copy_engines=1) == 11
 
 
-def test_gomez_luna_is_best_at_its_own_number_of_streams() -> None:
-    # transfers 6 and 2, kernel 4, 0.04 a stream: other = 4, so n = sqrt(4 / 0.04) = 10 and 8 + 0.4 + 0.4
-    assert gomez_luna_streams(6, 4, 2, 0.04) == pytest.approx(10)
+def test_gomez_luna_adds_the_streams_to_the_dominant_stage() -> None:
+    # transfers 6 and 2, kernel 4, 0.04 a stream: 8 + 4 / 10 + 10 * 0.04, and no number of streams is better: 4 / n +
+    # 0.04 n is smallest where both parts are equal
     assert gomez_luna(6, 4, 2, 10, 0.04) == pytest.approx(8.8)
     assert all(gomez_luna(6, 4, 2, n, 0.04) >= 8.8 for n in range(1, 100))
-    assert gomez_luna_streams(6, 4, 2, 0) == math.inf
 
 
 def test_the_stages_of_a_schedule() -> None:
@@ -105,33 +95,3 @@ def test_the_formulas_agree_where_nothing_can_overlap() -> None:
     serial_s = simulate(schedule, device).makespan_s
     assert predictions.pop("simpleMultiCopy") < serial_s
     assert predictions == pytest.approx(dict.fromkeys(predictions, serial_s))
-
-
-# --- the closed form of the ideal device ----------------------------------------------------------------------------
-
-
-def test_the_ideal_pipeline_by_hand() -> None:
-    # equal stages, 4 chunks on 4 streams: 6 units instead of 12; on 1 stream, or on one copy engine, 12
-    assert ideal_pipeline(1, 1, 1, 4, 4) == 6
-    assert ideal_pipeline(1, 1, 1, 4, 1) == 12
-    assert ideal_pipeline(1, 1, 1, 4, 4, copy_engines=1) == 12
-    # a stream's own chunks pace it: stages 3, 1, 3 on 2 streams, 4 chunks: J = 1, max(7 + 9, 14 + 3) = 17
-    assert ideal_pipeline(3, 1, 3, 4, 2) == 17
-
-
-SIZE = 64  # bytes that last one tick on the ideal device
-STAGE = st.integers(1, 9)
-
-
-@given(STAGE, STAGE, STAGE, st.integers(1, 12), st.integers(1, 12))
-def test_the_ideal_devices_run_the_closed_form(h: int, k: int, d: int, chunks: int, streams: int) -> None:
-    """Depth-first, uniform chunks, exactly; and the bound is met or missed from below."""
-    ops: list[Op] = []
-    for chunk in range(chunks):
-        stream = 1 + chunk % streams
-        ops += [Copy("h2d", h * SIZE, stream), Kernel(stream, duration_s=k * NS), Copy("d2h", d * SIZE, stream)]
-    schedule = program(*ops, streams=streams)
-    for name, copy_engines in (("ideal", 2), ("ideal-one-copy-engine", 1)):
-        makespan = max(simulate(schedule, load_device(name)).end)
-        assert makespan == ideal_pipeline(h, k, d, chunks, streams, copy_engines)
-        assert ticks(lower_bound(schedule, load_device(name)).seconds) <= makespan

@@ -35,15 +35,17 @@ def clashes_of(finding: Finding) -> set[Clash]:
     return {(h.kind, h.buffer, h.offset, h.offset + h.bytes) for h in finding.hazards}
 
 
+REGIONS = st.lists(
+    st.builds(Region, st.just(card.ON_CARD.name), st.integers(0, 64), st.sampled_from((4, 8, 40))), max_size=2
+).map(tuple)
+
+
 @st.composite
 def programs(draw: st.DrawFn, most: int = 14, streams: int = 4) -> Schedule:
     """Any schedule, its kernels reading and writing some of the bytes that its copies touch."""
     schedule = draw(card.schedules(most, streams))
-    regions = st.lists(
-        st.builds(Region, st.just(card.ON_CARD.name), st.integers(0, 64), st.sampled_from((4, 8, 40))), max_size=2
-    ).map(tuple)
     ops = [
-        msgspec.structs.replace(op, reads=draw(regions), writes=draw(regions)) if isinstance(op, Kernel) else op
+        msgspec.structs.replace(op, reads=draw(REGIONS), writes=draw(REGIONS)) if isinstance(op, Kernel) else op
         for op in schedule
     ]
     return msgspec.structs.replace(schedule, ops=tuple(ops))
@@ -173,10 +175,11 @@ def test_removing_any_one_wait_that_is_needed_is_found() -> None:
         for i, op in enumerate(schedule):
             if isinstance(op, WaitEvent):
                 bare = msgspec.structs.replace(schedule, ops=schedule.ops[:i] + schedule.ops[i + 1 :])
-                assert races(bare), (schedule.name, i)
+                racing = races(bare).keys()
+                assert racing, (schedule.name, i)
                 found = of_rule(check(bare), "race")
                 assert found, (schedule.name, i)
-                assert {finding.ops for finding in found} <= races(bare).keys()
+                assert {finding.ops for finding in found} <= racing
                 removed += 1
     assert removed > 200
 
@@ -235,11 +238,12 @@ def test_100_000_ops_take_less_than_2_s(make: Callable[[], Schedule]) -> None:
     assert min(times) < 2
 
 
-def test_100_000_ops_that_all_race_take_less_than_10_s() -> None:
-    ops = tuple(work(1 + i % 8, reads=(ON_CARD,), writes=(ON_CARD,)) for i in range(100_000))
+def test_20_000_ops_that_all_race_take_less_than_2_s() -> None:
+    """Of 200 million pairs."""
+    ops = tuple(work(1 + i % 8, reads=(ON_CARD,), writes=(ON_CARD,)) for i in range(20_000))
     began = time.process_time()
-    assert len(check(program(*ops, streams=8))) == 99_999
-    assert time.process_time() - began < 10
+    assert len(check(program(*ops, streams=8))) == 19_999
+    assert time.process_time() - began < 2
 
 
 def test_a_chain_of_2000_streams_takes_little_memory() -> None:

@@ -156,6 +156,22 @@ def test_other_commands(
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; expected a workload"),
+        ('{"a": [1]}', "is JSON; expected a workload, in TOML"),
+        (SCHEDULE, "is a schedule, for `streamsim simulate`; expected a workload"),
+        (SCHEDULE[:200], "is the beginning of a schedule, cut short; expected a workload"),
+        ('{"inputs": {"streams": 4}, "makespan_s": 1', "is JSON; expected a workload, in TOML"),
+    ],
+)
+def test_what_is_no_workload_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    assert refused(capsys, tmp_path, "predict", str(path)).removeprefix(f"{path}: ") == said
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         (SCHEDULE.replace('"stream":2', '"stream":3', 1), "ops[3].stream = 3: unknown stream"),
@@ -168,10 +184,10 @@ def test_other_commands(
         (f'{{"ops":[{COPY}]}}', "ops[0].stream = 1: unknown stream"),
         ('{"ops":[]}', "ops = []: an empty schedule"),
         ("{}", "ops: is missing"),
-        (SCHEDULE[:200], "cannot be read: "),
-        (SCHEDULE[:-3], "cannot be read: "),
+        (SCHEDULE[:200], "is cut short (cannot be read: "),
+        (SCHEDULE[:-3], "is cut short (cannot be read: "),
         ("not json", "cannot be read: "),
-        ("", "cannot be read: "),
+        ("", "is empty; expected a schedule"),
         ('{"ops":[' + COPY.replace("8", "0") + "]}", "ops[0].bytes = 0: "),
         ('{"ops":[' + COPY.replace("8", "1" + "0" * 30) + "]}", "ops[0].bytes = 1000"),
         ('{"ops":[{"op":"kernel","stream":0,"name":"saxpy","elements":9}]}', "kernel 'saxpy' with parameter 0: "),

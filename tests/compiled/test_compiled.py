@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 
+import streamsim.compiled
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
-from streamsim.compiled import available, makespans, simulate, telling
+from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
@@ -359,22 +360,22 @@ def test_threads_change_nothing() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order(threads: int) -> None:
+def test_threads_leave_to_simpy_what_one_leaves_and_keep_the_order() -> None:
     # Signals at the end of a run of kernels, and chunks that are not alike: beyond 1300 chunks some have no input.
     kernel = WorkloadKernel(duration_s=1e-3)
     workload, device = Workload(None, (16 * 1300,), (16 * 1300,), (kernel,)), make_device(kernel_signal="run")
     ways = [Config("serial", 1301 if n % 300 == 0 else n) for n in range(1, 1301)]
     known = [int(makespans(workload, [way], device, threads=1)[0]) for way in ways]
     assert known[299] == by_simpy(workload, Config("serial", 1301), device)
-    assert list(makespans(workload, ways, device, threads)) == known
+    for threads in (1, 2, 5):
+        assert list(makespans(workload, ways, device, threads)) == known
 
 
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_first_configuration_that_cannot_be_cut_is_named_whatever_the_threads(threads: int) -> None:
     workload, device = pipeline_of(4096), load_device("h200")
-    ways = [Config(chunks=n, streams=4) for n in (*range(2000, 4000), 4097, *range(2000, 4000), 5000)]
+    ways = [Config(chunks=n, streams=4) for n in (*range(2000, 4000, 8), 4097, *range(2000, 4000, 8), 5000)]
     with pytest.raises(InputError, match="chunks = 4097: more chunks than elements"):
         makespans(workload, ways, device, threads)
 
@@ -435,6 +436,34 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     ):
         with pytest.raises(InputError, match=r"numba.*pip install 'streamsim\[fast\]'"):
             call()
+
+
+@compiled
+def test_of_many_the_first_run_on_simpy_and_the_later_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until SimPy has simulated as many ops as loading is worth; without numba all of them."""
+    ran: list[str] = []
+    for name, model_ in (("simpy", model), ("compiled", streamsim.compiled)):
+        monkeypatch.setattr(model_, "simulate", lambda *_, name=name: ran.append(name))
+    monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
+    monkeypatch.setattr(streamsim.compiled, "_simulated", 0)
+    two_ops, device = program(h2d(1, 8), d2h(1, 8)), make_device()
+    for _ in range(4):
+        simulate_one_of_many(two_ops, device)
+    assert ran == ["simpy", "simpy", "compiled", "compiled"]
+    monkeypatch.setattr(streamsim.compiled, "find_spec", lambda _: None)
+    simulate_one_of_many(two_ops, device)
+    assert ran[4:] == ["simpy"]
+
+
+def test_one_prediction_does_not_load_numba() -> None:
+    code = (
+        "import sys; from streamsim.cli import main;"
+        " main('predict --h2d 64MiB --kernel 1ms --chunks 64 --streams 4 --json'.split());"
+        " print(*sys.modules, file=sys.stderr)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    assert "streamsim.model" in loaded
+    assert "numba" not in loaded
 
 
 def test_asking_whether_it_is_available_loads_neither_numba_nor_numpy() -> None:

@@ -195,7 +195,7 @@ OTHER_EVENT = OTHER.stream().record()
         (lambda: S.copy_in(1.5), "to = 1.5: expected memory"),  # type: ignore[arg-type]
         (lambda: S.copy_in(8, "16B"), "to = 8, source = '16B': a copy has one size; give it once"),
         (lambda: S.kernel(1e-6, parts=[0.5]), "parts: 0.5: expected a share and its time"),  # type: ignore[list-item]
-        (lambda: S.kernel(1e-6, 5), "name = 5: expected the name of a kernel"),  # type: ignore[arg-type]
+        (lambda: S.kernel(1e-6, 5), "name = 5: expected text"),  # type: ignore[arg-type]
         (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
         (lambda: S.copy_in(0), "bytes = 0: expected a whole number"),
         (lambda: S.kernel("5 parsecs"), "duration = '5 parsecs': expected a time"),

@@ -120,7 +120,7 @@ def found() -> Device:
         ("hand_over.event_streams_s", 0.1),
     ],
 )
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_a_known_card_is_found_again(name: str, within: float) -> None:
     """The probes simulated on a known device and fitted give that device back."""
     part, field = name.split(".")
@@ -196,7 +196,7 @@ RECORDED = RECORDS / "calibration-h200.samples.gz"
 
 
 @pytest.mark.parametrize("card", ["h100", "h200"])
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:
     """Anyone can make it again, but for the last digits, which depend on the linear algebra of the machine."""
     found, shipped = fits.fit(read_samples(RECORDS / f"calibration-{card}.samples.gz")), load_device(card)

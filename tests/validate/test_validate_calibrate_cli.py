@@ -20,7 +20,7 @@ from streamsim_validate.records.timed import with_timing_events
 RECORDED = str(Path(streamsim_validate.__file__).parent / "records" / "calibration-h200.samples.gz")
 
 
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "gpu.toml"
     assert main(["calibrate", "--from", RECORDED, "-o", str(output)]) == 0

@@ -45,7 +45,7 @@ def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
     return Plan(str(tmp_path / "r.json.gz"), schedules=SCHEDULES, repeats=repeats)
 
 
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
     plan = a_plan(tmp_path)
     samples = read_samples(RECORDED)
@@ -147,7 +147,7 @@ def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path(plan.output).read_bytes() == b"precious"
 
 
-@pytest.mark.usefixtures("fast_validator")
+@pytest.mark.usefixtures("fitting_once")
 def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamsim_validate.run.measure.GROUP_SIZE", 2)
     plan, samples = a_plan(tmp_path), read_samples(RECORDED)

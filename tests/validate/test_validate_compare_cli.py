@@ -126,6 +126,22 @@ def test_the_table_says_what_a_reader_asks_for(record_path: str, capsys: pytest.
         assert words in text
 
 
+def test_the_compiled_model_and_simpy_say_the_same(
+    record_path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte, draws and time lines too: with numba from the first op on, and without it."""
+    arguments = ["compare", record_path, "--samples", "20", "--spread", "h200", "--timelines"]
+    said = []
+    for installed in (True, False):
+        monkeypatch.setattr("streamsim.compiled.LOADING_OPS", 0)
+        if not installed:
+            monkeypatch.setattr("streamsim.compiled.find_spec", lambda _: None)
+        assert main(arguments) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "90 %" in said[0]
+
+
 def _bad_records() -> dict[str, bytes]:
     plain = msgspec.json.encode(RECORD)
     packed = gzip.compress(plain)

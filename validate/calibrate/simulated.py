@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.model import simulate
+from streamsim.compiled import simulate_one_of_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,16 @@ A_LITTLE_S = 1e-6
 
 def simulated_issue_s(schedule: Schedule, device: Device) -> float:
     """Until the host has issued all but the last call, which waits for everything."""
-    return simulate(schedule, device).issued[-1] * 1e-9
+    return simulate_one_of_many(schedule, device).issued[-1] * 1e-9
 
 
 def simulated_per_link(probes: Iterable[Probe], device: Device) -> dict[tuple[str, int], float]:
     """What the model shows in chains, as ``Samples.per_link`` does of the measured ones."""
     ends: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for chain, schedule in probes:
-        ends.setdefault((chain.kind, chain.size), []).append((chain.length, simulate(schedule, device).makespan_s))
+        ends.setdefault((chain.kind, chain.size), []).append(
+            (chain.length, simulate_one_of_many(schedule, device).makespan_s)
+        )
     return {key: (b - a) / (long - short) for key, ((short, a), (long, b)) in ends.items()}
 
 

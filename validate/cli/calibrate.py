@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from streamsim.cli.notes import steps
+from streamsim.cli.notes import noting_compilation, steps
 from streamsim.device.files import write_device
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
@@ -44,7 +44,8 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
             found = measure_probes(gpu, on_step=on_step)
     if samples:
         write_samples(found, Path(samples))
-    profile = fits.fit(found)
+    with noting_compilation():
+        profile = fits.fit(found)
     write_device(profile, output)
     click.echo("\n".join(_numbers(profile)))
     click.echo(f"{output}: {profile.description}")

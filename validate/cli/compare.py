@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from streamsim.cli import process
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import format_options
 from streamsim.device.library import load_device
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
@@ -57,12 +58,13 @@ def compare_command(
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
     found = read_record(record)
-    comparison = compare(found, profile)
-    verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
-    covered = None
-    if samples is not None:
-        drawn = None if spread is None else load_device(spread).spread
-        covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
+    with noting_compilation():
+        comparison = compare(found, profile)
+        verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
+        covered = None
+        if samples is not None:
+            drawn = None if spread is None else load_device(spread).spread
+            covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     with process.verdict():
         if form == "json":
             click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
+from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
-from streamsim.model import simulate
 from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
@@ -108,7 +108,7 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
         noise=spread_s / measured_s,
         predicted_s=predict_device_s(schedule, device),
         wall_s=wall_s,
-        wall_predicted_s=simulate(closed(schedule), device).host_s,
+        wall_predicted_s=simulate_one_of_many(closed(schedule), device).host_s,
         issue_s=issue_s,
         formulas_s=formulas(schedule, device, None if recipe is None else recipe.workload),
         simplicity=() if recipe is None else recipe.simplicity,
@@ -143,7 +143,7 @@ def predict_device_s(schedule: Schedule, device: Device) -> float:
     A graph's events stand just before and after its launch: its time is its makespan.
     """
     timed = with_timing_events(schedule)
-    timeline = simulate(timed, device)
+    timeline = simulate_one_of_many(timed, device)
     if timed.launch == "graph":
         return timeline.makespan_s
     start, stop = schedule.events, schedule.events + 1
@@ -198,4 +198,4 @@ def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
     schedule = closed(entry.build())
     measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
-    return simulate(schedule, profiles_of(run, device).of(entry)), measured
+    return simulate_one_of_many(schedule, profiles_of(run, device).of(entry)), measured

@@ -1,0 +1,94 @@
+"""What a value of the public interface says to a field of another type than it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from strategies import h2d, program
+
+from streamsim import Config, Program, Source, Workload, WorkloadKernel, changed, critical_path, load_device
+from streamsim.device.profile import tables_of
+from streamsim.errors import InputError
+from streamsim.program.patterns import serialized
+from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.workload import Point
+from streamsim.report.heatmap import HeatMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+H200 = load_device("h200")
+REGION = Region("x", 0, 8)
+WORKLOAD = Workload(64, (4,), (4,), (WorkloadKernel(duration_s=1e-3),))
+VALUES = (
+    Buffer("x", 8, "device"),
+    REGION,
+    Copy("h2d", 8, 1, None, REGION),
+    Kernel(1, "k", 8, 1, 1e-3, 0.5, (REGION,), (REGION,), parts=((0.5, 1e-4),)),
+    RecordEvent(0, 1),
+    WaitEvent(0, 1),
+    Synchronize(1),
+    Schedule((Copy("h2d", 8, 1),), ("blocking",)),
+    WORKLOAD,
+    WORKLOAD.kernels[0],
+    Point(0.5, 1e-3),
+    Config(),
+    Source(WORKLOAD, Config()),
+    H200,
+    *tables_of(H200).values(),
+    H200.compute.kernels[0],
+)
+OF_MANY_TYPES: tuple[Any, ...] = (5, 5.5, "word", None, True, (), (5,), ("word",), [], {}, {"a": 5}, REGION, H200)
+
+
+def is_of_type(value: object, kind: Any) -> bool:
+    """As msgspec reads annotations; a list is no tuple, and True no number: a value that held one would be mutable."""
+    try:
+        return msgspec.convert(value, kind) == value and not isinstance(value, list) and (value is not True)
+    except msgspec.ValidationError:
+        return False
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_field_of_another_type_is_one_line_that_names_it(value: msgspec.Struct) -> None:
+    for field in msgspec.structs.fields(value):
+        for other in OF_MANY_TYPES:
+            if is_of_type(other, field.type) or (other is True and field.name in ("blocking", "schema_version")):
+                continue
+            with pytest.raises(InputError) as caught:
+                msgspec.structs.replace(value, **{field.name: other})
+            message = str(caught.value)
+            assert field.name in message
+            assert "\n" not in message
+
+
+TWO = Program().device("x", 64)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Region(5, 0, 3), "buffer = 5: expected text"),  # type: ignore[arg-type]
+        (lambda: Copy("h2d", 8, 1, blocking="yes"), "blocking = 'yes': expected True or False"),  # type: ignore[arg-type]
+        (lambda: Copy("h2d", 8, 1, host=5), "host = 5: expected a Region"),  # type: ignore[arg-type]
+        (lambda: Source(5, 6), "workload = 5: expected a Workload"),  # type: ignore[arg-type]
+        (lambda: serialized(5), "schedule = 5: expected a Schedule, "),  # type: ignore[arg-type]
+        (lambda: critical_path(program(h2d(1, 8))), "timeline = Schedule("),  # type: ignore[arg-type]
+        (lambda: TWO.cut(60), "sizes = 60: expected the bytes of each piece, as [64]"),  # type: ignore[arg-type]
+        (lambda: TWO.cut(["a"]), "sizes = ['a']: expected the bytes of each piece"),  # type: ignore[list-item]
+        (lambda: changed(H200, {"h2d.latency_s": "-3us"}), "h2d.latency_s = '-3us': expected a time"),
+        (lambda: changed(H200, {"h2d.latency_s": None}), "h2d.latency_s = None: expected a number"),
+        (lambda: changed(H200, {"link.bandwidth": []}), "h2d.bandwidth_bytes_per_s = []: expected a number"),
+        (lambda: HeatMap("chunks", "colour").add([{"chunks": 1, "makespan_s": 1.0}]), "column 'colour': the rows have"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call()
+    assert str(caught.value).startswith(said)
+
+
+def test_numbers_set_by_name_may_be_text_with_a_unit() -> None:
+    assert changed(H200, {"h2d.latency": "3us"}) == changed(H200, {"h2d.latency_s": 3e-6})
