@@ -14,6 +14,7 @@ from streamsim.device.profile import CopyEngines, Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.all_probes import LATER, probes
 from streamsim_validate.calibrate.copies import COPY_BYTES, fit_link, quiet_link
+from streamsim_validate.calibrate.front_ends import fit_front_end
 from streamsim_validate.calibrate.hand_overs import (
     event_streams_spread,
     fit_event_streams,
@@ -66,8 +67,12 @@ def _fit(samples: Samples) -> Device:
     )
     for adjust in (fit_rules, fit_after_wait, fit_duplex, fit_crowded, fit_event_streams):
         device = adjust(samples, device)
+    front_ends = {
+        name: fit_front_end(library.rounds, _source(samples, f"host.{name}", library.version))
+        for name, library in samples.front_ends.items()
+    }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}
-    return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device))
+    return msgspec.structs.replace(device, sources=sources, spread=spread(samples, device), front_ends=front_ends)
 
 
 def _check_complete(samples: Samples) -> None:
@@ -101,9 +106,10 @@ ATTRIBUTES = {
 }
 
 
-def _source(samples: Samples, name: str) -> str:
+def _source(samples: Samples, name: str, library: str = "") -> str:
     card = samples.card
-    on = f"{card.name}, driver {card.driver}, CUDA {card.cuda_runtime}, CuPy {card.cupy}, {samples.date}"
+    library = library or f"CuPy {card.cupy}"
+    on = f"{card.name}, driver {card.driver}, CUDA {card.cuda_runtime}, {library}, {samples.date}"
     return ATTRIBUTES.get(name, f"measured: streamsim-validate calibrate on {on}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
+from streamsim_validate.calibrate.front_ends import LibrarySamples  # noqa: TC001 - msgspec reads it
 from streamsim_validate.calibrate.probe import DIRECTIONS
 from streamsim_validate.records import (
     SYNCHRONISE_CHAINS,
@@ -27,7 +28,7 @@ from streamsim_validate.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 SAMPLES_VERSION = 2
@@ -45,6 +46,7 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     card: Card
     date: str
     timings: tuple[ChainRow, ...]
+    front_ends: dict[str, LibrarySamples] = {}
     schema_version: int = SAMPLES_VERSION
 
 
@@ -55,10 +57,11 @@ class Samples:
     card: Card
     date: str
     timings: dict[Chain, list[Timing]]
+    front_ends: Mapping[str, LibrarySamples] = field(default_factory=dict)  # by name
 
     def plain(self) -> PlainSamples:
         """As a file holds them."""
-        return PlainSamples(self.card, self.date, rows_of(self.timings))
+        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends))
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
@@ -75,7 +78,7 @@ class Samples:
         timings = timings_of(row for row in plain.timings if row[0] not in RETIRED)
         for chain, runs in timings.items():
             _check_runs(chain, runs)
-        return cls(plain.card, plain.date, timings)
+        return cls(plain.card, plain.date, timings, plain.front_ends)
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Seconds that one more link of a chain takes; see :func:`streamsim_validate.records.chains.per_link`.

@@ -2,16 +2,20 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from streamsim.cli.notes import noting_compilation, steps
 from streamsim.device.files import write_device
+from streamsim.device.front_ends import TIMES
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import fits, measure_probes, read_samples, write_samples
+from streamsim_validate.calibrate import Samples, fits, measure_probes, read_samples, write_samples
+from streamsim_validate.calibrate.front_ends import measure_front_ends, variation
 from streamsim_validate.gpu import open_gpu
+from streamsim_validate.gpu.libraries import installed_libraries
 from streamsim_validate.records import check_writable
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
@@ -25,7 +29,8 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 def calibrate_command(output: str, samples: str | None, taken: str | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
-    Isolated micro-benchmarks that take half a minute. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+    Isolated micro-benchmarks that take half a minute, the calls of CuPy and, if it is there, PyTorch among them. The
+    environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
 
     \b
     Examples:
@@ -42,12 +47,14 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
     else:
         with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
             found = measure_probes(gpu, on_step=on_step)
+            libraries = measure_front_ends(installed_libraries(device), on_step)
+        found = replace(found, front_ends=libraries)
     if samples:
         write_samples(found, Path(samples))
     with noting_compilation():
         profile = fits.fit(found)
     write_device(profile, output)
-    click.echo("\n".join(_numbers(profile)))
+    click.echo("\n".join([*_numbers(profile), *_front_ends(profile, found)]))
     click.echo(f"{output}: {profile.description}")
 
 
@@ -60,6 +67,16 @@ def _numbers(profile: Device) -> Iterator[str]:
         yield f"{name:36s} {_with_unit(field, value)}{spread}"
     if MODEL_SPREAD in profile.spread:
         yield f"{MODEL_SPREAD:36s} +- {profile.spread[MODEL_SPREAD]:.1%}"
+
+
+def _front_ends(profile: Device, samples: Samples) -> Iterator[str]:
+    """What the calls of each library cost, and how far the host's speed varied while that was measured."""
+    for name, front_end in profile.front_ends.items():
+        costs = ", ".join(f"{field.removesuffix('_s')} {getattr(front_end, field) * US_PER_S:.1f}" for field in TIMES)
+        varied = variation(samples.front_ends[name].rounds)
+        yield f"{name}: {costs} us +- {front_end.spread:.1%}; the host's speed varied by {varied:.2f}"
+    for name in sorted({"cupy", "pytorch"} - profile.front_ends.keys()):
+        yield f"{name}: not calibrated, since it is not installed or sees no card; the mean of two hosts is assumed"
 
 
 def _with_unit(field: str, value: float) -> str:

@@ -1,0 +1,132 @@
+"""What the calls of array libraries cost the host: rounds of a chunk's calls, and the costs that add up to them.
+
+A call by itself, over and over, has warm caches; so most rounds are mixtures, as a chunk's loop makes them, and each
+cost is what explains all rounds best, relative to each. A call counts with the slices that it takes.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import nullcontext
+from statistics import median
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from streamsim.collector import collector_off
+from streamsim.device.front_ends import TIMES, FrontEnd
+from streamsim.errors import InputError
+from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import median_and_spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from streamsim_validate.gpu.libraries import Calls
+
+# Letters: i, o copies in and out, k a kernel, r and w record and wait for an event, | a block that enters a stream and
+# holds what follows; s synchronises, with nothing to wait for.
+ROUNDS = (
+    *("i", "o", "k", "r", "w", "s", "|i", "|k"),
+    *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
+    *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
+)
+COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
+ENTERS = "|"
+REPEATS, WARM_UP = 25, 3
+TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
+NORMAL = 1.4826  # standard deviations in half the distance between quartiles
+
+Rounds = dict[str, tuple[float, ...]]  # by round the seconds that each took, one figure a run
+
+
+class LibrarySamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rounds of a library, and its name and version in words."""
+
+    version: str
+    rounds: Rounds
+
+
+def measure_front_ends(libraries: Iterable[Calls], on_step: OnStep = quietly) -> dict[str, LibrarySamples]:
+    """The rounds of every library, by the name of its front end."""
+    return {calls.name: LibrarySamples(calls.version, measure_front_end(calls, on_step=on_step)) for calls in libraries}
+
+
+def measure_front_end(
+    calls: Calls, seed: int = 0, clock: Callable[[], float] = time.perf_counter, on_step: OnStep = quietly
+) -> Rounds:
+    """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
+    runs = [kind for kind in ROUNDS for _ in range(REPEATS)]
+    random.Random(seed).shuffle(runs)
+    found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
+    with collector_off():
+        for kind in ROUNDS[:: len(ROUNDS) // WARM_UP]:
+            _run(calls, kind, clock)
+        for i, kind in enumerate(runs):
+            on_step(f"calibrating {calls.name}", i, len(runs))
+            found[kind].append(_run(calls, kind, clock))
+    return {kind: tuple(seconds) for kind, seconds in found.items()}
+
+
+def _run(calls: Calls, kind: str, clock: Callable[[], float]) -> float:
+    """Seconds of a round of that kind."""
+    made: dict[str, Callable[[int], object]] = {
+        "i": calls.copy_in,
+        "o": calls.copy_out,
+        "k": calls.kernel,
+        "r": calls.record,
+        "w": calls.wait,
+        "s": lambda _: calls.synchronize(),
+    }
+    outside = nullcontext() if ENTERS in kind else calls.entered(0)
+    blocks = [[made[letter] for letter in block] for block in kind.removeprefix(ENTERS).split(ENTERS)]
+    calls.record(0)
+    calls.synchronize()
+    with outside:
+        begin = clock()
+        if ENTERS in kind:
+            for turn in range(TURNS):
+                for block in blocks:
+                    with calls.entered(turn):
+                        for call in block:
+                            call(turn)
+        else:
+            for turn in range(TURNS):
+                for call in blocks[0]:
+                    call(turn)
+        seconds = (clock() - begin) / TURNS
+    calls.synchronize()
+    return seconds
+
+
+def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEnd:
+    """The costs that explain the median rounds best, in relative terms; none is below zero.
+
+    ``spread`` is what rounds scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds
+    are missing or took no time.
+    """
+    if set(rounds) != set(ROUNDS) or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
+        raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
+    medians = np.array([median(rounds[kind]) for kind in ROUNDS])
+    relative = np.array([_calls_of(kind) for kind in ROUNDS]) / medians[:, None]
+    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(ROUNDS)), rcond=None)[0])
+    misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
+    scatter = median(NORMAL * half / middle for middle, half in map(median_and_spread, map(tuple, rounds.values())))
+    known = dict(zip(TIMES, map(float, costs), strict=True))
+    return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
+
+
+def _calls_of(kind: str) -> list[int]:
+    """How many of each call, in the order of ``TIMES``, a round makes."""
+    counts = dict.fromkeys(TIMES, 0)
+    for letter in kind:
+        counts[COLUMNS.get(letter, "enter_s")] += 1
+    return list(counts.values())
+
+
+def variation(rounds: Mapping[str, Sequence[float]]) -> float:
+    """How far the host's speed varied meanwhile: the slowest tenth of the runs over the fastest, each by its median."""
+    relative = sorted(run / median(runs) for runs in rounds.values() for run in runs)
+    return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]
