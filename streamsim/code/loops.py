@@ -76,7 +76,8 @@ class _Arrays:
             key: "part" if len(keys) == 1 else f"part_{next(a.name for a in self.cut if a.key == key)}" for key in keys
         }
         self.cuts = tuple(Cut(name, *key) for key, name in self._names.items())
-        self.most_chunks = min((-(-array.floats // array.unit) for array in self.cut), default=1)
+        whole = [array for array in self.cut if array not in self.once or self.resident]
+        self.most_chunks = min((-(-array.floats // array.unit) for array in whole), default=1)
 
     def part(self, array: _Array) -> str:
         return self._names[array.key]

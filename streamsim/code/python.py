@@ -217,7 +217,11 @@ class Writer(ABC):
     def _timed(self) -> list[str]:
         plan = self.plan
         cards = [m for m in plan.memory if m.place == "device" and m.start != "resident"]
-        hosts = [m for m in plan.memory if m.place != "device" and (m.start == "nothing" or m.name in plan.results)]
+        hosts = [
+            m
+            for m in plan.memory
+            if m.place != "device" and (m.start in ("nothing", "blank") or m.name in plan.results)
+        ]
         names = [f"*{m.name}" if m.slots else m.name for m in cards]
         lines = ["def timed(program):", '    """Seconds and output of the program; nothing is left of earlier runs."""']
         if names:
@@ -329,7 +333,9 @@ def _head_of(part: str) -> str:
 
 
 def _each(name: str, items: list[str]) -> list[str]:
-    line = f"for {name} in ({', '.join(items)}{',' * (len(items) == 1)}):"
+    if len(items) == 1:
+        return [f"for {name} in {items[0][1:]}:" if items[0].startswith("*") else f"for {name} in ({items[0]},):"]
+    line = f"for {name} in ({', '.join(items)}):"
     return [line] if len(line) <= WIDTH - 8 else [f"for {name} in (", *(f"    {item}," for item in items), "):"]
 
 

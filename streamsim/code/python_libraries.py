@@ -117,7 +117,8 @@ class CuPy(Writer):
         return f"cp.empty({size}, np.float32)"
 
     def fresh(self, memory: Memory) -> str:
-        return f"{memory.name}[:] = {'np.nan' if memory.start == 'nothing' else f'start_{memory.name}'}"
+        value = {"nothing": "np.nan", "blank": "-1"}.get(memory.start, f"start_{memory.name}")
+        return f"{memory.name}[:] = {value}"
 
     def capture(self, body: list[str]) -> list[str]:
         return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
@@ -168,6 +169,14 @@ class PyTorch(Writer):
                 f"streams[{plan.kinds.index('blocking')}] = 'blocking': the streams of PyTorch are non-blocking; write"
                 " it --as cupy"
             )
+        chunks = plan.defaults.get("chunks", 1)
+        least = min((-(-cut.floats // cut.unit) for cut in plan.cuts), default=chunks)
+        if chunks > least:
+            raise InputError(
+                f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces"
+                f" for {least} only; use fewer, or --as cupy"
+            )
+        self.plan = plan._replace(most_chunks=min(plan.most_chunks, least))
         kernels = plan.kernels
         if kernels and plan.is_pattern and len(kernels.sources + kernels.tables) > MOST_TORCH_SOURCES:
             raise InputError(
@@ -220,9 +229,10 @@ class PyTorch(Writer):
         return f'torch.{"rand" if memory.start == "resident" else "empty"}({size}, device="cuda")'
 
     def fresh(self, memory: Memory) -> str:
-        if memory.start == "nothing":
-            return f'{memory.name}.fill_(float("nan"))'
-        return f"{memory.name}.copy_(start_{memory.name})"
+        if memory.start == "random":
+            return f"{memory.name}.copy_(start_{memory.name})"
+        value = 'float("nan")' if memory.start == "nothing" else "-1"
+        return f"{memory.name}.fill_({value})"
 
     def capture(self, body: list[str]) -> list[str]:
         return [

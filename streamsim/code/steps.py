@@ -6,7 +6,7 @@ spelt differently. Sizes are in floats, which all arrays of these programs hold.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Memory as Place
@@ -14,20 +14,22 @@ if TYPE_CHECKING:
 FLOAT_BYTES = 4
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
 
 
 class Memory(NamedTuple):
     """An array of the program.
 
-    ``start``: what the host puts there before each run: ``random`` numbers, ``nothing`` that could be taken for a
-    result; ``resident``: random numbers that are on the card before the first run and stay. ``slots``: it is that many
-    buffers, each for the largest chunk that ``part`` has; ``floats`` then says nothing.
+    ``start``: what the host puts there before each run: ``random`` numbers; ``nothing`` that could be taken for a
+    result; ``blank`` the same where the program may leave a part of it so; ``resident``: random numbers that are on the
+    card before the first run and stay. ``slots``: it is that many buffers, each for the largest chunk that ``part``
+    has; ``floats`` then says nothing.
     """
 
     name: str
     place: Place
     floats: int
-    start: Literal["random", "nothing", "resident"]
+    start: Literal["random", "nothing", "blank", "resident"]
     slots: str = ""
     part: str = ""
 
