@@ -80,7 +80,8 @@ class Cuda:
         title = "Copies in, kernels and copies out" if self.plan.is_pattern else "Copies and kernels, call by call"
         names = ("algorithm", "chrono", "cmath", "cstdio", "cstdlib", "map", "stdexcept", "string", "vector")
         return [
-            f"// {title}, {self.plan.title}; prints its times as JSON.",
+            f"// {title}; prints its times as JSON.",
+            f"// {self.plan.title}",
             "// nvcc -O3 -o pipeline pipeline.cu",
             f"// ./pipeline{words}",
             "#include <cuda_runtime.h>",
@@ -99,8 +100,6 @@ class Cuda:
         words += [f"size_t {name}" for name in sizes]
         lines += _filled("__global__ void StandIn(", [*words, "int rounds"], ") {", 0)
         lines += [*_indented(self._stand_in(kernels)), "}"]
-        if not self.plan.is_pattern:
-            return lines
         words = [f"float* {name}" for name in kernels.names] + [f"size_t {name}" for name in sizes]
         lines += ["", *_filled("void Kernels(", [*words, "int work", "cudaStream_t stream"], ") {", 0)]
         return [*lines, *_indented(self._launches(kernels)), "}"]
@@ -152,8 +151,10 @@ class Cuda:
         lines += ["for (int i = 1; i + 1 < argc; i += 2) given.at(argv[i]) = atoi(argv[i + 1]);"]
         wrong = [f"std::min({{{', '.join(self.defaults)}}}) < 1"]
         wrong += [f"chunks > {plan.most_chunks}"] * plan.is_pattern
-        lines += _filled("if (", wrong, ")", 1, " ||")
-        lines += ['  throw std::out_of_range("arguments");', "auto asked = given;"]
+        *begun, last = _filled("if (", wrong, ")", 1, " ||")
+        throw = 'throw std::out_of_range("arguments");'
+        lines += [*begun, last, INDENT + throw] if begun else _block(last, [throw], 1)
+        lines.append("auto asked = given;")
         lines += [*self._numbers(), *self._memory(), *self._streams(), *self._found(), ""]
         head = "auto pipeline = [&](const std::vector<cudaStream_t>& stream) {"
         lines += [head, *_indented(self._steps(plan.issue)), "};"]
@@ -313,7 +314,7 @@ class Cuda:
         plan = self.plan
         fixed = f'\\"streams\\": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
         return [
-            f'printf("{{\\"program\\": \\"{plan.title} in {NAME}\\", {fixed}");',
+            f'printf("{{\\"program\\": \\"{plan.pattern} in {NAME}\\", {fixed}");',
             "for (auto& [name, value] : asked)",
             '  printf("\\"%s\\": %d, ", name.c_str() + 2, value);',
             'printf("\\"verified\\": %s, \\"wall_s\\": [", verified ? "true" : "false");',
@@ -363,8 +364,8 @@ class Cuda:
             case Run(pieces):
                 return self._run(pieces, stream, depth)
             case Launch(source, to):
-                words = [self.piece(source), self.piece(to), self.size(to)]
-                return self._launch(words, self.size(to), stream, depth)
+                words = [self.piece(source), self.piece(to), self.size(to), "work", stream]
+                return _filled("Kernels(", words, ");", depth)
             case Record(event, its_stream):
                 return _filled("Check(cudaEventRecord(", [self._event(event), its_stream], "));", depth)
             case Wait(event, its_stream):

@@ -119,10 +119,9 @@ def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: i
     """``unit``: floats that stay together; 0: those of an element."""
     for k, size in enumerate(sizes):
         if size % FLOAT_BYTES:
-            each = "an element" if not unit else "array"
+            what = "bytes" if unit else "bytes an element"
             raise InputError(
-                f"{field}[{k}] = {size} bytes {'of ' * (not unit)}{each}: the arrays of a program hold floats; give a"
-                f" multiple of {FLOAT_BYTES}"
+                f"{field}[{k}] = {size} {what}: the arrays of a program hold floats; give a multiple of {FLOAT_BYTES}"
             )
     names = [letter] if len(sizes) == 1 else [f"{letter}{k}" for k in range(len(sizes))]
     return [

@@ -275,7 +275,7 @@ class Writer(ABC):
             f"if {wrong}:",
             f'    parser.error("{hint}")',
             "result = measure(**given)",
-            f'print(json.dumps({{"program": "{plan.title} in {self.name}", **given, **result}}))',
+            f'print(json.dumps({{"program": "{plan.pattern} in {self.name}", **given, **result}}))',
             'raise SystemExit(0 if result["verified"] else 1)',
         ]
         return ['if __name__ == "__main__":', *_indented(lines)]

@@ -209,6 +209,11 @@ class Plan(NamedTuple):
         return "chunks" in self.defaults
 
     @property
+    def pattern(self) -> str:
+        """What kind of program it is."""
+        return self.title if self.is_pattern else "schedule"
+
+    @property
     def has_slots(self) -> bool:
         """Whether buffers are used in turn."""
         return "buffers" in self.defaults
