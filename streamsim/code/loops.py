@@ -181,10 +181,9 @@ def _stages(
         return Copy(direction, arrays.on_card(array, chunk), host, is_blocking)
 
     worked_on = dict.fromkeys(array for some in arrays.worked_on() for array in some)
-    run = Run(tuple(arrays.on_card(array, computed) for array in worked_on))
     return (
         tuple(copy("h2d", array, loaded) for array in arrays.inputs),
-        (run,) if has_kernels else (),
+        (Run(tuple(arrays.on_card(array, computed) for array in worked_on)),) if has_kernels else (),
         tuple(copy("d2h", array, computed) for array in arrays.outputs),
     )
 
