@@ -257,12 +257,12 @@ def fake_torch(card: Card) -> dict[str, Any]:
     rng = np.random.default_rng(0)
 
     def operation(compute: Callable[..., np.ndarray]) -> Callable[..., None]:
-        def call(*arguments: Any, out: Tensor) -> None:
+        def call(*arguments: Any, out: Tensor, **more: float) -> None:
             read = [a.data if isinstance(a, Tensor) else a for a in arguments]
             assert out.on_card
             assert all(a.on_card for a in arguments if isinstance(a, Tensor))
             assert np.broadcast_shapes(*(a.shape for a in read if isinstance(a, np.ndarray))) == out.data.shape
-            card.add(("kernel",), lambda: np.copyto(out.data, compute(*read)))
+            card.add(("kernel",), lambda: np.copyto(out.data, compute(*read, **more)))
 
         return call
 
@@ -300,7 +300,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
         rand=rand,
         equal=lambda a, b: bool(np.array_equal(a.data, b.data)),
         lerp=operation(lambda a, b, weight: a + np.float32(weight) * (b - a)),
-        addcmul=operation(lambda a, b, c: a + b * c),
+        addcmul=operation(lambda a, b, c, value: a + np.float32(value) * b * c),
         special=SimpleNamespace(legendre_polynomial_p=operation(legendre)),
     )
     return {"torch": torch}

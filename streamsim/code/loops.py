@@ -67,7 +67,7 @@ class _Arrays:
         targets = [*self.outputs, *self.once] or self.inputs
         if workload.kernels and not targets:
             raise InputError("kernels: the program needs an array that they work on; give --h2d or --d2h")
-        if workload.kernels and not self.inputs and not self.tables:
+        if workload.kernels and not self.inputs:
             self.resident = [_Array("x", *targets[0].key)]
         self.is_pageable, self.slots = config.is_pageable, config.slots
         self.cut = [*self.inputs, *self.outputs, *self.resident, *(self.once if workload.kernels else ())]

@@ -199,10 +199,10 @@ class PyTorch(Writer):
             return call("stand_in", [source, "work", f"out={target}"], WIDTH - 8)
 
         operation, more = {1: ("stand_in", ["work"]), 2: ("torch.lerp", ["0.5"])}.get(
-            len(sources), ("torch.addcmul", [])
+            len(sources), ("torch.addcmul", ["value=-0.5"])
         )
         first = call(operation, [*sources, *more, f"out={targets[0]}"], WIDTH - 4)
-        smallest = [f"n = min({', '.join(f'{name}.numel()' for name in arrays)})"] if cut else []
+        smallest = call("n = min", [f"{name}.numel()" for name in arrays], WIDTH - 4) if cut else []
         return [*smallest, *_called(kernels, first, later)]
 
     def launch(self, source: str, to: str, depth: int) -> list[str]:
