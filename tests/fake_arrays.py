@@ -185,7 +185,7 @@ def fake_cupy(card: Card) -> dict[str, Any]:
 
             def work() -> None:
                 index = np.arange(count)
-                mean = sum(a[index % a.size] for a in read) / np.float32(len(read))
+                mean = np.asarray(sum(a[index % a.size] for a in read)) / np.float32(len(read))
                 for to in written:
                     to[:] = logistic(mean, arguments[len(self.read)])[: to.size]
 

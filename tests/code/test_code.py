@@ -22,7 +22,18 @@ from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.patterns import pattern, prefetch
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    LAUNCHES,
+    Buffer,
+    Copy,
+    Kernel,
+    Launch,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 
@@ -45,7 +56,7 @@ CONFIGS: dict[str, tuple[Config, bool]] = {
 }
 
 
-def configs(launch: str = "live") -> list[tuple[Config, bool]]:
+def configs(launch: Launch = "live") -> list[tuple[Config, bool]]:
     """Every pattern, issued live or as a graph."""
     known = [(config, ahead) for config, ahead in CONFIGS.values() if launch == "live" or not config.is_blocking]
     return [(replace(config, launch=launch), ahead) for config, ahead in known]
@@ -166,8 +177,8 @@ def workloads(draw: st.DrawFn) -> Workload:
 def programs(draw: st.DrawFn) -> tuple[Workload, Config, bool]:
     """A workload, and any pattern over it."""
     chunks, streams = draw(st.integers(1, 6)), draw(st.integers(1, 8))
-    memory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    launch = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
+    memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    launch: Any = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
     kind = draw(st.sampled_from(("serial", "depth-first", "breadth-first", "ring", "prefetch")))
     buffers = draw(st.integers(1, 7))
     if kind == "serial":
@@ -175,7 +186,7 @@ def programs(draw: st.DrawFn) -> tuple[Workload, Config, bool]:
     elif kind == "prefetch":
         config = ring_config(chunks, buffers, 3, memory, launch)
     else:
-        order = "depth-first" if kind == "ring" else kind
+        order: Any = "depth-first" if kind == "ring" else kind
         config = Config(order, chunks, streams, buffers if kind == "ring" else None, memory, launch)
     return draw(workloads()), config, kind == "prefetch"
 
@@ -222,8 +233,8 @@ def test_a_schedule_is_written_out_call_by_call(schedule: Schedule, language: La
 
 
 @pytest.mark.parametrize("language", PYTHON)
-@pytest.mark.parametrize("launch", ["live", "graph"])
-def test_a_pattern_written_out_verifies_its_output(language: Language, launch: str) -> None:
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_a_pattern_written_out_verifies_its_output(language: Language, launch: Launch) -> None:
     for config, is_prefetch in configs(launch):
         schedule = schedule_of(workload_of_sizes([400], ["1ms"], [400]), replace(config, chunks=5), is_prefetch)
         assert assert_makes_the_calls(code_of_schedule(schedule, language), language, schedule)
@@ -293,7 +304,7 @@ def every_text(language: Language) -> dict[str, str]:
         "many": workload_of_sizes(h2d=["8GiB"] * 3, kernels=["1ms"] * 2, d2h=["16GiB"] * 4),
     }
     for name, workload in works.items():
-        for launch in ("live", "graph"):
+        for launch in LAUNCHES:
             for config, is_prefetch in configs(launch):
                 what = f"{name} {'prefetch' if is_prefetch else config.order} {config.buffers} {launch}"
                 texts[what] = code_of(workload, config, language, is_prefetch)
