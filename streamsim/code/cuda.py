@@ -425,6 +425,6 @@ std::vector<size_t> Cut(size_t size, size_t unit, size_t chunks) {
   if (over && (even + 1) * (chunks - 1) < units) ++even, over = 0;
   std::vector<size_t> at(chunks + 1, size);
   for (size_t i = 0; i < chunks; ++i)
-    at[i] = (even * i + std::min(i, over)) * unit;
+    at[i] = std::min((even * i + std::min(i, over)) * unit, size);
   return at;
 }"""

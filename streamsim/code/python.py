@@ -346,5 +346,5 @@ _CUT = '''def cut(size, unit, chunks):
     even, over = divmod(units, chunks)
     if over and (even + 1) * (chunks - 1) < units:
         even, over = even + 1, 0
-    starts = [(even * i + min(i, over)) * unit for i in range(chunks)]
+    starts = [min((even * i + min(i, over)) * unit, size) for i in range(chunks)]
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], size], strict=True)]'''
