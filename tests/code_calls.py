@@ -69,13 +69,11 @@ def calls_of(schedule: Schedule) -> list[Call]:
             case RecordEvent(event=event, stream=stream):
                 calls.append(("record", event, stream))
             case WaitEvent(event=event, stream=stream):
-                calls.append(("wait", event, stream))
-            case Synchronize(stream=None, event=None):
-                calls.append(("synchronise",))
-            case Synchronize(stream=stream, event=None):
-                calls.append(("synchronise", "stream", stream))
-            case Synchronize(event=event):
-                calls.append(("synchronise", "event", event))
+                if schedule.launch == "live" or any(call[:2] == ("record", event) for call in calls):
+                    calls.append(("wait", event, stream))  # else it waits for nothing, and cannot be captured
+            case Synchronize():
+                what = [(name, getattr(op, name)) for name in ("stream", "event") if getattr(op, name) is not None]
+                calls.append(("synchronise", *what[0]) if what else ("synchronise",))
     return calls
 
 

@@ -48,6 +48,7 @@ class _Written:
         self.steps: list[Step] = []
         self._body: list[Step] = []
         self._stream = ""
+        self._recorded: set[int] = set()  # events so far
         self.written: dict[str, None] = {}  # host buffers that copies write, by first use
         self.computed: dict[str, None] = {}  # device buffers that something writes
 
@@ -97,8 +98,11 @@ class _Written:
             return
         self.close()
         if isinstance(op, RecordEvent):
+            self._recorded.add(op.event)
             self.steps.append(Record(f"event[{op.event}]", self.stream(op.stream)))
         elif isinstance(op, WaitEvent):
+            if self.schedule.launch == "graph" and op.event not in self._recorded:
+                return  # it waits for nothing, and what is not in a graph cannot be waited for in it
             self.steps.append(Wait(f"event[{op.event}]", self.stream(op.stream)))
         else:
             stream = "" if op.stream is None else self.stream(op.stream)
@@ -158,6 +162,8 @@ def plan_of_schedule(schedule: Schedule) -> Plan:
             f"ops: {len(ops)} calls written out are no program to read (at most {MOST_OPS}); give the options of"
             " predict in place of a schedule, and its loop is written"
         )
+    if not any(isinstance(op, CopyOp | Kernel) for op in ops):
+        raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")
     written = _Written(schedule)
     for i, op in enumerate(ops):
         written.add(i, op)
