@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.code.steps import (
     FLOAT_BYTES,
+    ONCE,
     Copy,
     If,
     Launch,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from streamsim.code.steps import Kernels, Memory, Piece, Plan, Step
 
 NAME = "cuda-c++"
-ONCE = "r"  # begins the names of arrays that are copied back once, of which a chunk may have nothing
 WIDTH = 80
 INDENT = "  "
 _STREAMS = {"non-blocking": "cudaStreamNonBlocking", "blocking": "cudaStreamDefault"}
@@ -123,15 +123,13 @@ class Cuda:
 
     def _launches(self, kernels: Kernels) -> list[str]:
         targets, sizes = list(kernels.targets), self._sizes(kernels)
-        sources = [name for name in targets if not name.startswith(ONCE)] or list(kernels.sources)
-        cycled = [sources[k % len(sources)] for k in range(len(kernels.sources))]
         lines = []
         for k, kernel in enumerate(kernels.calls):
             count = kernel.launches - (k == 0)
             lines.append(f"// {kernel.words}")
             if k == 0:
                 lines += self._launch([*kernels.sources, *kernels.tables, *targets, *sizes], "n", "stream", 1)
-            words = [*cycled, *kernels.tables, *targets, *sizes]
+            words = [*kernels.again, *kernels.tables, *targets, *sizes]
             if count == 1:
                 lines += self._launch(words, "n", "stream", 1)
             elif count:

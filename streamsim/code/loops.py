@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.code.steps import (
     FLOAT_BYTES,
+    ONCE,
     Copy,
     Cut,
     Events,
@@ -62,7 +63,7 @@ class _Arrays:
         self.inputs = _named("x", "h2d", workload.inputs, workload.elements or 1, unit)
         self.outputs = _named("y", "d2h", workload.outputs, workload.elements or 1, unit)
         self.tables = _named("w", "h2d_once", workload.h2d_once, 1, 1)
-        self.once = _named("r", "d2h_once", workload.d2h_once, 1, ALIGN_BYTES // FLOAT_BYTES)
+        self.once = _named(ONCE, "d2h_once", workload.d2h_once, 1, ALIGN_BYTES // FLOAT_BYTES)
         self.resident: list[_Array] = []
         targets = [*self.outputs, *self.once] or self.inputs
         if workload.kernels and not targets:

@@ -78,14 +78,13 @@ class CuPy(Writer):
 
     def launches(self, kernels: Kernels) -> list[str]:
         targets, tables = list(kernels.targets), list(kernels.tables)
-        cycled = [targets[k % len(targets)] for k in range(len(kernels.sources))]
         sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *targets)))
         size = [] if kernels.is_even else [f"size=max({sizes})"]
 
         def launch(sources: list[str]) -> list[str]:
             return call("stand_in", [*sources, *tables, "work", *targets, *size], WIDTH - 8)
 
-        return _called(kernels, launch(list(kernels.sources)), lambda _: launch(cycled))
+        return _called(kernels, launch(list(kernels.sources)), lambda _: launch(list(kernels.again)))
 
     def launch(self, source: str, to: str, depth: int) -> list[str]:
         return call("stand_in", [source, "work", to], WIDTH - 4 * depth)

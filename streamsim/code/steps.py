@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4
+ONCE = "r"  # begins the names of arrays that are copied back once, of which a chunk may have nothing
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -174,6 +175,12 @@ class Kernels(NamedTuple):
     def launches(self) -> int:
         """How many launches a chunk has."""
         return sum(call.launches for call in self.calls)
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """What later launches read: what the first one has written, or where a chunk may have none of that the same."""
+        written = [name for name in self.targets if not name.startswith(ONCE)] or self.sources
+        return tuple(written[k % len(written)] for k in range(len(self.sources)))
 
     @property
     def names(self) -> tuple[str, ...]:
