@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.predict import EngineUse, Prediction, WithoutRing, predict
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import Source
+    from streamsim.code.programs import code_of, code_of_schedule
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
     from streamsim.device.front_ends import FrontEnd
@@ -93,6 +94,9 @@ _HOME = {
     "prefetch": "program.patterns",  # copy the next batch beside the kernels of this one
     "serialized": "program.patterns",  # any schedule without its overlap
     "build": "program.patterns",  # a pattern by name
+    # Programs
+    "code_of": "code.programs",  # a workload cut and issued so, as a program in CuPy, PyTorch or CUDA C++
+    "code_of_schedule": "code.programs",  # a schedule as a program, call by call
     # Devices
     "Device": "device.profile",  # a card, its link and its host
     "LinkDirection": "device.profile",  # a direction of its link
@@ -225,6 +229,8 @@ __all__ = [
     "build",
     "changed",
     "check",
+    "code_of",
+    "code_of_schedule",
     "critical_path",
     "depth_first",
     "device_names",

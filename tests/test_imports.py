@@ -15,6 +15,7 @@ PACKAGE = ROOT / "streamsim"
 # Folders, from the top down: a room imports only from rooms after its own. What lies beside the folders is for all.
 ROOMS = (
     "cli",
+    "code",
     "report",
     "search",
     "analysis",

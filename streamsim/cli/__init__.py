@@ -14,6 +14,7 @@ COMMANDS = {
     "schedule": "streamsim.cli.predict:schedule_command",
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
+    "code": "streamsim.cli.code:code_command",
     "sweep": "streamsim.cli.sweep:sweep_command",
     "devices": "streamsim.cli.devices:devices",
     "schema": "streamsim.cli.devices:schema_command",

@@ -1,9 +1,10 @@
 """The best number of chunks and streams for a workload."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
@@ -20,8 +21,12 @@ from streamsim.cli.options import (
     taken,
 )
 from streamsim.cli.printing import print_csv, print_json
+from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
+from streamsim.device.front_ends import SEPARATOR
 from streamsim.device.profile import Device
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import write_text
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
 from streamsim.program.schedule import LAUNCHES, Launch
 from streamsim.program.workload import Workload
@@ -63,6 +68,13 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
 @click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default="live", show_default=True)
 @click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, however long SimPy takes.")
 @format_options
+@click.option(
+    "--as",
+    "language",
+    type=click.Choice(LANGUAGES),
+    help="Write the program to use, in this language; its calls are counted.",
+)
+@click.option("--output", "-o", type=FILE, help="The file of --as.")
 def best_command(
     max_chunks: int,
     max_streams: int,
@@ -71,6 +83,8 @@ def best_command(
     launch: str,
     exact: bool,
     form: str,
+    language: Language | None,
+    output: Path | None,
     **sizes: Any,
 ) -> None:
     """Find how many chunks and streams, in which order: the optimum of the grid, by the full model.
@@ -78,14 +92,20 @@ def best_command(
     What to use is the simplest configuration within 1 % of the optimum: fewest chunks, then fewest streams. Ties
     are broken the same way. With streamsim[fast] the result is exact. Without it a large grid is searched coarse to
     fine within 20 seconds or so, and the answer says whether it is exact, and if not, how far from it at most.
+    With --as and -o the program of what to use is written, as streamsim code does.
 
     \b
     Examples:
       streamsim best --h2d 64MiB --kernel 0.57ms --d2h 64MiB --max-chunks 32 --max-streams 4
       streamsim best workload.toml --device a100 --max-chunks 16 --max-streams 4 --launch both --json
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
+      streamsim best workload.toml --max-chunks 32 --max-streams 4 --as pytorch -o pipeline.py
     """  # noqa: D301 - click wants the backspace itself
+    if (language is None) is not (output is None):
+        raise InputError("--as, --output: the program needs both, its language and its file; give the other one too")
     memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
+    if language is not None and device_chosen.front_end is None and SEPARATOR not in device_chosen.device:
+        device_chosen = replace(device_chosen, front_end=FRONT_END_OF[language])  # the choice is of that program
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
     workload, card = pipeline.load(), device_chosen.load()
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
@@ -99,16 +119,19 @@ def best_command(
         memory_limit_bytes=device_chosen.memory_limit,
     )
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
-        _report(workload, card, grid, device_chosen, exact, form)
+        found = _search(workload, card, grid, exact)
+    if language is not None and output is not None:
+        from streamsim.code.programs import code_of
+
+        write_text(code_of(workload, found.simplest.config, language), output)
+    _report(found, workload, grid, device_chosen, form)
 
 
 def _launches(name: str) -> tuple[Launch, ...]:
     return tuple(launch for launch in LAUNCHES if name in (launch, "both"))
 
 
-def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exact: bool, form: str) -> None:
-    import msgspec
-
+def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best":
     from streamsim.search.best import best
     from streamsim.search.shortest import BUDGET_OPS
 
@@ -116,7 +139,12 @@ def _report(workload: Workload, card: Device, grid: Grid, asked_of: Chosen, exac
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
         note(f"{SLOW}, and the optimum of any grid exact")
     with progress_bar("searching") as progress, noting_compilation():
-        found = best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
+        return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
+
+
+def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, form: str) -> None:
+    import msgspec
+
     if form == "table":
         return _print_best(found)
     asked = msgspec.to_builtins(grid) | {

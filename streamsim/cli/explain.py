@@ -4,12 +4,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from streamsim.cli.options import FILE, Chosen, Pipeline, device_options, format_options, pipeline_options, taken
+from streamsim.cli.options import (
+    FILE,
+    Chosen,
+    Pipeline,
+    device_options,
+    format_options,
+    pipeline_options,
+    schedule_given,
+    taken,
+)
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.errors import InputError
-from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
 from streamsim.text.shown import one_line
@@ -90,18 +98,11 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
 
 def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict[str, Any], Source | None]":
     """The schedule that is asked for, and how it was: a file, or the options of a pipeline."""
-    path = pipeline.workload
-    if path is None or path.suffix.lower() != ".json":
-        workload = pipeline.load()
-        return pipeline.schedule(workload), pipeline.inputs(workload), source_of(pipeline, workload)
-    given = [
-        name
-        for name in Pipeline.__struct_fields__
-        if name != "workload" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
-        raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
-    return read_schedule(path), {"schedule": str(path)}, None
+    schedule = schedule_given(context, pipeline)
+    if schedule is not None:
+        return schedule, {"schedule": str(pipeline.workload)}, None
+    workload = pipeline.load()
+    return pipeline.schedule(workload), pipeline.inputs(workload), source_of(pipeline, workload)
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from streamsim.device.front_ends import with_front_end
 from streamsim.device.library import device_names, load_device
@@ -15,12 +16,13 @@ from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
-from streamsim.program.files import read_workload
+from streamsim.program.files import read_schedule, read_workload
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.ranges import MOST_CHUNKS
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -206,6 +208,24 @@ class Pipeline(msgspec.Struct, frozen=True):
         """What was asked, as plain numbers and strings."""
         sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
         return {"workload": msgspec.to_builtins(workload), **sizes, **msgspec.to_builtins(self.config())}
+
+
+def schedule_given(context: click.Context, pipeline: Pipeline) -> Schedule | None:
+    """The schedule in a .json file that stands in the place of a workload; None without one.
+
+    Raises InputError for options beside it that describe a pipeline.
+    """
+    path = pipeline.workload
+    if path is None or path.suffix.lower() != ".json":
+        return None
+    given = [
+        name
+        for name in Pipeline.__struct_fields__
+        if name != "workload" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise InputError(one_line(f"--{given[0]}: {path} is a schedule, cut and issued already; leave the option out"))
+    return read_schedule(path)
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -145,8 +145,13 @@ def _ignored(option: click.Parameter) -> click.Parameter:
     return found
 
 
-_own = {option.name for option in schedule_command.params}
-schedule_command.params += [_ignored(option) for option in predict_command.params if option.name not in _own]
+def take_options_of_predict(command: click.Command) -> None:
+    """What ``command`` does not know of predict's options it takes and passes over."""
+    own = {option.name for option in command.params}
+    command.params += [_ignored(option) for option in predict_command.params if option.name not in own]
+
+
+take_options_of_predict(schedule_command)
 
 
 def _predict(schedule: Schedule, device: Device) -> "Prediction":

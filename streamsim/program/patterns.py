@@ -93,6 +93,10 @@ class _Pipeline:
             return [[]] * self._config.chunks
         return [[card for card in row if card] for row in zip(*[array.on_card for array in arrays], strict=True)]
 
+    def used(self, streams: Sequence[Stream]) -> Sequence[Stream]:
+        """Those of the streams that chunks take turns over."""
+        return streams[: self._config.chunks]
+
     def streams(self, count: int) -> list[Stream]:
         """So many new streams."""
         return [self.program.stream() for _ in range(count)]
@@ -121,8 +125,8 @@ class _Pipeline:
             stream.copy_out(host, card, blocking=self._is_blocking)
 
     def copy_in_once(self, streams: Sequence[Stream]) -> None:
-        """The arrays that are copied once to the card in the first stream, and every other stream's wait for them."""
-        first, *others = streams[: self._config.chunks]
+        """The arrays that are copied once to the card in the first of the streams, and the others' wait for them."""
+        first, *others = streams
         for array in self._once_in:
             first.copy_in(array.card, array.host, blocking=self._is_blocking)
         if others and (self._once_in or self._once_out):  # of the event's number those of the last copies follow
@@ -133,10 +137,10 @@ class _Pipeline:
                     stream.wait(loaded)
 
     def copy_out_once(self, streams: Sequence[Stream]) -> None:
-        """The first stream's wait for all others, and the arrays that are copied back once."""
+        """The first stream's wait for the others, and the arrays that are copied back once."""
         if not self._once_out:
             return
-        first, *others = streams[: self._config.chunks]
+        first, *others = streams
         for stream in others:
             first.wait(stream.record())
         for array in self._once_out:
@@ -170,22 +174,22 @@ def _depth_first(pipeline: _Pipeline, config: Config) -> Schedule:
 
 def _by_chunk(pipeline: _Pipeline, config: Config, name: str, is_cut: bool = True) -> Schedule:
     streams = pipeline.streams(config.streams)
-    pipeline.copy_in_once(streams)
+    pipeline.copy_in_once(pipeline.used(streams))
     for chunk, stream in pipeline.turns(streams):
         pipeline.copy_in(chunk, stream)
         pipeline.run(chunk, stream)
         pipeline.copy_out(chunk, stream)
-    pipeline.copy_out_once(streams)
+    pipeline.copy_out_once(pipeline.used(streams))
     return pipeline.schedule(name, is_cut)
 
 
 def _breadth_first(pipeline: _Pipeline, config: Config) -> Schedule:
     streams = pipeline.streams(config.streams)
-    pipeline.copy_in_once(streams)
+    pipeline.copy_in_once(pipeline.used(streams))
     for stage in (pipeline.copy_in, pipeline.run, pipeline.copy_out):
         for chunk, stream in pipeline.turns(streams):
             stage(chunk, stream)
-    pipeline.copy_out_once(streams)
+    pipeline.copy_out_once(pipeline.used(streams))
     return pipeline.schedule(f"breadth-first N={config.chunks} S={config.streams}")
 
 
@@ -194,7 +198,7 @@ def _ring(pipeline: _Pipeline, config: Config) -> Schedule:
     streams = pipeline.streams(config.streams)
     # Of each chunk whose buffers another one uses again, in another stream.
     done = [pipeline.program.event() for _ in range(chunks - slots)] if config.hands_buffers_over else []
-    pipeline.copy_in_once(streams)
+    pipeline.copy_in_once(pipeline.used(streams))
     for chunk, stream in pipeline.turns(streams):
         if done and chunk >= slots:
             stream.wait(done[chunk - slots])
@@ -203,7 +207,7 @@ def _ring(pipeline: _Pipeline, config: Config) -> Schedule:
         pipeline.copy_out(chunk, stream)
         if chunk < len(done):
             stream.record(done[chunk])
-    pipeline.copy_out_once(streams)
+    pipeline.copy_out_once(pipeline.used(streams))
     return pipeline.schedule(f"ring N={chunks} S={config.streams} K={slots}")
 
 

@@ -105,7 +105,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
     write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
     text = best_command.get_help(best_command.make_context("streamsim best", list(PIPELINE)))
     examples = [line.split()[2:] for line in text.splitlines() if line.startswith("    streamsim best ")]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for arguments in examples:
         said(capsys, *arguments)
 

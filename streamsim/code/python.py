@@ -1,0 +1,350 @@
+"""Programs in Python: CuPy's and PyTorch's calls in one frame. What is written is formatted as ruff does."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from streamsim.code.steps import (
+    Copy,
+    If,
+    Launch,
+    Let,
+    Loop,
+    Record,
+    Remark,
+    Roles,
+    Run,
+    Synchronise,
+    Wait,
+    Within,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streamsim.code.steps import Kernels, Memory, Piece, Plan, Step
+
+WIDTH = 88  # of ruff and black, unless told otherwise
+INDENT = "    "
+
+
+def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
+    """``head(arguments)``, an argument a line where one line has no room."""
+    line = f"{head}({', '.join(arguments)})"
+    if len(line) <= room:
+        return [line]
+    return [f"{head}(", *(f"{INDENT}{argument}," for argument in arguments), ")"]
+
+
+def _indented(lines: Iterable[str], by: int = 1) -> list[str]:
+    return [indent(line, INDENT * by) if line else "" for line in lines]
+
+
+class Writer(ABC):
+    """Writes a plan; what differs between the libraries is for the classes below."""
+
+    name: str
+    imports: tuple[str, ...]
+    synchronise: str
+    event: str
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
+        kernels = plan.kernels
+        self.arguments = [*plan.defaults, "repeat", *["work"] * (kernels is not None)]
+
+    # What a library says in its own way
+
+    @abstractmethod
+    def stand_in(self, kernels: Kernels) -> list[str]:
+        """The stand-in for the user's kernels, before their function."""
+
+    @abstractmethod
+    def launches(self, kernels: Kernels) -> list[str]:
+        """The body of the function of the kernels."""
+
+    @abstractmethod
+    def launch(self, source: str, to: str, depth: int) -> list[str]:
+        """One launch of the stand-in, in a block of this depth."""
+
+    @abstractmethod
+    def stream(self, kind: str) -> str:
+        """A new stream."""
+
+    @abstractmethod
+    def within(self, stream: str) -> str:
+        """The head of a block of calls in a stream."""
+
+    @abstractmethod
+    def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
+        """A copy in the current stream, which ``stream`` is, in a block of this depth."""
+
+    @abstractmethod
+    def host(self, memory: Memory, size: str) -> list[str]:
+        """A new array on the host."""
+
+    @abstractmethod
+    def card(self, memory: Memory, size: str) -> str:
+        """A new array on the card."""
+
+    @abstractmethod
+    def fresh(self, memory: Memory) -> str:
+        """Makes an array of the host as it is before a run."""
+
+    @abstractmethod
+    def capture(self, body: list[str]) -> list[str]:
+        """Lines that capture the body as ``graph``."""
+
+    cleared: str  # an array of the card without what an earlier run left there
+    generator: tuple[str, ...] = ()  # of random numbers
+    replay: str
+    equal: str
+    saved: str  # a copy of ``{0}``, on the host
+    fetched: str  # a copy of ``{0}``, from the card
+
+    # What all have in common
+
+    def text(self) -> str:
+        """The program."""
+        plan = self.plan
+        parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
+        if plan.cuts:
+            parts.append(_CUT.splitlines())
+        parts += [self._measure(), self._main()]
+        return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
+
+    def _head(self) -> list[str]:
+        plan = self.plan
+        words = " ".join(f"--{name} {value}" for name, value in {**plan.defaults, "repeat": 10}.items())
+        lines = [
+            f'"""{_TITLE[plan.is_pattern].format(plan.title)}; prints its times as JSON.',
+            "",
+            f"python pipeline.py {words}",
+            '"""',
+            "",
+            "import argparse",
+            "import json",
+            "import time",
+            "",
+            *self.imports,
+        ]
+        sizes = [f"{name} = {floats}  # floats" for floats, name in self._sizes().items()]
+        defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": 16})
+        items = [f'"{name}": {value}' for name, value in defaults.items()]
+        line = f"DEFAULTS = {{{', '.join(items)}}}"
+        given = [line] if len(line) <= WIDTH else ["DEFAULTS = {", *(f"    {item}," for item in items), "}"]
+        return [*lines, "", *sizes, *given]
+
+    def _sizes(self) -> dict[int, str]:
+        """The names of the sizes of arrays."""
+        plan = self.plan
+        if not plan.is_pattern:
+            return {}
+        sizes = dict.fromkeys(floats for floats in (m.floats for m in plan.memory))
+        if len(sizes) == 1:
+            return dict.fromkeys(sizes, "SIZE")
+        first = {floats: next(m.name for m in plan.memory if m.floats == floats) for floats in sizes}
+        return {floats: f"SIZE_{name[2:].upper()}" for floats, name in first.items()}
+
+    def _kernels(self, kernels: Kernels) -> list[str]:
+        lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, and its calls ----"]
+        lines += ["# It makes of every float what --work says; its time is not that of your kernels."]
+        lines += self.stand_in(kernels)
+        if self.plan.is_pattern:
+            lines += ["", "", f"def kernels({', '.join([*kernels.names, 'work'])}):"]
+            lines += ['    """The kernels of a chunk, in the current stream."""', *_indented(self.launches(kernels))]
+        return lines
+
+    def _measure(self) -> list[str]:
+        plan = self.plan
+        lines = ['"""Times of ``repeat`` runs behind one that warms up, and whether all are right."""']
+        lines += self._numbers()
+        lines += self._memory()
+        kinds = plan.kinds or ("non-blocking",)
+        if len(set(kinds)) == 1:
+            lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")
+        else:
+            lines += ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
+        lines += [self._events(name, count) for name, count in plan.events]
+        if plan.is_graph:
+            lines.append(self._events("edge", self.streams) + "  # of the graph")
+        lines += ["", "def pipeline(stream):", *_indented(self._steps(plan.issue)), ""]
+        lines += [*self._timed(), "", *self._compared()]
+        return [f"def measure({', '.join(self.arguments)}):", *_indented(lines)]
+
+    def _numbers(self) -> list[str]:
+        plan = self.plan
+        lines = [f"{cut.name} = cut({self._sizes()[cut.floats]}, {cut.unit}, chunks)" for cut in plan.cuts]
+        if "streams" in plan.defaults:
+            lines.insert(0, "streams = min(streams, chunks)  # more would have nothing to do")
+        if plan.has_slots:
+            lines.append("buffers = min(buffers, chunks)")
+            sliced = dict.fromkeys(memory.part for memory in plan.memory if memory.slots)
+            lines += [f"{_head_of(name)} = [slice(p.stop - p.start) for p in {name}]" for name in sliced]
+            if "streams" in plan.defaults:
+                lines.append("hands_over = buffers % streams != 0  # a buffer, to another stream")
+        return lines
+
+    def _memory(self) -> list[str]:
+        plan = self.plan
+        lines = [*self.generator] if any(memory.start != "nothing" for memory in plan.memory) else []
+        for memory in plan.memory:
+            size = self._sizes().get(memory.floats, str(memory.floats))
+            if memory.place != "device":
+                lines += self.host(memory, size)
+                if memory.start == "random" and memory.name in plan.results:
+                    lines.append(f"start_{memory.name} = {self.saved.format(memory.name)}")
+            elif memory.slots:
+                one = self.card(memory, f"{_head_of(memory.part)}[0].stop")
+                lines.append(f"{memory.name} = [{one} for _ in range({memory.slots})]")
+            else:
+                lines.append(f"{memory.name} = {self.card(memory, size)}")
+        return lines
+
+    def _events(self, name: str, count: str) -> str:
+        return f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
+
+    def _captured(self) -> list[str]:
+        """The pipeline captured as a graph."""
+        fork = (Record("edge[0]", "pool[0]"), Loop("k", "1", self.streams, (Wait("edge[0]", "pool[k]"),)))
+        join = (Loop("k", "1", self.streams, (Record("edge[k]", "pool[k]"), Wait("edge[k]", "pool[0]"))),)
+        body = [*self._steps(fork), "pipeline(pool)", *self._steps(join)]
+        return self.capture(body)
+
+    def _timed(self) -> list[str]:
+        plan = self.plan
+        cards = [m for m in plan.memory if m.place == "device" and m.start != "resident"]
+        hosts = [
+            m
+            for m in plan.memory
+            if m.place != "device" and (m.start in ("nothing", "blank") or m.name in plan.results)
+        ]
+        names = [f"*{m.name}" if m.slots else m.name for m in cards]
+        lines = ["def timed(program):", '    """Seconds and output of the program; nothing is left of earlier runs."""']
+        if names:
+            lines += _indented(_each("array", names))
+            lines += [f"        {self.cleared}"]
+        lines += [f"    {self.fresh(memory)}" for memory in hosts]
+        lines += [f"    {self.synchronise}", "    start = time.perf_counter()", "    program()"]
+        lines += [f"    {self.synchronise}"]
+        return [*lines, *_indented(self._output())]
+
+    def _output(self) -> list[str]:
+        by_name = {memory.name: memory for memory in self.plan.memory}
+        output = []
+        for name in self.plan.results:
+            if by_name[name].slots:
+                output.append(f"*({self.fetched.format('d')} for d in {name})")
+            else:
+                output.append((self.fetched if by_name[name].place == "device" else self.saved).format(name))
+        line = f"return time.perf_counter() - start, [{', '.join(output)}]"
+        return (
+            [line]
+            if len(line) <= WIDTH - 8
+            else ["return time.perf_counter() - start, [", *(f"    {one}," for one in output), "]"]
+        )
+
+    def _compared(self) -> list[str]:
+        plan = self.plan
+        fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
+        return [
+            f"_, wanted = timed(lambda: pipeline(pool[:1] * {self.streams}))  # one stream: serial",
+            *(self._captured() if plan.is_graph else ()),
+            "wall_s, verified = [], True",
+            "for _ in range(1 + repeat):  # the first run warms up",
+            f"    seconds, output = timed({self.replay if plan.is_graph else 'lambda: pipeline(pool)'})",
+            "    wall_s.append(seconds)",
+            f"    verified = verified and {self.equal}",
+            f'return {{{fixed}"wall_s": wall_s[1:], "verified": verified}}',
+        ]
+
+    def _main(self) -> list[str]:
+        plan = self.plan
+        wrong, hint = "min(given.values()) < 1", "give whole numbers from 1"
+        if plan.is_pattern:
+            wrong += f' or given["chunks"] > {plan.most_chunks}'
+            hint += f", and at most {plan.most_chunks} chunks"
+        lines = [
+            "parser = argparse.ArgumentParser(description=__doc__)",
+            "for name, value in DEFAULTS.items():",
+            '    parser.add_argument(f"--{name}", type=int, default=value)',
+            "given = vars(parser.parse_args())",
+            f"if {wrong}:",
+            f'    parser.error("{hint}")',
+            "result = measure(**given)",
+            f'print(json.dumps({{"program": "{plan.pattern} in {self.name}", **given, **result}}))',
+            'raise SystemExit(0 if result["verified"] else 1)',
+        ]
+        return ['if __name__ == "__main__":', *_indented(lines)]
+
+    # Steps
+
+    def piece(self, piece: Piece) -> str:
+        """Its floats."""
+        if piece.has_slots:
+            return f"{piece.name}[{piece.chunk} % buffers][{_head_of(piece.part)}[{piece.chunk}]]"
+        if piece.part:
+            return f"{piece.name}[{piece.part}[{piece.chunk}]]"
+        return f"{piece.name}[{piece.first}:{piece.first + piece.floats}]" if piece.floats else piece.name
+
+    def _steps(self, steps: Sequence[Step], depth: int = 2, stream: str = "") -> list[str]:
+        """Lines for ``steps`` in a block of this depth, where ``stream`` is the current one."""
+        return [line for step in steps for line in self._step(step, depth, stream)]
+
+    def _step(self, step: Step, depth: int, stream: str) -> list[str]:
+        match step:
+            case Copy():
+                return self.copy(step, stream, depth)
+            case Run(pieces):
+                return call("kernels", [*map(self.piece, pieces), "work"], WIDTH - 4 * depth)
+            case Launch(source, to):
+                return self.launch(self.piece(source), self.piece(to), depth)
+            case Record(event, its_stream):
+                return [f"{event}.record({its_stream})"]
+            case Wait(event, its_stream):
+                return [f"{its_stream}.wait_event({event})"]
+            case Synchronise(its_stream, event):
+                return [f"{its_stream or event}.synchronize()" if its_stream or event else self.synchronise]
+            case Let(name, value):
+                return [f"{name} = {value}"]
+            case Roles(names):
+                return [f"{', '.join(names)} = stream"]
+            case Remark(text):
+                return [f"# {text}"]
+        return self._block(step, depth, stream)
+
+    def _block(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
+        match step:
+            case Within(its_stream, body):
+                return [self.within(its_stream), *_indented(self._steps(body, depth + 1, its_stream))]
+            case If(condition, body):
+                return [f"if {condition}:", *_indented(self._steps(body, depth + 1, stream))]
+            case Loop(name, first, end, body):
+                numbers = end if first == "0" else f"{first}, {end}"
+                return [f"for {name} in range({numbers}):", *_indented(self._steps(body, depth + 1, stream))]
+
+
+def _head_of(part: str) -> str:
+    """The name of the heads of buffers that hold one chunk of a ``part``."""
+    return "head" + part.removeprefix("part")
+
+
+def _each(name: str, items: list[str]) -> list[str]:
+    if len(items) == 1:
+        return [f"for {name} in {items[0][1:]}:" if items[0].startswith("*") else f"for {name} in ({items[0]},):"]
+    line = f"for {name} in ({', '.join(items)}):"
+    return [line] if len(line) <= WIDTH - 8 else [f"for {name} in (", *(f"    {item}," for item in items), "):"]
+
+
+_TITLE = {True: "Copies in, kernels and copies out, {}", False: "Copies and kernels, call by call: {}"}
+_CUT = '''def cut(size, unit, chunks):
+    """The chunks of an array as slices: whole units, equal or the last one smaller."""
+    units = -(-size // unit)
+    even, over = divmod(units, chunks)
+    if over and (even + 1) * (chunks - 1) < units:
+        even, over = even + 1, 0
+    starts = [min((even * i + min(i, over)) * unit, size) for i in range(chunks)]
+    return [slice(a, b) for a, b in zip(starts, [*starts[1:], size], strict=True)]'''

@@ -1,0 +1,241 @@
+"""What CuPy and PyTorch say each in their own way."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from streamsim.code.python import INDENT, WIDTH, Writer, call
+from streamsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.code.steps import Copy, Kernels, Memory, Plan
+
+MOST_TORCH_STREAMS = 32  # PyTorch's pool of them; who asks for more gets the same ones again
+MOST_TORCH_SOURCES = 3  # that one element-wise operation reads: addcmul
+
+
+def _called(kernels: Kernels, first: list[str], later: Callable[[int], list[str]]) -> list[str]:
+    """The launches of a chunk: the ``first``, and what kernel k launches ``later``; with what is known of each."""
+    lines: list[str] = []
+    for k, kernel in enumerate(kernels.calls):
+        count = kernel.launches - (k == 0)
+        calls = first if k == 0 else []
+        if count > 1:
+            calls = [*calls, f"for _ in range({count}):", *(INDENT + line for line in later(k))]
+        elif count:
+            calls = [*calls, *later(k)]
+        beside = f"{calls[0]}  # {kernel.words}"
+        is_short = len(calls) == 1 and len(beside) <= WIDTH - 4
+        lines += [beside] if is_short else [f"# {kernel.words}", *calls]
+    return lines
+
+
+class CuPy(Writer):
+    """Arrays of CuPy, whose kernels are ElementwiseKernels."""
+
+    name = "cupy"
+    synchronise = "cp.cuda.Device().synchronize()"
+    event = "cp.cuda.Event(disable_timing=True)"
+    cleared = "array.fill(0)"
+    replay = "lambda: graph.launch(pool[0])"
+    equal = "all(map(np.array_equal, output, wanted))"
+    saved = "{}.copy()"
+    fetched = "{}.get()"
+    generator = ("rng = np.random.default_rng(0)",)
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        is_pinned = any(memory.place == "pinned" for memory in plan.memory)
+        self.imports = ("import cupy as cp", *(["import cupyx"] if is_pinned else []), "import numpy as np")
+
+    def stand_in(self, kernels: Kernels) -> list[str]:
+        raw = "" if kernels.is_even else "raw "
+        read = [f"{raw}float32 {name}" for name in kernels.sources]
+        read += [f"raw float32 {name}" for name in kernels.tables]
+        written = [f"{raw}float32 {_target(name, kernels)}" for name in kernels.targets]
+        values = [_element(name, bool(raw)) for name in kernels.sources] + [_element(w, True) for w in kernels.tables]
+        mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
+        stores = [
+            f"if (i < {name}.size()) {name}[i] = t;" if raw else f"{name} = t;"
+            for name in (_target(name, kernels) for name in kernels.targets)
+        ]
+        loop = "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);"
+        short = f"float t = {mean}; {loop} {' '.join(stores)}"
+        code = [f'    "{short}",']
+        if len(short) > WIDTH - 7:
+            code = [
+                '    """',
+                *_wrapped(f"float t = {mean};"),
+                f"    {loop}",
+                *(f"    {one}" for one in stores),
+                '    """,',
+            ]
+        names = [*_string([*read, "int32 rounds"]), *_string(written)]
+        return ["stand_in = cp.ElementwiseKernel(", *names, *code, ")"]
+
+    def launches(self, kernels: Kernels) -> list[str]:
+        targets, tables = list(kernels.targets), list(kernels.tables)
+        sizes = ", ".join(f"{name}.size" for name in dict.fromkeys((*kernels.sources, *targets)))
+        size = [] if kernels.is_even else [f"size=max({sizes})"]
+
+        def launch(sources: list[str]) -> list[str]:
+            return call("stand_in", [*sources, *tables, "work", *targets, *size], WIDTH - 8)
+
+        return _called(kernels, launch(list(kernels.sources)), lambda _: launch(list(kernels.again)))
+
+    def launch(self, source: str, to: str, depth: int) -> list[str]:
+        return call("stand_in", [source, "work", to], WIDTH - 4 * depth)
+
+    def stream(self, kind: str) -> str:
+        if kind == "legacy":
+            return "cp.cuda.Stream.null"
+        return f"cp.cuda.Stream(non_blocking={kind == 'non-blocking'})"
+
+    def within(self, stream: str) -> str:
+        return f"with {stream}:"
+
+    def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
+        card, host = self.piece(step.card), self.piece(step.host)
+        if step.direction == "d2h":
+            more = [] if step.is_blocking else ["blocking=False"]
+            return call(f"{card}.get", [f"out={host}", *more], WIDTH - 4 * depth)
+        wait = [f"{stream}.synchronize()"] if step.is_blocking else []
+        return [*call(f"{card}.set", [host], WIDTH - 4 * depth), *wait]
+
+    def host(self, memory: Memory, size: str) -> list[str]:
+        made = "cupyx.empty_pinned" if memory.place == "pinned" else "np.empty"
+        lines = [f"{memory.name} = {made}({size}, np.float32)"]
+        return [*lines, f"rng.random(out={memory.name}, dtype=np.float32)"] if memory.start == "random" else lines
+
+    def card(self, memory: Memory, size: str) -> str:
+        if memory.start == "resident":
+            return f"cp.asarray(rng.random({size}, np.float32))"
+        return f"cp.empty({size}, np.float32)"
+
+    def fresh(self, memory: Memory) -> str:
+        value = {"nothing": "np.nan", "blank": "-1"}.get(memory.start, f"start_{memory.name}")
+        return f"{memory.name}[:] = {value}"
+
+    def capture(self, body: list[str]) -> list[str]:
+        return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
+
+
+def _target(name: str, kernels: Kernels) -> str:
+    """The name of what a kernel writes, in its own text."""
+    return f"new_{name}" if name in kernels.sources else name
+
+
+def _element(name: str, is_raw: bool) -> str:
+    return f"{name}[i % {name}.size()]" if is_raw else name
+
+
+def _string(words: list[str]) -> list[str]:
+    """An argument of a call: a string of these words, over several lines where one has no room."""
+    lines = wrap(", ".join(words), WIDTH - 8)
+    return [*(f'    "{line} "' for line in lines[:-1]), f'    "{lines[-1]}",']
+
+
+def _wrapped(line: str) -> list[str]:
+    return [f"    {part}" if k == 0 else f"        {part}" for k, part in enumerate(wrap(line, WIDTH - 8))]
+
+
+class PyTorch(Writer):
+    """Tensors of PyTorch, whose kernels are eager operations that write where they are told."""
+
+    name = "pytorch"
+    imports = ("import torch",)
+    synchronise = "torch.cuda.synchronize()"
+    event = "torch.cuda.Event()"
+    cleared = "array.zero_()"
+    replay = "graph.replay"
+    equal = "all(map(torch.equal, output, wanted))"
+    saved = "{}.clone()"
+    fetched = "{}.cpu()"
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        streams = plan.defaults.get("streams", len(plan.kinds))
+        if streams > MOST_TORCH_STREAMS:
+            raise InputError(
+                f"streams = {streams}: PyTorch has {MOST_TORCH_STREAMS} and then gives the same ones again; use fewer,"
+                " or --as cupy"
+            )
+        if "blocking" in plan.kinds:
+            raise InputError(
+                f"streams[{plan.kinds.index('blocking')}] = 'blocking': the streams of PyTorch are non-blocking; write"
+                " it --as cupy"
+            )
+        chunks = plan.defaults.get("chunks", 1)
+        least = min((-(-cut.floats // cut.unit) for cut in plan.cuts), default=chunks)
+        if chunks > least:
+            raise InputError(
+                f"chunks = {chunks}: an operation of PyTorch writes a piece of every array, and one of them has pieces"
+                f" for {least} only; use fewer, or --as cupy"
+            )
+        self.plan = plan._replace(most_chunks=min(plan.most_chunks, least))
+        kernels = plan.kernels
+        if kernels and plan.is_pattern and len(kernels.sources + kernels.tables) > MOST_TORCH_SOURCES:
+            raise InputError(
+                f"{len(kernels.sources + kernels.tables)} input arrays: no element-wise operation of PyTorch reads"
+                f" more than {MOST_TORCH_SOURCES}; write it --as cupy"
+            )
+
+    def stand_in(self, kernels: Kernels) -> list[str]:  # noqa: ARG002 - it is one and the same
+        return ["stand_in = torch.special.legendre_polynomial_p"]
+
+    def launches(self, kernels: Kernels) -> list[str]:
+        cut = "" if kernels.is_even else "[:n]"
+        arrays = tuple(dict.fromkeys((*kernels.sources, *kernels.targets)))
+        sources = [*(f"{name}{cut}" for name in kernels.sources), *(f"{name}[:1]" for name in kernels.tables)]
+        targets = [f"{name}{cut}" for name in kernels.targets]
+
+        def later(k: int) -> list[str]:
+            target = targets[k % len(targets)]
+            source = targets[0] if k < len(targets) else target
+            return call("stand_in", [source, "work", f"out={target}"], WIDTH - 8)
+
+        operation, more = {1: ("stand_in", ["work"]), 2: ("torch.lerp", ["0.5"])}.get(
+            len(sources), ("torch.addcmul", ["value=-0.5"])
+        )
+        first = call(operation, [*sources, *more, f"out={targets[0]}"], WIDTH - 4)
+        smallest = call("n = min", [f"{name}.numel()" for name in arrays], WIDTH - 4) if cut else []
+        return [*smallest, *_called(kernels, first, later)]
+
+    def launch(self, source: str, to: str, depth: int) -> list[str]:
+        return call("stand_in", [source, "work", f"out={to}"], WIDTH - 4 * depth)
+
+    def stream(self, kind: str) -> str:
+        return "torch.cuda.default_stream()" if kind == "legacy" else "torch.cuda.Stream()"
+
+    def within(self, stream: str) -> str:
+        return f"with torch.cuda.stream({stream}):"
+
+    def copy(self, step: Copy, stream: str, depth: int) -> list[str]:  # noqa: ARG002 - a copy that blocks waits by itself
+        card, host = self.piece(step.card), self.piece(step.host)
+        to, source = (card, host) if step.direction == "h2d" else (host, card)
+        more = [] if step.is_blocking else ["non_blocking=True"]
+        return call(f"{to}.copy_", [source, *more], WIDTH - 4 * depth)
+
+    def host(self, memory: Memory, size: str) -> list[str]:
+        made = "torch.rand" if memory.start == "random" else "torch.empty"
+        pinned = ["pin_memory=True"] if memory.place == "pinned" else []
+        return [f"{memory.name} = {made}({', '.join([size, *pinned])})"]
+
+    def card(self, memory: Memory, size: str) -> str:
+        return f'torch.{"rand" if memory.start == "resident" else "empty"}({size}, device="cuda")'
+
+    def fresh(self, memory: Memory) -> str:
+        if memory.start == "random":
+            return f"{memory.name}.copy_(start_{memory.name})"
+        value = 'float("nan")' if memory.start == "nothing" else "-1"
+        return f"{memory.name}.fill_({value})"
+
+    def capture(self, body: list[str]) -> list[str]:
+        return [
+            "graph = torch.cuda.CUDAGraph()",
+            "with torch.cuda.graph(graph, stream=pool[0]):",
+            *(INDENT + line for line in body),
+        ]

@@ -1,0 +1,185 @@
+"""A schedule that is no pattern, written out: its ops one by one, over its own buffers, streams and events."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from streamsim.code.steps import (
+    FLOAT_BYTES,
+    Copy,
+    Events,
+    KernelCall,
+    Kernels,
+    Launch,
+    Memory,
+    Piece,
+    Plan,
+    Record,
+    Synchronise,
+    Wait,
+    Within,
+)
+from streamsim.errors import InputError
+from streamsim.program.schedule import LEGACY_STREAM, Kernel, RecordEvent, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy as CopyOp
+
+if TYPE_CHECKING:
+    from streamsim.code.steps import Step
+    from streamsim.program.schedule import Op, Region, Schedule
+
+MOST_OPS = 2000  # of a program that somebody may still read
+LONGEST_NAME = 24
+SCRATCH, SCRATCH_FLOATS = "d_scratch", 1 << 16  # what kernels work on that name no memory
+OWN = {"h2d": ("h_own_in", "d_own_in"), "d2h": ("h_own_out", "d_own_out")}  # memory of copies that name none
+
+
+class _Written:
+    """A schedule that is being written out. Raises InputError naming the op that cannot be."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.memory: dict[str, Memory] = {}
+        self._own = dict.fromkeys(OWN, 0)  # floats of each direction so far
+        self._names = self._buffers()
+        self.has_legacy = any(op.stream == LEGACY_STREAM for op in schedule.ops)
+        kinds = (["legacy"] if self.has_legacy else []) + list(schedule.streams)
+        self.kinds = tuple(kinds)
+        self.steps: list[Step] = []
+        self._body: list[Step] = []
+        self._stream = ""
+        self._recorded: set[int] = set()  # events so far
+        self.written: dict[str, None] = {}  # host buffers that copies write, by first use
+        self.computed: dict[str, None] = {}  # device buffers that something writes
+
+    def _buffers(self) -> dict[str, str]:
+        """The names of buffers in the program; declares their memory."""
+        sent = {
+            op.host.buffer for op in self.schedule.ops if isinstance(op, CopyOp) and op.direction == "h2d" and op.host
+        }
+        names: dict[str, str] = {}
+        for k, buffer in enumerate(self.schedule.buffers):
+            prefix = "d_" if buffer.memory == "device" else "h_"
+            name = re.sub(r"[^a-z0-9]+", "_", buffer.name.lower()).strip("_").removeprefix(prefix)[:LONGEST_NAME]
+            name = prefix + (name or "buffer")
+            if name in self.memory or name in (SCRATCH, *sum(OWN.values(), ())):
+                name += f"_{k}"
+            if buffer.bytes % FLOAT_BYTES:
+                raise _no_floats(f"buffers[{k}].bytes", buffer.bytes)
+            start: Any = "nothing" if buffer.memory == "device" else "random" if buffer.name in sent else "blank"
+            names[buffer.name] = name
+            self.memory[name] = Memory(name, buffer.memory, buffer.bytes // FLOAT_BYTES, start)
+        return names
+
+    def piece(self, where: str, region: Region) -> Piece:
+        """The floats of a region."""
+        for field in ("offset", "bytes"):
+            if getattr(region, field) % FLOAT_BYTES:
+                raise _no_floats(f"{where}.{field}", getattr(region, field))
+        name, first, floats = self._names[region.buffer], region.offset // FLOAT_BYTES, region.bytes // FLOAT_BYTES
+        return Piece(name) if floats == self.memory[name].floats else Piece(name, first=first, floats=floats)
+
+    def floats(self, piece: Piece) -> int:
+        return piece.floats or self.memory[piece.name].floats
+
+    def stream(self, number: int) -> str:
+        return f"stream[{number if self.has_legacy else number - 1}]"
+
+    def add(self, i: int, op: Op) -> None:
+        """Write the next op."""
+        if op.card or op.thread:
+            raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
+        if isinstance(op, CopyOp | Kernel):
+            stream = self.stream(op.stream)
+            if stream != self._stream:
+                self.close()
+                self._stream = stream
+            self._body.append(self._copy(i, op) if isinstance(op, CopyOp) else self._kernel(i, op))
+            return
+        self.close()
+        if isinstance(op, RecordEvent):
+            self._recorded.add(op.event)
+            self.steps.append(Record(f"event[{op.event}]", self.stream(op.stream)))
+        elif isinstance(op, WaitEvent):
+            if self.schedule.launch == "graph" and op.event not in self._recorded:
+                return  # it waits for nothing, and what is not in a graph cannot be waited for in it
+            self.steps.append(Wait(f"event[{op.event}]", self.stream(op.stream)))
+        else:
+            stream = "" if op.stream is None else self.stream(op.stream)
+            self.steps.append(Synchronise(stream, "" if op.event is None else f"event[{op.event}]"))
+
+    def close(self) -> None:
+        """The calls in one stream are complete."""
+        if self._body:
+            self.steps.append(Within(self._stream, tuple(self._body)))
+        self._body, self._stream = [], ""
+
+    def _copy(self, i: int, op: CopyOp) -> Copy:
+        if op.bytes % FLOAT_BYTES:
+            raise _no_floats(f"ops[{i}].bytes", op.bytes)
+        first, floats = self._own[op.direction], op.bytes // FLOAT_BYTES
+        sides = []
+        for region, side, name in zip((op.host, op.device), ("host", "device"), OWN[op.direction], strict=True):
+            if region is not None:
+                sides.append(self.piece(f"ops[{i}].{side}", region))
+                continue
+            start: Any = "nothing" if side == "device" else "random" if op.direction == "h2d" else "blank"
+            self._own[op.direction] = first + floats
+            self.memory[name] = Memory(name, "device" if side == "device" else "pinned", first + floats, start)
+            sides.append(Piece(name, first=first, floats=floats))
+        host, card = sides
+        (self.written if op.direction == "d2h" else self.computed)[(host if op.direction == "d2h" else card).name] = (
+            None
+        )
+        return Copy(op.direction, card, host, op.blocking)
+
+    def _kernel(self, i: int, op: Kernel) -> Launch:
+        """One launch from the first region that it reads to the first that it writes, as far as both reach."""
+        to = self.piece(f"ops[{i}].writes[0]", op.writes[0]) if op.writes else Piece(SCRATCH)
+        source = self.piece(f"ops[{i}].reads[0]", op.reads[0]) if op.reads else to
+        if SCRATCH in (to.name, source.name):
+            self.memory[SCRATCH] = Memory(SCRATCH, "device", SCRATCH_FLOATS, "nothing")
+        if op.writes:
+            self.computed[to.name] = None
+        floats = min(self.floats(source), self.floats(to))
+        return Launch(self._cut(source, floats), self._cut(to, floats))
+
+    def _cut(self, piece: Piece, floats: int) -> Piece:
+        return piece if self.floats(piece) == floats else piece._replace(floats=floats)
+
+
+def _no_floats(where: str, value: int) -> InputError:
+    return InputError(f"{where} = {value}: the arrays of a program hold floats; give a multiple of {FLOAT_BYTES}")
+
+
+def plan_of_schedule(schedule: Schedule) -> Plan:
+    """The program that makes the calls of ``schedule`` one by one. Raises InputError naming what it cannot have."""
+    ops = list(schedule.ops)
+    while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
+        ops.pop()  # the program waits for the card at its end
+    if len(ops) > MOST_OPS:
+        raise InputError(
+            f"ops: {len(ops)} calls written out are no program to read (at most {MOST_OPS}); give the options of"
+            " predict in place of a schedule, and its loop is written"
+        )
+    if not any(isinstance(op, CopyOp | Kernel) for op in ops):
+        raise InputError("ops: nothing is copied or run; a program needs a copy or a kernel")
+    written = _Written(schedule)
+    for i, op in enumerate(ops):
+        written.add(i, op)
+    written.close()
+    has_kernels = any(isinstance(op, Kernel) for op in ops)
+    title = re.sub(r"[^A-Za-z0-9 .,=_-]+", " ", schedule.name).strip()[:40]
+    return Plan(
+        title=title or "a schedule",
+        is_graph=schedule.launch == "graph",
+        defaults={},
+        memory=tuple(written.memory.values()),
+        cuts=(),
+        kernels=Kernels((KernelCall(1, "one launch"),), ("x",), (), ("y",), True) if has_kernels else None,
+        events=(Events("event", str(schedule.events)),) if schedule.events else (),
+        issue=tuple(written.steps),
+        results=tuple(written.written or written.computed),
+        streams=len(written.kinds),
+        kinds=written.kinds,
+    )

@@ -1,0 +1,273 @@
+"""Programs make the calls of their schedules, verify what they compute, and read as people write them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from code_calls import assert_are_the_calls_of, schedule_of
+from effort import examples
+from fake_arrays import Call, Card, fake_cupy, fake_torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import program, schedules
+
+from streamsim.code.programs import code_of, code_of_schedule
+from streamsim.code.steps import LANGUAGES, Language
+from streamsim.errors import InputError
+from streamsim.program.config import Config, ring_config
+from streamsim.program.schedule import (
+    LAUNCHES,
+    Buffer,
+    Copy,
+    Kernel,
+    Launch,
+    RecordEvent,
+    Region,
+    Schedule,
+    WaitEvent,
+)
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import workload_of_sizes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
+RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
+CLANG_FORMAT = shutil.which("clang-format", path=f"{sys.prefix}/bin") or shutil.which("clang-format")
+PLAIN = workload_of_sizes(h2d=["64MiB"], kernels=["0.57ms"], d2h=["64MiB"])
+EVERY_KIND = workload_of_sizes(
+    h2d=[4096, 8192], kernels=["1ms", "2ms/3"], d2h=[4096, 400], h2d_once=[64], d2h_once=[640]
+)
+CONFIGS: dict[str, tuple[Config, bool]] = {
+    "serial": (Config("serial", 16), False),
+    "depth-first": (Config("depth-first", 16, 4), False),
+    "breadth-first": (Config("breadth-first", 16, 4), False),
+    "ring": (Config("depth-first", 16, 4, 3), False),
+    "prefetch": (ring_config(16, 2, 3), True),
+}
+
+
+def configs(launch: Launch = "live") -> list[tuple[Config, bool]]:
+    """Every pattern, issued live or as a graph."""
+    known = [(config, ahead) for config, ahead in CONFIGS.values() if launch == "live" or not config.is_blocking]
+    return [(replace(config, launch=launch), ahead) for config, ahead in known]
+
+
+def run(text: str, language: str, seed: int = 0, repeat: int = 2) -> tuple[dict[str, Any], list[Call], int]:
+    """What ``measure`` of a Python program gives on an emulated card, its calls there, and how many streams it made."""
+    card = Card(seed)
+    names: dict[str, Any] = {"__name__": "generated"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in (fake_cupy if language == "cupy" else fake_torch)(card).items():
+            patch.setitem(sys.modules, name, module)
+        exec(compile(text, "the program", "exec"), names)
+        given = names["DEFAULTS"] | {"repeat": repeat}
+        result = names["measure"](**given | ({"work": 2} if "work" in given else {}))
+    assert len(result["wall_s"]) == repeat
+    return result, card.log, len(card.numbers) - 1
+
+
+def assert_makes_the_calls(text: str, language: str, schedule: Schedule, seed: int = 0) -> bool:
+    """Whether it says that its output is right; its calls are those of the schedule, in their order."""
+    result, log, streams = run(text, language, seed)
+    assert_are_the_calls_of(schedule, log, streams)
+    return bool(result["verified"])
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    """Up to two inputs and outputs, a table and a reduction; whole elements, or cut at any 16 bytes; 0..3 kernels."""
+    elements = draw(st.sampled_from((None, None, 7, 12, 40)))
+    sizes = st.sampled_from((4, 8, 12) if elements else (96, 128, 164, 400))
+    once = st.lists(st.sampled_from((64, 260)), max_size=1)
+    inputs, outputs = draw(st.lists(sizes, max_size=2)), draw(st.lists(sizes, max_size=2))
+    assume(inputs or outputs)
+    kernel = st.builds(WorkloadKernel, duration_s=st.just(1e-6), launches=st.integers(1, 3))
+    kernels = tuple(draw(st.lists(kernel, max_size=3)))
+    return Workload(elements, tuple(inputs), tuple(outputs), kernels, "", tuple(draw(once)), tuple(draw(once)))
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Workload, Config, bool]:
+    """A workload, and any pattern over it."""
+    chunks, streams = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    launch: Any = "live" if memory == "pageable" else draw(st.sampled_from(("live", "graph")))
+    kind = draw(st.sampled_from(("serial", "depth-first", "breadth-first", "ring", "prefetch")))
+    buffers = draw(st.integers(1, 7))
+    if kind == "serial":
+        config = Config("serial", chunks, memory=memory)
+    elif kind == "prefetch":
+        config = ring_config(chunks, buffers, 3, memory, launch)
+    else:
+        order: Any = "depth-first" if kind == "ring" else kind
+        config = Config(order, chunks, streams, buffers if kind == "ring" else None, memory, launch)
+    return draw(workloads()), config, kind == "prefetch"
+
+
+@examples(150)
+@given(programs(), st.sampled_from(PYTHON), st.integers(0, 9))
+def test_a_program_makes_the_calls_of_its_pattern_and_verifies_its_output(
+    asked: tuple[Workload, Config, bool], language: Language, seed: int
+) -> None:
+    # Bytes, offsets on the host and on the card, streams and events of each call, op for op; and with no wait missing
+    # the output is right in whatever order the card runs what it may.
+    workload, config, is_prefetch = asked
+    try:
+        text = code_of(workload, config, language, is_prefetch)
+    except InputError as error:
+        assert "pieces" in str(error) or (language == "pytorch" and "reads more than" in str(error))  # noqa: PT017
+        return
+    assert assert_makes_the_calls(text, language, schedule_of(workload, config, is_prefetch), seed)
+
+
+def of_floats(schedule: Schedule) -> Schedule:
+    """The same with 4 bytes for each one."""
+
+    def region(one: Region | None) -> Region | None:
+        return None if one is None else Region(one.buffer, 4 * one.offset, 4 * one.bytes)
+
+    ops = [
+        replace(op, bytes=4 * op.bytes, host=region(op.host), device=region(op.device)) if isinstance(op, Copy) else op
+        for op in schedule.ops
+    ]
+    buffers = tuple(Buffer(buffer.name, 1024, buffer.memory) for buffer in schedule.buffers)
+    return replace(schedule, ops=tuple(ops), buffers=buffers)
+
+
+@examples(80)
+@given(schedules(), st.sampled_from(PYTHON))
+def test_a_schedule_is_written_out_call_by_call(schedule: Schedule, language: Language) -> None:
+    schedule = of_floats(schedule)
+    if not any(isinstance(op, Copy | Kernel) for op in schedule):
+        with pytest.raises(InputError, match="nothing is copied or run"):
+            code_of_schedule(schedule, language)
+        return
+    if language == "pytorch" and "blocking" in schedule.streams:
+        with pytest.raises(InputError, match="streams of PyTorch are non-blocking"):
+            code_of_schedule(schedule, language)
+        return
+    assert_makes_the_calls(code_of_schedule(schedule, language), language, schedule)
+
+
+@pytest.mark.parametrize("language", PYTHON)
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_a_pattern_written_out_verifies_its_output(language: Language, launch: Launch) -> None:
+    for config, is_prefetch in configs(launch):
+        schedule = schedule_of(workload_of_sizes([400], ["1ms"], [400]), replace(config, chunks=5), is_prefetch)
+        assert assert_makes_the_calls(code_of_schedule(schedule, language), language, schedule)
+
+
+@pytest.mark.parametrize("language", PYTHON)
+def test_a_missing_wait_is_found(language: Language) -> None:
+    # Stream 2 computes on what stream 1 loads, without waiting for it: in some of the orders that the card may run
+    # them in, the kernel is first, and its output is of zeros.
+    host, card, out = Region("h_x", 0, 64), Region("d_x", 0, 64), Region("h_y", 0, 64)
+    ops = (
+        Copy("h2d", 64, 1, host, card),
+        Kernel(2, duration_s=1e-6, reads=(card,), writes=(Region("d_y", 0, 64),)),
+        Copy("d2h", 64, 2, out, Region("d_y", 0, 64)),
+    )
+    places = {"h_x": "pinned", "h_y": "pinned", "d_x": "device", "d_y": "device"}
+    buffers = tuple(Buffer(name, 64, place) for name, place in places.items())  # type: ignore[arg-type]
+    text = code_of_schedule(program(*ops, streams=2, buffers=buffers), language)
+    assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {False}
+    waits = (ops[0], RecordEvent(0, 1), WaitEvent(0, 2), *ops[1:])
+    text = code_of_schedule(program(*waits, streams=2, buffers=buffers), language)
+    assert {run(text, language, seed)[0]["verified"] for seed in range(8)} == {True}
+
+
+@pytest.mark.parametrize("language", PYTHON)
+def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
+    language: Language, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = code_of(workload_of_sizes([400], ["1ms"], [400]), CONFIGS["ring"][0], language)
+    card = Card()
+    for name, module in (fake_cupy if language == "cupy" else fake_torch)(card).items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+    def printed(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pipeline.py", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            exec(compile(text, "the program", "exec"), {"__name__": "__main__"})
+        return int(str(ended.value.code)), *capsys.readouterr()
+
+    code, out, _ = printed("--chunks", "7", "--streams", "2", "--repeat", "3", "--work", "2")
+    said = json.loads(out)
+    assert code == 0
+    assert out.count("\n") == 1
+    assert said["verified"] is True
+    assert len(said["wall_s"]) == 3
+    assert all(seconds > 0 for seconds in said["wall_s"])
+    assert (said["program"], said["chunks"], said["streams"], said["buffers"]) == (f"ring in {language}", 7, 2, 3)
+    for wrong in (("--chunks", "26"), ("--streams", "0")):  # 25 pieces of 16 bytes
+        code, out, error = printed(*wrong)
+        assert (code, out) == (2, "")
+        assert "at most 25 chunks" in error
+
+
+# How they read
+
+
+def every_text(language: Language) -> dict[str, str]:
+    """Programs of every pattern, live and as graphs, and of kinds of workloads; and patterns written out."""
+    texts = {}
+    works = {
+        "plain": PLAIN,
+        "every kind": EVERY_KIND,
+        "no output": workload_of_sizes(h2d=["1MiB"], kernels=["1ms"], h2d_once=["1KiB"]),
+        "no input": workload_of_sizes(kernels=["1ms"] * 2, d2h=["1MiB"]),
+        "copies alone": workload_of_sizes(h2d=["1MiB"]),
+        "rows": workload_of_sizes(h2d=[4000] * 2, kernels=["1ms"], d2h=[8000], elements=100),
+        "many": workload_of_sizes(h2d=["8GiB"] * 3, kernels=["1ms"] * 2, d2h=["16GiB"] * 4),
+    }
+    for name, workload in works.items():
+        for launch in LAUNCHES:
+            for config, is_prefetch in configs(launch):
+                what = f"{name} {'prefetch' if is_prefetch else config.order} {config.buffers} {launch}"
+                texts[what] = code_of(workload, config, language, is_prefetch)
+                if name in ("plain", "many"):
+                    schedule = schedule_of(workload, replace(config, chunks=3), is_prefetch)
+                    texts[f"{what}, written out"] = code_of_schedule(schedule, language)
+        pageable = Config("depth-first", 4, 2, None, "pageable")
+        texts[f"{name} pageable"] = code_of(workload, pageable, language)
+    return texts
+
+
+@pytest.mark.parametrize("language", PYTHON)
+def test_python_is_formatted_and_linted(language: Language, tmp_path: Path) -> None:
+    for k, text in enumerate(every_text(language).values()):
+        ast.parse(text)
+        (tmp_path / f"program_{k}.py").write_text(text)
+    assert RUFF, "ruff is one of the tests' requirements"
+    more = ["--select", "E,F,W,I,N,UP,B,C4,PT,RET,RUF,SIM,TC,PERF", "--line-length", "88"]
+    for arguments in (["format", "--check", "--isolated"], ["check", "--isolated"], ["check", "--isolated", *more]):
+        done = subprocess.run([RUFF, *arguments, str(tmp_path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(CLANG_FORMAT is None, reason="no clang-format; pip install clang-format")
+def test_cuda_is_formatted(tmp_path: Path) -> None:
+    assert CLANG_FORMAT
+    for k, text in enumerate(every_text("cuda-c++").values()):
+        (tmp_path / f"program_{k}.cc").write_text(text)
+    call = [CLANG_FORMAT, "--style=Google", "--dry-run", "--Werror", *map(str, tmp_path.glob("*.cc"))]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_program_is_short(language: Language, name: str) -> None:
+    config, is_prefetch = CONFIGS[name]
+    lines = code_of(PLAIN, config, language, is_prefetch).splitlines()
+    said = [line for line in lines if line and not line.strip().startswith("//")]
+    assert len(lines if language != "cuda-c++" else said) < 120

@@ -1,0 +1,98 @@
+"""``streamsim code`` and ``best --as``: what they write, and what they say to bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamsim.cli import main
+from streamsim.code.programs import code_of, code_of_schedule
+from streamsim.program.config import Config, ring_config
+from streamsim.program.files import read_schedule
+from streamsim.program.workload_text import workload_of_sizes
+
+SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
+WORKLOAD = workload_of_sizes(["64KiB"], ["20us"], ["64KiB"])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_options_of_predict_make_its_program(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*SIZES, "--chunks", "8", "--streams", "4", "--buffers", "2", "--device", "a100", "--json"]
+    assert main(["code", *options, "--as", "pytorch"]) == 0
+    assert capsys.readouterr().out == code_of(WORKLOAD, Config("depth-first", 8, 4, 2), "pytorch")
+    assert main(["code", *options, "--as", "cuda-c++", "-o", "pipeline.cu"]) == 0
+    assert capsys.readouterr().out == ""
+    assert Path("pipeline.cu").read_text() == code_of(WORKLOAD, Config("depth-first", 8, 4, 2), "cuda-c++")
+
+
+def test_prefetch_has_two_buffers_unless_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for more, buffers in ([], 2), (["--buffers", "4"], 4):
+        assert main(["code", *SIZES, "--chunks", "8", "--order", "prefetch", *more, "--as", "cupy"]) == 0
+        assert capsys.readouterr().out == code_of(WORKLOAD, ring_config(8, buffers, 3), "cupy", prefetch=True)
+
+
+def test_a_schedule_file_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schedule", *SIZES, "--chunks", "2", "-o", "plan.json"]) == 0
+    assert main(["code", "plan.json", "--as", "cupy"]) == 0
+    assert capsys.readouterr().out == code_of_schedule(read_schedule("plan.json"), "cupy")
+
+
+def test_best_writes_what_it_says_to_use(capsys: pytest.CaptureFixture[str]) -> None:
+    # On the ideal device one stream cannot overlap, and of one or two chunks over two streams two are faster.
+    options = [*SIZES, "--max-chunks", "2", "--max-streams", "2", "--orders", "depth-first", "--device", "ideal"]
+    assert main(["best", *options, "--as", "cupy", "-o", "best.py"]) == 0
+    assert "2 chunks on 2 streams, depth-first" in capsys.readouterr().out
+    assert Path("best.py").read_text() == code_of(WORKLOAD, Config("depth-first", 2, 2), "cupy")
+
+
+COPIES = '{"ops":[{"op":"copy","direction":"h2d","bytes":%d,"stream":%d}],"streams":["blocking"]}'
+MANY = (
+    '{"ops":[' + ",".join(['{"op":"copy","direction":"h2d","bytes":4,"stream":1}'] * 2001) + '],"streams":["blocking"]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (SIZES, "--as: no language; give one of cupy, pytorch, cuda-c++"),
+        ((*SIZES, "--as", "fortran"), "'fortran' is not one of"),
+        ((*SIZES, "--as", "cupy", "--launch", "graph", "--memory", "pageable"), "pageable copies cannot be captured"),
+        ((*SIZES, "--as", "cupy", "--order", "prefetch", "--streams", "2"), "--streams 2: --order prefetch has 3"),
+        ((*SIZES, "--as", "pytorch", "--chunks", "40", "--streams", "33"), "streams = 33: PyTorch has 32"),
+        ((*SIZES, "--d2h", "32", "--as", "cupy", "--chunks", "3"), "chunks = 3: an array has pieces for 2 chunks only"),
+        (("--h2d", "1001", "--as", "cupy"), "h2d[0] = 1001 bytes: the arrays of a program hold floats"),
+        (("--h2d", "3000", "--elements", "1000", "--as", "cupy"), "h2d[0] = 3 bytes an element: the arrays"),
+        (("--kernel", "1ms", "--as", "cupy"), "kernels: the program needs an array that they work on"),
+        ((*SIZES, *("--h2d", "64KiB") * 3, "--as", "pytorch"), "4 input arrays: no element-wise operation of PyTorch"),
+        (("blocking.json", "--as", "pytorch"), "streams[0] = 'blocking': the streams of PyTorch are non-blocking"),
+        (("odd.json", "--as", "cupy"), "ops[0].bytes = 6: the arrays of a program hold floats"),
+        (("many.json", "--as", "cupy"), "ops: 2001 calls written out are no program to read"),
+        (("blocking.json", "--as", "cupy", "--chunks", "2"), "--chunks: blocking.json is a schedule"),
+        (("none.json", "--as", "cupy"), "none.json: cannot read it: no such file"),
+        ((*SIZES, "--as", "cupy", "-o", "none/pipeline.py"), "none/pipeline.py: cannot write it: no such file"),
+    ],
+)
+def test_bad_input_gets_one_line_and_writes_nothing(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in (("blocking", COPIES % (8, 1)), ("odd", COPIES % (6, 1)), ("many", MANY)):
+        Path(f"{name}.json").write_text(text)
+    before = sorted(Path().iterdir())
+    output = () if "-o" in arguments else ("-o", "pipeline.py")
+    assert main(["code", *arguments, *output]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert said in error
+    assert error.count("\n") == 1
+    assert sorted(Path().iterdir()) == before
+
+
+def test_best_needs_the_language_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    for one in (["--as", "cupy"], ["-o", "best.py"]):
+        assert main(["best", *SIZES, *one]) == 2
+        assert "--as, --output: the program needs both" in capsys.readouterr().err

@@ -1,0 +1,94 @@
+"""The calls of a schedule, and those that a program made, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamsim.program.patterns import pattern, prefetch
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from streamsim.program.config import Config
+    from streamsim.program.workload import Workload
+
+Call = tuple[Any, ...]
+
+
+def schedule_of(workload: Workload, config: Config, is_prefetch: bool) -> Schedule:
+    if is_prefetch:
+        return prefetch(workload, config.chunks, config.buffers or 1, config.memory, config.launch)
+    return pattern(workload, config)
+
+
+def runs_of(log: list[Call], is_graph: bool, repeat: int = 2) -> tuple[list[list[Call]], list[Call]]:
+    """The calls of each run, between the synchronisations around it, and those that were captured."""
+    captured: list[Call] = []
+    if is_graph:
+        begin, end = log.index(("capture",)), log.index(("captured",))
+        captured, log = log[begin + 1 : end], log[:begin] + log[end + 1 :]
+        rest = log[begin:]
+        assert rest == [("synchronise",), ("graph",), ("synchronise",)] * (1 + repeat)
+        return [log[1 : begin - 1]], captured
+    size, left = divmod(len(log), 2 + repeat)  # the serial program, a run that warms up, the others
+    assert not left
+    runs = [log[k * size : (k + 1) * size] for k in range(2 + repeat)]
+    assert all(one[0] == one[-1] == ("synchronise",) for one in runs)
+    return [one[1:-1] for one in runs], captured
+
+
+def with_events_named(calls: list[Call]) -> list[Call]:
+    """Events by the order in which they are first met."""
+    names: dict[object, int] = {}
+    named: list[Call] = []
+    for call in calls:
+        place = {"record": 1, "wait": 1}.get(call[0], 2 if call[:2] == ("synchronise", "event") else None)
+        if place is None:
+            named.append(call)
+        else:
+            name = names.setdefault(call[place], len(names))
+            named.append((*call[:place], name, *call[place + 1 :]))
+    return named
+
+
+def calls_of(schedule: Schedule) -> list[Call]:
+    """The calls that a schedule asks for, but for the last synchronisation of the card."""
+    ops = list(schedule.ops)
+    while ops and isinstance(ops[-1], Synchronize) and (schedule.launch == "graph" or ops[-1] == Synchronize()):
+        ops.pop()
+    calls: list[Call] = []
+    own = {"h2d": 0, "d2h": 0}  # copies that name no memory have memory of their own, one after another
+    for op in ops:
+        match op:
+            case Copy(direction=direction, bytes=n_bytes, stream=stream):
+                sides = [own[direction] if side is None else side.offset for side in (op.host, op.device)]
+                own[direction] += n_bytes * (None in (op.host, op.device))
+                calls.append((direction, n_bytes, *sides, stream))
+                calls += [("synchronise", "stream", stream)] if op.blocking else []
+            case Kernel(stream=stream):
+                calls.append(("kernel", stream))
+            case RecordEvent(event=event, stream=stream):
+                calls.append(("record", event, stream))
+            case WaitEvent(event=event, stream=stream):
+                if schedule.launch == "live" or any(call[:2] == ("record", event) for call in calls):
+                    calls.append(("wait", event, stream))  # else it waits for nothing, and cannot be captured
+            case Synchronize():
+                what = [(name, getattr(op, name)) for name in ("stream", "event") if getattr(op, name) is not None]
+                calls.append(("synchronise", *what[0]) if what else ("synchronise",))
+    return calls
+
+
+def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int) -> None:
+    """The calls that a program with so many streams made are those of its schedule, in their order."""
+    runs, captured = runs_of(log, schedule.launch == "graph")
+    wanted = calls_of(schedule)
+    serial, *rest = runs
+    assert len(serial) == len(wanted)
+    numbers = {call[-1] for call in serial if call[0] in ("h2d", "d2h", "kernel")}
+    assert len(numbers) <= 1, "the serial program has one stream"
+    if schedule.launch == "graph":
+        others = range(2, streams + 1)
+        fork = [("record", "edge 1", 1), *(("wait", "edge 1", k) for k in others)]
+        join = [(call, f"edge {k}", stream) for k in others for call, stream in (("record", k), ("wait", 1))]
+        rest, wanted = [captured], [*fork, *wanted, *join]
+    for calls in rest:
+        assert with_events_named(calls) == with_events_named(wanted)
