@@ -16,6 +16,7 @@ PACKAGE = ROOT / "streamsim"
 ROOMS = (
     "cli",
     "report",
+    "recorded",
     "search",
     "analysis",
     "compiled",
