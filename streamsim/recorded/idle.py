@@ -115,7 +115,7 @@ class Reasons:
         They add up to the length of the gaps.
         """
         start, end = found
-        at = np.searchsorted(self._work.start_ns[rows], end)
+        at = np.asarray(np.searchsorted(self._work.start_ns[rows], end))
         last = at == len(rows)
         reasons: Counter[str] = Counter({AFTER: int((end - start)[last].sum())})
         start, end, row = start[~last], end[~last], rows[at[~last]]

@@ -97,9 +97,10 @@ class EventFile(Generic[Head, Event]):
     not UTF-8 or numbers that JSON lacks (``inf``) were replaced.
     """
 
-    def __init__(self, path: str | os.PathLike[str], head: type[Head], event: type[Event]) -> None:
-        self._path = path
-        self._blocks = blocks_of(path)
+    def __init__(
+        self, path: str | os.PathLike[str], blocks: Iterator[bytes], head: type[Head], event: type[Event]
+    ) -> None:
+        self._path, self._blocks = path, blocks
         self._event = msgspec.json.Decoder(event)
         self._events = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
         self.bad, self.events_read, self.mended = 0, 0, False
@@ -129,7 +130,7 @@ class EventFile(Generic[Head, Event]):
     def _read_head(self, decoder: msgspec.json.Decoder[Head], default: Head) -> tuple[Head, bytes]:
         text = b""
         for block in self._blocks:
-            text = (text + block).removeprefix(BYTE_ORDER_MARK)
+            text += block
             for match in islice(_EVENTS.finditer(text), MOST_HEADS):
                 try:
                     return decoder.decode(self._mend(text[: match.end()]) + b"]}"), text[match.end() :]

@@ -29,7 +29,7 @@ from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Id = int | float | str | None
 Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
@@ -116,9 +116,9 @@ class _Known(dict[Any, Any]):
         return found
 
 
-def read_kineto(path: str | os.PathLike[str]) -> Recording:
-    """The recording in a file of PyTorch's profiler. Raises InputError of one line."""
-    file = EventFile(path, _Head, _Event)
+def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Recording:
+    """The recording in a file of PyTorch's profiler, of this content. Raises InputError of one line."""
+    file = EventFile(path, blocks, _Head, _Event)
     draft = Draft("Kineto", str(path))
     version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
     draft.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"

@@ -24,7 +24,7 @@ from streamsim.recorded.recording import (
     Recording,
     WorkKind,
 )
-from streamsim.recorded.sqlite_tables import EXPORT_AGAIN, Tables, opened
+from streamsim.recorded.sqlite_tables import EXPORT_AGAIN, Tables, open_tables
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) 
 
 def read_nsys(path: str | os.PathLike[str]) -> Recording:
     """The recording in an SQLite export of Nsight Systems. Raises InputError of one line."""
-    with opened(path) as tables:
+    with open_tables(path) as tables:
         if not any(name in tables for name in (*META, "StringIds")):
             raise InputError(one_line(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"))
         reader = _Reader(path, tables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
@@ -28,16 +29,11 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
     """
     blocks = blocks_of(path)
-    start, packed = next(blocks, b""), False
-    blocks.close()
+    start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     if start.startswith(SQLITE):
-        with open(path, "rb") as file:
-            packed = file.read(len(SQLITE)) != SQLITE
-        if packed:
-            raise InputError(one_line(f"{path}: is a packed SQLite file; unpack it: gunzip FILE"))
+        blocks.close()
         return read_nsys(path)
-    if _JSON.match(start.removeprefix(BYTE_ORDER_MARK)):
-        return read_kineto(path)
-    raise InputError(
-        one_line(f"{path}: {'is empty' if not start else 'is of no format known'}; give {KNOWN}; {EXPORT}")
-    )
+    if _JSON.match(start):
+        return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
+    what = "is of no format known" if start else "is empty"
+    raise InputError(one_line(f"{path}: {what}; give {KNOWN}; {EXPORT}"))

@@ -19,6 +19,7 @@ import numpy as np
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error
 from streamsim.recorded.recording import NONE
+from streamsim.text.recognise import GZIP_MAGIC
 from streamsim.text.shown import one_line, uncapitalised
 
 if TYPE_CHECKING:
@@ -120,11 +121,14 @@ def _whole(column: tuple[Any, ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 
 @contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[Tables]:
+def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
     """The tables of a file. Raises InputError of one line, also for what goes wrong while they are read."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise InputError(one_line(f"{path}: is not a regular file; an SQLite file has to be one"))
+        with open(path, "rb") as file:
+            if file.read(2) == GZIP_MAGIC:
+                raise InputError(one_line(f"{path}: is a packed SQLite file; unpack it: gunzip FILE"))
         address = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(address, uri=True)
     except (OSError, ValueError) as error:
@@ -140,6 +144,9 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Tables]:
         ):
             connection.execute(f"PRAGMA {setting}")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE_BYTES)
+        pages, page_bytes = (connection.execute(f"PRAGMA page_{what}").fetchone()[0] for what in ("count", "size"))
+        if os.stat(path).st_size < pages * page_bytes:  # SQLite itself looks at whole pages only
+            raise sqlite3.DatabaseError("its last page is not whole")
         connection.text_factory = lambda data: data.decode(errors="replace")
         tables = Tables(path, connection)
         connection.text_factory = tables.text

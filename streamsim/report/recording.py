@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.table import Table
-    from rich.text import Text
 
     from streamsim.recorded.recording import Recording
     from streamsim.recorded.summary import (
@@ -33,7 +32,7 @@ def recording_table(summary: RecordingSummary, title: str) -> Table:
     table = _table(title)
     for section in _sections(summary):
         for row in section:
-            table.add_row(*map(_text, row))
+            _add(table, *row)
         table.add_section()
     return table
 
@@ -43,27 +42,19 @@ def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> T
     table = _table(title)
     for card in recording.cards:
         memory = format_bytes(card.memory_bytes) if card.memory_bytes else ""
-        table.add_row(*map(_text, (f"--device {card.id}", card.name, memory)))
+        _add(table, f"--device {card.id}", card.name, memory)
     table.add_section()
     names = dict(recording.processes)
     for process in sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())}):
-        table.add_row(*map(_text, (f"--process {process}", names.get(process, ""), "")))
+        _add(table, f"--process {process}", names.get(process, ""), "")
     table.add_section()
     for span in spans[:MOST_SPANS]:
         longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
         times = f"{span.count} times, first " if span.count > 1 else ""
-        table.add_row(
-            *map(
-                _text,
-                (
-                    f"--window '{one_line(span.name, LONGEST_NAME)}'",
-                    longest,
-                    f"{times}at {format_seconds(span.first_s)}",
-                ),
-            )
-        )
+        name = one_line(span.name, LONGEST_NAME)
+        _add(table, f"--window '{name}'", longest, f"{times}at {format_seconds(span.first_s)}")
     if len(spans) > MOST_SPANS:
-        table.add_row(*map(_text, (f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")))
+        _add(table, f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")
     return table
 
 
@@ -135,8 +126,8 @@ def _counted(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
 
 
-def _text(words: str) -> Text:
-    """As it is: "[...]" is no markup here."""
+def _add(table: Table, *row: str) -> None:
+    """A row as it is: "[...]" is no markup here."""
     from rich.text import Text
 
-    return Text(one_line(words, LONGEST_NAME))
+    table.add_row(*(Text(one_line(words, LONGEST_NAME)) for words in row))
