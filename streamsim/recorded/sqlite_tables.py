@@ -151,7 +151,7 @@ def open_tables(path: str | os.PathLike[str]) -> Iterator[Tables]:
         tables = Tables(path, connection)
         connection.text_factory = tables.text
         yield tables
-    except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeDecodeError) as error:  # also of its own messages
         reason = uncapitalised(str(error))
         raise InputError(one_line(f"{path}: is damaged or cut short ({reason}); copy it, or {EXPORT_AGAIN}")) from None
     finally:

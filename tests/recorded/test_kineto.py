@@ -64,7 +64,12 @@ def test_a_pipeline_is_read_whole(trace: Path) -> None:
 
 def test_the_same_packed_by_any_name_from_a_pipe_or_behind_a_byte_order_mark(tmp_path: Path) -> None:
     text = kineto(*pipeline()).encode()
-    files = {"t.json": text, "t.json.gz": gzip.compress(text), "t.sqlite": gzip.compress(text), "t": b"\xef\xbb\xbf" + text}
+    files = {
+        "t.json": text,
+        "t.json.gz": gzip.compress(text),
+        "t.sqlite": gzip.compress(text),
+        "t": b"\xef\xbb\xbf" + text,
+    }
     files["two members"] = gzip.compress(text[:700]) + gzip.compress(text[700:])
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -284,7 +289,7 @@ def test_damaged_gzip_gets_one_line(trace: Path) -> None:
     wrong_sum = packed[:-8] + b"\0" * 8
     for data in (packed[:-9], packed[: len(packed) // 2], packed[:-3], bytes(flipped), wrong_sum):
         trace.write_bytes(data)
-        with pytest.raises(InputError, match="damaged or cut short|is malformed|cut short after"):
+        with pytest.raises(InputError, match=r"damaged or cut short|is malformed|cut short after"):
             read_recording(trace)
 
 

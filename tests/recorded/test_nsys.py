@@ -105,8 +105,13 @@ def test_work_of_a_sliced_file_has_no_call(made: Export, path: Path) -> None:
 
 
 def test_what_a_synchronisation_is_its_calls_name_says(made: Export, path: Path) -> None:
-    """syncType says 1 to 4 in one version and another thing in the next."""
-    names = ("cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020", "cudaEventSynchronize_v3020", "cuCtxSynchronize")
+    """Its syncType says 1 to 4 in one version and another thing in the next."""
+    names = (
+        "cudaStreamSynchronize_v3020",
+        "cudaDeviceSynchronize_v3020",
+        "cudaEventSynchronize_v3020",
+        "cuCtxSynchronize",
+    )
     for i, name in enumerate(names):
         made.call(name, 160_000 + i, 160_000 + i, 30 + i)
         made.work("SYNCHRONIZATION", 160_000, 160_001, 30 + i, streamId=13, syncType=1, eventId=NO_ID)
@@ -137,7 +142,10 @@ def test_unified_and_peer_copies_graphs_and_memsets(made: Export, path: Path) ->
     made.work("GRAPH_TRACE", 160_003, 160_004, 52, graphId=3, graphExecId=4)
     made.call("cudaGraphLaunch_v10000", 160_000, 160_001, 52)
     made.work("MEMSET", 160_004, 160_005, 53, bytes=16)
-    made.others = ["CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)", "INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (1)"]
+    made.others = [
+        "CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)",
+        "INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (1)",
+    ]
     found = read_recording(made.write(path))
     work = found.work.rows(found.work.start_ns >= 160_000)
     assert work.kind.tolist() == [WorkKind.COPY, WorkKind.COPY, WorkKind.GRAPH, WorkKind.MEMSET]
@@ -155,18 +163,18 @@ def test_tables_are_there_only_if_something_was_recorded(made: Export, path: Pat
         assert len(found.calls) == len(full.calls)
     assert len(found.work) == len(found.annotations) == 0
     del made.rows["RUNTIME"]
-    with pytest.raises(InputError, match="no CUDA calls, copies or kernels; record with: nsys profile --trace=cuda,nvtx"):
+    with pytest.raises(InputError, match="no CUDA calls, copies or kernels; record with: nsys profile"):
         read_recording(made.write(path))
 
 
-@pytest.mark.parametrize("column", ["contextId", "registersPerThread", "gridX", "eventSyncId", "graphNodeId", "srcKind"])
+@pytest.mark.parametrize("column", ["contextId", "registersPerThread", "gridX", "eventSyncId", "srcKind"])
 def test_columns_that_some_versions_lack(column: str, made: Export, path: Path) -> None:
     assert len(read_recording(made.write(path, without=(column,))).work) == 3
 
 
 @pytest.mark.parametrize("column", ["start", "end", "correlationId", "streamId", "deviceId", "copyKind", "globalTid"])
 def test_columns_that_all_have(column: str, made: Export, path: Path) -> None:
-    with pytest.raises(InputError, match=f"table .* has no column {column}; export it again: nsys export --type sqlite"):
+    with pytest.raises(InputError, match=rf"table .* has no column {column}; export it again: nsys"):
         read_recording(made.write(path, without=(column,)))
 
 
@@ -226,18 +234,13 @@ def test_a_value_larger_than_any_name_gets_one_line(made: Export, path: Path) ->
         read_recording(made.write(path))
 
 
-def test_a_file_that_is_cut_short_or_damaged_is_read_or_gets_one_line(made: Export, path: Path) -> None:
+def test_a_file_that_is_cut_short_anywhere_gets_one_line(made: Export, path: Path) -> None:
     data = made.write(path).read_bytes()
-    refused = 0
     for size in range(0, len(data), 1024):
         path.write_bytes(data[:size])
-        try:
+        with pytest.raises(InputError, match=rf"^{path}: ") as caught:
             read_recording(path)
-        except InputError as error:
-            refused += 1
-            assert str(error).startswith(str(path))
-            assert str(error).isprintable()
-    assert refused == len(data) // 1024
+        assert str(caught.value).isprintable()
 
 
 def test_other_databases_and_packed_ones_get_one_line(made: Export, path: Path, tmp_path: Path) -> None:

@@ -131,12 +131,14 @@ def test_processes_and_cards(tmp_path: Path) -> None:
         part_of(both, card=2)
     with pytest.raises(InputError, match="--process = 8: not in the recording; it has 7, 420"):
         part_of(both, process=8)
-    with pytest.raises(InputError, match="--device 1, --process 420: no call and no work is in it|--device = 1"):
+    with pytest.raises(InputError, match=r"^--device 1, --process 420: no call and no work is in it"):
         part_of(both, 1, PID)
 
 
 def test_names_are_listed_the_longest_first(recording: Recording) -> None:
-    assert [(span.name, span.count, round(span.first_s * 1e6), round(span.total_s * 1e6)) for span in named_spans(recording)] == [
+    assert [
+        (span.name, span.count, round(span.first_s * 1e6), round(span.total_s * 1e6)) for span in named_spans(recording)
+    ] == [
         ("all", 1, 0, 100),
         ("ProfilerStep#1", 1, 0, 40),
         ("ProfilerStep#2", 1, 40, 40),

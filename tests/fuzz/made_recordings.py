@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).parents[2] / "shared" / "traces"  # recordings by others, beside the project; not everywhere
+SHARED = Path(__file__).parents[3] / "shared" / "traces"  # recordings by others, beside the project; not everywhere
 PID, TID = 420, 421
 PINNED_IN, PINNED_OUT = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"
 NO_ID = 0xFFFFFFFF
@@ -123,7 +123,7 @@ class Export:
                 full = f"CUPTI_ACTIVITY_KIND_{table}" if table in COLUMNS else table
                 known = COLUMNS.get(table, " ".join(dict.fromkeys(name for row in rows for name in row)))
                 names = [name for name in known.split() if name not in without]
-                connection.execute(f'CREATE TABLE {full} ({", ".join(names)})')
+                connection.execute(f"CREATE TABLE {full} ({', '.join(names)})")
                 marks = ", ".join("?" * len(names))
                 values = [[row.get(name) for name in names] for row in rows]
                 connection.executemany(f"INSERT INTO {full} VALUES ({marks})", values)
