@@ -290,23 +290,30 @@ class _Reader:
                 self.draft.threads[key] = self._strings[name][:100]
 
     def _stream_kinds(self) -> None:
-        kinds: dict[tuple[int, int, int], RecordedStreamKind] = {}
-        for row in self._tables.rows("TARGET_INFO_CUDA_STREAM", "processId", "contextId", "streamId", "flag"):
-            kind = STREAM_KINDS.get(row.get("flag", 0))
-            if kind is not None and all(isinstance(value, int) for value in row.values()):
-                kinds[row.get("processId", NONE), row.get("contextId", NONE), row["streamId"]] = kind
-        for table in ("TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_NULL_STREAM"):
-            for row in self._tables.rows(table, "processId", "contextId", "nullStreamId", "streamId"):
-                number = row.get("nullStreamId", row.get("streamId"))
-                if all(isinstance(value, int) for value in (number, *row.values())):
-                    kinds[row.get("processId", NONE), row.get("contextId", NONE), int(number or 0)] = "legacy"
+        kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
+        for key, flag in self._numbers("TARGET_INFO_CUDA_STREAM", "streamId", "flag"):
+            if flag in STREAM_KINDS:
+                kinds[key] = STREAM_KINDS[flag]
+        for table, column in NULL_STREAMS:
+            for key, _ in self._numbers(table, column, column):
+                kinds[key] = "legacy"
         for key in self.draft.known_streams():
             self.draft.stream_kinds[key] = kinds.get(key, "unknown")
+
+    def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Of a table about streams: a stream's process, context and number, and another column."""
+        columns = ("processId", "contextId", stream, other)
+        if self._tables.has(table, *columns):
+            for row in self._tables.rows(table, *dict.fromkeys(columns)):
+                found = [row[column] for column in columns]
+                if all(type(value) is int for value in found):
+                    yield tuple(found[:3]), found[3]
 
 
 NAMED = [(CUPTI + table, "nameId") for table in ("RUNTIME", "OVERHEAD")] + [("PROFILER_OVERHEAD", "nameId")]
 NAMED += [(f"{CUPTI}KERNEL", "demangledName"), (f"{CUPTI}KERNEL", "shortName")]
 NAMED += [("NVTX_EVENTS", "textId"), ("ThreadNames", "nameId")]
+NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"))
 PLACED = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 OTHERS = ("contextId", "graphId", "graphNodeId")
 
