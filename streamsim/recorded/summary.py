@@ -166,7 +166,7 @@ def summarise(recording: Recording) -> RecordingSummary:
         _amounts(notes, _NOTES),
         tuple(_card(recording, card) for card in np.unique(work.card).tolist()),
         _call_uses(recording),
-        (*recording.unread, *_not_understood(work)),
+        (*recording.unread, *_not_understood(recording)),
     )
 
 
@@ -265,8 +265,13 @@ def _call_uses(recording: Recording) -> tuple[RecordedCalls, ...]:
     return tuple(sorted(found, key=lambda use: -use.total_s))
 
 
-def _not_understood(work: CardWork) -> list[Unread]:
+def _not_understood(recording: Recording) -> list[Unread]:
+    work, calls = recording.work, recording.calls
+    nowhere = calls.stream < 0
+    waits, records = calls.kind == CallKind.SYNCHRONIZE_STREAM, calls.kind == CallKind.RECORD
     cases = (
+        (nowhere & waits, "synchronisations of a stream", "which stream it was is not recorded"),
+        (nowhere & records, "events recorded", "in which stream is not recorded"),
         (work.direction == CopyDirection.UNIFIED, "copies of unified memory", "the driver moves pages; not modelled"),
         (work.direction == CopyDirection.PEER, "copies between cards", "one card at a time is modelled"),
         (work.direction == CopyDirection.OTHER, "copies of unknown direction", "the recording does not say"),

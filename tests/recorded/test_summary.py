@@ -147,6 +147,16 @@ def test_what_is_not_understood_is_counted(trace: Path) -> None:
     }
 
 
+def test_streams_that_are_not_recorded_are_counted(trace: Path) -> None:
+    """Without Kineto's cuda_sync records nobody knows what a synchronisation waits for and what an event stands for."""
+    names = ("cudaStreamSynchronize", "cudaEventRecord", "cudaEventRecord")
+    found = summary(trace, *pipeline()[:-1], *(call(name, 160 + i, 1, 20 + i) for i, name in enumerate(names)))
+    assert {unread.what: unread.count for unread in found.unread} == {
+        "synchronisations of a stream": 2,
+        "events recorded": 2,
+    }
+
+
 def test_overlap_by_hand(trace: Path) -> None:
     """H2D 0..10 and 20..30, a kernel 5..25, D2H 8..22: two or more busy at 5..10, 8..22 and 20..25, which is 5..25."""
     found = summary(
