@@ -48,6 +48,32 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
     from streamsim.program.workload import Part, Point, Workload, WorkloadKernel
     from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+    from streamsim.recorded.read import read_recording
+    from streamsim.recorded.recording import (
+        AnnotationKind,
+        Annotations,
+        CallKind,
+        CardWork,
+        CopyDirection,
+        CopyMemory,
+        HostCalls,
+        RecordedCard,
+        RecordedStream,
+        RecordedThread,
+        Recording,
+        Unread,
+        WorkKind,
+    )
+    from streamsim.recorded.summary import (
+        RecordedAmount,
+        RecordedCalls,
+        RecordedCardUse,
+        RecordedEngine,
+        RecordedReason,
+        RecordingSummary,
+        summarise,
+    )
+    from streamsim.recorded.windows import NamedSpan, named_spans, part_of
     from streamsim.report.gantt import plot_explanation, plot_gantt, save_explanation, save_gantt
     from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
     from streamsim.report.text import gantt
@@ -154,6 +180,31 @@ _HOME = {
     # How sure
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives
+    # Recorded programs
+    "read_recording": "recorded.read",  # what PyTorch's profiler or Nsight Systems recorded
+    "Recording": "recorded.recording",  # a recorded program, whatever the format: columns of
+    "HostCalls": "recorded.recording",  # its calls,
+    "CardWork": "recorded.recording",  # what its cards did,
+    "Annotations": "recorded.recording",  # and its named spans of time
+    "CallKind": "recorded.recording",  # what a call does
+    "WorkKind": "recorded.recording",  # a copy, a kernel, a memset, a graph
+    "CopyDirection": "recorded.recording",  # where a copy goes
+    "CopyMemory": "recorded.recording",  # pinned or pageable
+    "AnnotationKind": "recorded.recording",  # who named a span of time
+    "RecordedThread": "recorded.recording",  # of the host
+    "RecordedStream": "recorded.recording",  # and whether it is blocking
+    "RecordedCard": "recorded.recording",  # as far as the recording says
+    "Unread": "recorded.recording",  # what of it could not be understood
+    "part_of": "recorded.windows",  # of a recording: a card, a process, a window
+    "named_spans": "recorded.windows",  # what windows there are
+    "NamedSpan": "recorded.windows",  # one of them
+    "summarise": "recorded.summary",  # what a recorded program did when, and why its card stood still
+    "RecordingSummary": "recorded.summary",  # what summarise gives
+    "RecordedAmount": "recorded.summary",  # how much of something there is
+    "RecordedCardUse": "recorded.summary",  # what a card did
+    "RecordedEngine": "recorded.summary",  # how busy one of its engines was
+    "RecordedReason": "recorded.summary",  # why something stood still
+    "RecordedCalls": "recorded.summary",  # the host's calls of one name
     # Pictures and files
     "gantt": "report.text",  # a time line as text
     "plot_gantt": "report.gantt",  # a time line drawn into Axes
@@ -174,14 +225,20 @@ _HOME = {
 }
 
 __all__ = [
+    "AnnotationKind",
+    "Annotations",
     "Axis",
     "Best",
     "Bound",
     "Buffer",
+    "CallKind",
+    "CardWork",
     "Compute",
     "Config",
     "Copy",
+    "CopyDirection",
     "CopyEngines",
+    "CopyMemory",
     "Device",
     "EngineUse",
     "Event",
@@ -195,6 +252,7 @@ __all__ = [
     "Hazard",
     "HeatMap",
     "Host",
+    "HostCalls",
     "InputError",
     "Interval",
     "Journal",
@@ -204,11 +262,22 @@ __all__ = [
     "Loss",
     "Memory",
     "MissingWait",
+    "NamedSpan",
     "Part",
     "Point",
     "Prediction",
     "Program",
     "RecordEvent",
+    "RecordedAmount",
+    "RecordedCalls",
+    "RecordedCard",
+    "RecordedCardUse",
+    "RecordedEngine",
+    "RecordedReason",
+    "RecordedStream",
+    "RecordedThread",
+    "Recording",
+    "RecordingSummary",
     "Region",
     "Scenario",
     "Schedule",
@@ -219,8 +288,10 @@ __all__ = [
     "Sweep",
     "Synchronize",
     "Timeline",
+    "Unread",
     "WaitEvent",
     "WithoutRing",
+    "WorkKind",
     "Workload",
     "WorkloadKernel",
     "__version__",
@@ -241,11 +312,13 @@ __all__ = [
     "link_words",
     "load_device",
     "lower_bound",
+    "named_spans",
     "one_stream",
     "parse_bandwidth",
     "parse_bytes",
     "parse_kernel",
     "parse_seconds",
+    "part_of",
     "plot_explanation",
     "plot_gantt",
     "plot_heatmap",
@@ -253,6 +326,7 @@ __all__ = [
     "prefetch",
     "published",
     "read_device",
+    "read_recording",
     "read_schedule",
     "read_sweep",
     "read_workload",
@@ -264,6 +338,7 @@ __all__ = [
     "serial",
     "serialized",
     "simulate",
+    "summarise",
     "sweep",
     "workload_of_sizes",
     "write_device",

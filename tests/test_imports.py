@@ -17,6 +17,7 @@ ROOMS = (
     "cli",
     "code",
     "report",
+    "recorded",
     "search",
     "analysis",
     "compiled",

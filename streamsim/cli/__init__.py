@@ -19,6 +19,7 @@ COMMANDS = {
     "devices": "streamsim.cli.devices:devices",
     "schema": "streamsim.cli.devices:schema_command",
     "check": "streamsim.cli.check:check_command",
+    "import": "streamsim.cli.import_trace:import_command",
 }
 
 

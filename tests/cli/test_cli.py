@@ -1,5 +1,6 @@
 """The command: what it prints is what the library says."""
 
+import gzip
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from made_recordings import export, kineto, pipeline, span
 
 import streamsim
 from streamsim.analysis.predict import predict
@@ -247,6 +249,10 @@ def test_every_example_in_the_help_runs(
     write_workload(WORKLOAD, tmp_path / "workload.toml")
     write_schedule(depth_first(WORKLOAD, 4, 2), tmp_path / "schedule.json")
     write_device(load_device("ideal"), tmp_path / "my-card.toml")
+    trace = kineto(*pipeline(), span("user_annotation", "ProfilerStep#3", 5, 100))
+    (tmp_path / "trace.json").write_text(trace)
+    (tmp_path / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
+    export().write(tmp_path / "report.sqlite")
     for example in examples:
         run(capsys, *example[1:])
 

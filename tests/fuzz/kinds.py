@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import msgspec
-from mutations import mutate_json, mutate_lines, mutate_option, mutate_text, mutate_toml
+from made_recordings import call, export, kernel, kineto, pipeline, span
+from mutations import (
+    mutate_bytes,
+    mutate_json,
+    mutate_lines,
+    mutate_option,
+    mutate_tables,
+    mutate_text,
+    mutate_toml,
+)
 
 import streamsim_validate
 from streamsim import Workload, WorkloadKernel, build, load_device
@@ -30,10 +39,14 @@ RECORDS = Path(streamsim_validate.__file__).parent / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
 SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
 MOST_MUTATIONS = 3
+BYTES = (".packed", ".sqlite")
 
 
 class Input(NamedTuple):
-    """A command line and the files beside it, in a folder of their own; those named .gz are compressed there."""
+    """A command line and the files beside it, in a folder of their own; those named .gz are compressed there.
+
+    The letters of files with one of the endings ``BYTES`` stand for their bytes.
+    """
 
     program: str
     arguments: tuple[str, ...]
@@ -175,7 +188,56 @@ def lines() -> list[Input]:
         _streamsim("check", "s.json", s_json=schedule),
         _streamsim("simulate", "s.json", s_json=schedule),
         Input("streamsim-validate", ("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
+        _streamsim("import", "t.json", t_json=recording()),
     ]
+
+
+@cache
+def recording() -> str:
+    """Kineto's: a pipeline, a wait for an event, two processes, a step."""
+    wait = {"stream": 20, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 11, "wait_on_cuda_event_id": 5}
+    more = (
+        call("cudaEventRecord", 151, 1, 11),
+        call("cudaStreamWaitEvent", 153, 1, 12),
+        span("cuda_sync", "Stream Wait Event", 153, 1, 0, 20, device=0, context=1, correlation=12, **wait),
+        span("cuda_driver", "cuLaunchKernel", 160, 5, 7, 7, correlation=13),
+        kernel(170, 5, 13, stream=20),
+        span("user_annotation", "ProfilerStep#1", 10, 50),
+    )
+    return kineto(*pipeline(), *more)
+
+
+IMPORTS = ((), ("--json",), ("--list",), ("--window", "step"), ("--skip-first", "--device", "0"), ("--process", "420"))
+
+
+def traces() -> list[Input]:
+    """As JSON."""
+    return [_streamsim("import", "t.json", *more, t_json=recording()) for more in IMPORTS]
+
+
+@cache
+def packed_traces() -> list[Input]:
+    """As gzip."""
+    data = gzip.compress(recording().encode(), 1, mtime=0).decode("latin-1")
+    return [_streamsim("import", "t.packed", *more, t_packed=data) for more in IMPORTS[:2]]
+
+
+@cache
+def exports() -> list[Input]:
+    """Of Nsight Systems."""
+    made = export()
+    made.call("cudaEventRecord_v3020", 151_000, 152_000, 11)
+    made.call("cudaStreamWaitEvent_v3020", 153_000, 154_000, 12)
+    made.work("CUDA_EVENT", 0, 0, 11, eventId=5, eventSyncId=100)
+    made.work("SYNCHRONIZATION", 153_000, 154_000, 12, streamId=14, eventId=5, eventSyncId=100)
+    made.work("MEMSET", 160_000, 161_000, 13, bytes=4)
+    made.work("GRAPH_TRACE", 162_000, 163_000, 14, graphId=1, graphExecId=2)
+    made.add("TARGET_INFO_CUDA_STREAM", streamId=13, processId=420, contextId=1, flag=2)
+    made.add("TARGET_INFO_GPU", id=0, name="a card", totalMemory=1 << 30, smCount=4, asyncEngines=2)
+    made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_HTOD")
+    with tempfile.TemporaryDirectory() as folder:
+        data = made.write(Path(folder) / "t.sqlite").read_bytes().decode("latin-1")
+    return [_streamsim("import", "t.sqlite", *more, t_sqlite=data) for more in IMPORTS]
 
 
 KINDS = {
@@ -188,6 +250,10 @@ KINDS = {
     "record": Kind(5, records, mutate_json, ("r.json.gz",)),
     "journal": Kind(5, journals, mutate_lines, ("r.json.gz.journal",)),
     "samples": Kind(1, samples, mutate_json, ("c.gz",)),
+    "trace": Kind(15, traces, mutate_json, ("t.json",)),
+    "packed trace": Kind(5, packed_traces, mutate_bytes, ("t.packed",)),
+    "export": Kind(15, exports, mutate_tables, ("t.sqlite",)),
+    "damaged export": Kind(10, exports, mutate_bytes, ("t.sqlite",)),
     "options": Kind(40, lines, None),
 }
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import string
+import tempfile
 import tomllib
 from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,6 +99,66 @@ def mutate_text(text: str, rng: Random) -> str:
         case 3:
             return text[:a] + rng.choice(string.printable) + text[a + 1 :]
     return text[:a] + rng.choice(TEXTS) + text[b:]
+
+
+def mutate_bytes(text: str, rng: Random) -> str:
+    """Of a file whose bytes the letters stand for: cut short, or some of them others."""
+    data = bytearray(text.encode("latin-1", "replace"))
+    if rng.random() < 0.3:
+        return text[: rng.randrange(len(text) + 1)]
+    for _ in range(rng.choice((1, 2, 20))):
+        if data:
+            data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    return data.decode("latin-1")
+
+
+def mutate_tables(text: str, rng: Random) -> str:
+    """Of an SQLite file: a table or column gone, renamed or empty, rows repeated, values replaced or exchanged."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t"
+        path.write_bytes(text.encode("latin-1", "replace"))
+        try:
+            with sqlite3.connect(path) as connection:
+                for statement, values in _changes(connection, rng):
+                    connection.execute(statement, values)
+        except (sqlite3.Error, OverflowError, UnicodeError):
+            return mutate_bytes(text, rng)
+        finally:
+            connection.close()
+        return path.read_bytes().decode("latin-1")
+
+
+def _changes(connection: sqlite3.Connection, rng: Random) -> list[tuple[str, tuple[Any, ...]]]:
+    names = [
+        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    ]
+    table = rng.choice(names)
+    columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    one, other = rng.choice(columns), rng.choice(columns)
+    row = "rowid = (SELECT rowid FROM " + f'"{table}" LIMIT 1 OFFSET {rng.randrange(4)})'
+    match rng.randrange(10):
+        case 0:
+            change = f'DROP TABLE "{table}"'
+        case 1:
+            change = f'ALTER TABLE "{table}" DROP COLUMN "{one}"'
+        case 2:
+            change = f'ALTER TABLE "{table}" RENAME COLUMN "{one}" TO "x"'
+        case 3:
+            change = f'INSERT INTO "{table}" SELECT * FROM "{table}"'
+        case 4:
+            change = f'UPDATE "{table}" SET "{one}" = "{other}"'
+        case 5:
+            change = f'UPDATE "{table}" SET "{one}" = -"{one}"'
+        case 6:
+            change = (
+                f'UPDATE "{table}" SET "{one}" = CAST(zeroblob({rng.choice((0, 9, 2_000_000))}) AS TEXT) WHERE {row}'
+            )
+        case 7:
+            change = f'DELETE FROM "{table}" WHERE {row}'
+        case _:
+            value = rng.choice((*NUMBERS[:-2], *FLOATS, *TEXTS[:-1], b"\xff\xfe", None))
+            return [(f'UPDATE "{table}" SET "{one}" = ? WHERE {row}', (value,))]
+    return [(change, ())]
 
 
 def mutate_json(text: str, rng: Random) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tomli_w
-from kinds import ARRAYS, KINDS, Input
+from kinds import ARRAYS, BYTES, KINDS, Input
 
 from streamsim.cli import main as streamsim
 from streamsim_validate.calibrate import simulated
@@ -45,8 +45,7 @@ def fault_of(made: Input) -> str | None:
     had = _most_bytes()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for name, text in made.files.items():
-            data = text.encode("utf-8", "surrogatepass")
-            Path(name).write_bytes(gzip.compress(data, 1) if name.endswith(".gz") else data)
+            Path(name).write_bytes(_bytes_of(name, text))
         said = io.BytesIO()
         out, err = (
             io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", "\n"),
@@ -63,6 +62,13 @@ def fault_of(made: Input) -> str | None:
         if _most_bytes() - had > LIMIT_BYTES:
             return TOO_LARGE.format(made.program, made.arguments[0])
         return _misbehaviour(made, code, said.getvalue().decode())
+
+
+def _bytes_of(name: str, text: str) -> bytes:
+    if name.endswith(BYTES):
+        return text.encode("latin-1", "replace")
+    data = text.encode("utf-8", "surrogatepass")
+    return gzip.compress(data, 1) if name.endswith(".gz") else data
 
 
 def _misbehaviour(made: Input, code: int, said: str) -> str | None:

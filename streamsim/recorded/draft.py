@@ -1,0 +1,305 @@
+"""A recording in the making: what a reader hands over, put in order, joined and counted where it does not fit.
+
+A profiler's file may say anything: ids that lead nowhere or stand twice, clocks that run backwards, one call under two
+names. What cannot stand in a :class:`Recording` is left out and counted here, in one place for every format.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.recorded.recording import (
+    LATEST_NS,
+    NONE,
+    Annotations,
+    CallKind,
+    CardWork,
+    Format,
+    HostCalls,
+    RecordedCard,
+    RecordedStream,
+    RecordedStreamKind,
+    RecordedThread,
+    Recording,
+    Unread,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+MOST_RECORDS = 10_000_000
+MOST_NAME_BYTES = 1 << 28
+LONGEST_NAME = 4096
+MOST_KINDS_UNREAD = 40
+SHORTER = "record a shorter part of the program"
+UNKNOWN_PROCESS = -1
+SEVERAL = -2
+FAR = 1 << 61  # two of them have a difference
+
+NEGATIVE = ("records that end before they start", "the clock ran backwards; left out")
+OUT_OF_RANGE = ("records with times far from all others", "not within 52 days; left out")
+TWICE = ("calls recorded again under a second name", "runtime and driver; the outer one is kept")
+REPEATED = ("calls whose correlation id is taken", "the id repeats; work goes with the first of them")
+BEFORE_CALL = ("work that starts before its call", "the card's and the host's clocks differ")
+LOST_RECORD = ("waits whose event's record is not known", "whom they wait for is not known")
+AMBIGUOUS = ("work that may be of several processes", "their ids are the same; it has no call")
+DANGLING = ("stream and event records without a call", "their call was not recorded")
+
+
+class _Rows:
+    """Blocks of columns, each as wide as it will be."""
+
+    def __init__(self, dtypes: Mapping[str, Any], defaults: Mapping[str, int]) -> None:
+        self._dtypes, self._defaults = dtypes, defaults
+        self._blocks: list[dict[str, NDArray[Any]]] = []
+        self.count = 0
+
+    def add(self, count: int, columns: Mapping[str, Any]) -> None:
+        block = {}
+        for name, kind in self._dtypes.items():
+            wide = (count, 3) if name in ("grid", "block") else (count,)
+            column = columns.get(name, self._defaults.get(name, NONE))
+            block[name] = clipped(np.broadcast_to(np.asarray(column), wide), kind)
+        self._blocks.append(block)
+        self.count += count
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Everything so far, given up here."""
+        found = {}
+        for name, kind in self._dtypes.items():
+            wide = (0, 3) if name in ("grid", "block") else (0,)
+            found[name] = np.concatenate([np.empty(wide, kind), *(block.pop(name) for block in self._blocks)])
+        self._blocks, self.count = [], 0
+        return found
+
+
+def clipped(column: NDArray[Any], kind: Any) -> NDArray[Any]:
+    """As whole numbers of a type; what it cannot hold becomes the nearest that it can."""
+    info = np.iinfo(kind)
+    found: NDArray[Any] = np.clip(column, info.min, info.max).astype(kind)
+    return found
+
+
+class Draft:
+    """``calls``, ``work`` and ``annotations`` take columns of their recording's names, and ``process`` beside them.
+
+    ``marks`` are what is known of waits, synchronisations and records beside their calls: the process and correlation
+    of the call, the stream that the record names, its event, and of waits the correlation of the event's record and
+    the stream in which that was. Columns that are not given are -1, or 0 where that is what is none.
+    """
+
+    def __init__(self, format: Format, where: str) -> None:
+        self.format, self.where, self.tool = format, where, ""
+        self.processes: dict[int, str] = {}
+        self.cards: dict[int, RecordedCard] = {}
+        self.stream_kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
+        self.threads: dict[tuple[int, int], str] = {}
+        self._unread: Counter[tuple[str, str]] = Counter()
+        self._names: dict[str, int] = {}
+        self._name_bytes = 0
+        self._streams: dict[tuple[int, int, int], int] = {}
+        self._cards_of_streams: dict[tuple[int, ...], int] = {}
+        self._cards: dict[int, int] = {}
+        self._threads: dict[tuple[int, int], int] = {}
+        process = {"process": np.int64}
+        self.calls = _Rows(HostCalls.dtypes() | process, {"kind": 0})
+        zero = ("bytes", "direction", "memory", "grid", "block", "registers", "shared_bytes")
+        self.work = _Rows(CardWork.dtypes() | process | {"correlation": np.int64}, dict.fromkeys(zero, 0))
+        self.annotations = _Rows(Annotations.dtypes(), {})
+        marks = ("process", "correlation", "stream", "event", "recorded", "recorded_in")
+        self.marks = _Rows(dict.fromkeys(marks, np.int64), {})
+
+    def count(self, what: tuple[str, str], times: int = 1) -> None:
+        """Something is left out or not understood, so many times."""
+        if times:
+            if what not in self._unread and len(self._unread) >= MOST_KINDS_UNREAD:
+                what = ("records of other kinds", "not read")
+            self._unread[what] += times
+
+    def name(self, text: str) -> int:
+        """The index of a name. Raises InputError when there are too many of them to keep."""
+        found = self._names.get(text)
+        if found is None:
+            kept = text[:LONGEST_NAME]
+            found = self._names.get(kept)
+            if found is None:
+                self._name_bytes += len(kept)
+                if self._name_bytes > MOST_NAME_BYTES:
+                    raise InputError(f"{self.where}: has over {MOST_NAME_BYTES >> 20} MiB of names; {SHORTER}")
+                found = self._names[kept] = len(self._names)
+        return found
+
+    def card(self, number: int) -> int:
+        """The index of a card."""
+        if number not in self._cards:
+            self.cards.setdefault(number, RecordedCard(number))
+            self._cards[number] = len(self._cards)
+        return self._cards[number]
+
+    def stream(self, process: int, context: int, number: int, card: int = NONE) -> int:
+        """The index of a stream; ``card``: the profiler's number of its card, where that can be trusted."""
+        key = (process, context, number)
+        if card != NONE:
+            self._cards_of_streams.setdefault(key, self.card(card))
+        return self._streams.setdefault(key, len(self._streams))
+
+    def known_streams(self) -> list[tuple[int, int, int]]:
+        """The process, context and number of each."""
+        return list(self._streams)
+
+    def thread(self, process: int, number: int) -> int:
+        """The index of a thread."""
+        return self._threads.setdefault((process, number), len(self._threads))
+
+    def check_size(self) -> None:
+        """Raise InputError when there are more records than are kept."""
+        if sum(rows.count for rows in (self.calls, self.work, self.annotations, self.marks)) > MOST_RECORDS:
+            raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
+
+    def recording(self) -> Recording:
+        """All of it, in order."""
+        self.check_size()
+        marks = self.marks.columns()
+        tables = {"calls": self.calls.columns(), "work": self.work.columns(), "notes": self.annotations.columns()}
+        self._set_origin(tables)
+        calls, work, notes = (self._in_order(table) for table in tables.values())
+        calls = self._once(calls)
+        self._mark(calls, marks)
+        work["call"] = self._call_of(calls, work["process"], work["correlation"])
+        self.count(BEFORE_CALL, _before(work, calls))
+        _streams_of_work(calls, work)
+        return Recording(
+            self.format,
+            self.tool,
+            tuple(self._names),
+            tuple(sorted(self.processes.items())),
+            tuple(RecordedThread(*key, self.threads.get(key, "")) for key in self._threads),
+            tuple(self._recorded_stream(*key) for key in self._streams),
+            tuple(self.cards[number] for number in self._cards),
+            HostCalls.of(calls),
+            CardWork.of(work),
+            Annotations.of(notes),
+            tuple(Unread(what, times, why) for (what, why), times in self._unread.items()),
+        )
+
+    def _recorded_stream(self, *key: int) -> RecordedStream:
+        process, context, number = key
+        card, kind = self._cards_of_streams.get(key, NONE), self.stream_kinds.get(key, "unknown")
+        return RecordedStream(process, card, context, number, kind)
+
+    def _set_origin(self, tables: dict[str, dict[str, NDArray[Any]]]) -> None:
+        """Count from the first record that is not far from most; leave out those that are."""
+        starts = np.concatenate([table["start_ns"] for table in tables.values()])
+        if not len(starts):
+            return
+        middle = int(np.median(starts.clip(-FAR, FAR)))
+        near = np.abs(starts.clip(-FAR, FAR) - middle) < LATEST_NS // 2
+        origin = int(starts[near].min(initial=middle))
+        for name, table in tables.items():
+            for side in ("start_ns", "end_ns"):
+                table[side] = table[side].clip(-FAR, FAR) - origin
+            within = (table["start_ns"] >= 0) & (np.abs(table["end_ns"]) <= LATEST_NS)
+            self.count(OUT_OF_RANGE, int((~within).sum()))
+            tables[name] = {key: column[within] for key, column in table.items()}
+
+    def _in_order(self, table: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """By start, what lasts longer first; without what ends before it starts."""
+        right = table["end_ns"] >= table["start_ns"]
+        self.count(NEGATIVE, int((~right).sum()))
+        order = np.flatnonzero(right)
+        order = order[np.lexsort((-table["end_ns"][order], table["start_ns"][order]))]
+        return {name: column[order] for name, column in table.items()}
+
+    def _once(self, calls: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Without the calls that stand inside another one of the same process, thread and correlation."""
+        first = _first_of(calls["process"], calls["correlation"])
+        others = np.flatnonzero(first != np.arange(len(first)))
+        outer = first[others]
+        inside = calls["end_ns"][others] <= calls["end_ns"][outer]
+        inside &= calls["thread"][others] == calls["thread"][outer]
+        self.count(TWICE, int(inside.sum()))
+        self.count(REPEATED, int((~inside).sum()))
+        kept = np.ones(len(first), bool)
+        kept[others[inside]] = False
+        return {name: column[kept] for name, column in calls.items()}
+
+    def _call_of(self, calls: dict[str, NDArray[Any]], process: Any, correlation: Any) -> NDArray[np.int64]:
+        """The rows of the calls with these correlations, -1 where there is none or, of an unknown process, several."""
+        found = np.full(len(correlation), NONE, np.int64)
+        anyone = process == UNKNOWN_PROCESS
+        found[~anyone] = _lookup(calls["process"], calls["correlation"], process[~anyone], correlation[~anyone])
+        for owner in np.unique(calls["process"]) if anyone.any() else ():
+            mine = np.full(int(anyone.sum()), owner)
+            rows = _lookup(calls["process"], calls["correlation"], mine, correlation[anyone])
+            taken = found[anyone]
+            found[anyone] = np.where(rows < 0, taken, np.where(taken == NONE, rows, SEVERAL))
+        self.count(AMBIGUOUS, int((found == SEVERAL).sum()))
+        found[found == SEVERAL] = NONE
+        return found
+
+    def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
+        """Streams, events and records of waits and synchronisations, and of the records that they name."""
+        rows = self._call_of(calls, marks["process"], marks["correlation"])
+        self.count(DANGLING, int((rows < 0).sum()))
+        records = self._call_of(calls, marks["process"], marks["recorded"])
+        known = rows >= 0
+        for name in ("stream", "event"):
+            said = known & (marks[name] >= 0)
+            calls[name][rows[said]] = marks[name][said]
+        waits = np.isin(calls["kind"], (CallKind.WAIT, CallKind.SYNCHRONIZE_EVENT))
+        is_record = calls["kind"] == CallKind.RECORD
+        right = known & (records >= 0)
+        right[right] = is_record[records[right]] & waits[rows[right]] & (records[right] < rows[right])
+        calls["record"][rows[right]] = records[right]
+        calls["event"][records[right]] = marks["event"][right]
+        where = right & (marks["recorded_in"] >= 0)
+        calls["stream"][records[where]] = marks["recorded_in"][where]
+        self.count(LOST_RECORD, int((waits & (calls["record"] < 0)).sum()))
+
+
+def _first_of(process: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row the first row of the same process and correlation; those without a correlation are alone."""
+    count = len(correlation)
+    order = np.lexsort((np.arange(count), correlation, process))
+    new = np.ones(count, bool)
+    alike = (np.diff(process[order]) == 0) & (np.diff(correlation[order]) == 0) & (correlation[order][1:] > 0)
+    new[1:] = ~alike
+    found = np.empty(count, np.int64)
+    found[order] = order[np.maximum.accumulate(np.where(new, np.arange(count), 0))]
+    return found
+
+
+def _lookup(processes: Any, correlations: Any, process: Any, correlation: Any) -> NDArray[np.int64]:
+    """The first row of that process and correlation, -1 where there is none; 0 and below is no correlation."""
+    if not len(correlations):
+        return np.full(len(correlation), NONE, np.int64)
+    owners = np.unique(processes)
+    found = np.full(len(correlation), NONE, np.int64)
+    for owner in owners:
+        mine = np.flatnonzero(processes == owner)
+        order = mine[np.argsort(correlations[mine], kind="stable")]
+        asked = np.flatnonzero((process == owner) & (correlation > 0))
+        at = np.searchsorted(correlations[order], correlation[asked])
+        at[at == len(order)] = 0
+        rows = order[at]
+        found[asked] = np.where(correlations[rows] == correlation[asked], rows, NONE)
+    return found
+
+
+def _before(work: dict[str, NDArray[Any]], calls: dict[str, NDArray[Any]]) -> int:
+    has = work["call"] >= 0
+    return int((work["start_ns"][has] < calls["start_ns"][work["call"][has]]).sum())
+
+
+def _streams_of_work(calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+    """A call whose work is known runs in the stream of that work."""
+    has = work["call"] >= 0
+    rows, streams = work["call"][has][::-1], work["stream"][has][::-1]  # of several, the first counts
+    open_ = calls["stream"][rows] < 0
+    calls["stream"][rows[open_]] = streams[open_]

@@ -1,0 +1,164 @@
+"""Why something stood still, as far as a recording shows it.
+
+A gap ends when the next work starts. Looked at backwards from there: the work had been asked for by its call, and stood
+behind the work before it in its stream. So each piece of a gap is one in which the stream was busy elsewhere, in which
+the host had not come to the call or was still in it, or in which neither is to blame.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsim.recorded.call_names import plain
+from streamsim.recorded.recording import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamsim.recorded.recording import CardWork, Recording
+
+BETWEEN_CALLS = "the host is between calls"
+IN_CALL = "the host is in {}"
+ON_THE_WAY = "called, and on its way"
+OTHERS_BUSY = "called, while others are at work: an event or a queue"
+NO_CALL = "its call was not recorded"
+AFTER = "nothing more comes"
+BEHIND = "behind {} of its stream"
+BEFORE_IT = {"H2D": "an H2D copy", "D2H": "a D2H copy", "kernels": "a kernel"}
+BEFORE_IT |= {"within the card": "a copy within the card", "memsets": "a memset"}
+OTHER_WORK = "other work"
+
+Intervals = tuple[Any, Any]  # starts and ends
+
+
+def merged(start: NDArray[np.int64], end: NDArray[np.int64]) -> Intervals:
+    """The union of intervals, in order and apart."""
+    if not len(start):
+        return start, end
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    new = np.ones(len(start), bool)
+    new[1:] = start[1:] > reach[:-1]
+    last = np.append(np.flatnonzero(new)[1:] - 1, len(start) - 1)
+    return start[new], reach[last]
+
+
+def length(intervals: Intervals) -> int:
+    """Of intervals that are apart."""
+    return int((intervals[1] - intervals[0]).sum())
+
+
+class Covered:
+    """How much of the time before an instant is covered by intervals, which are in order and apart."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        start, end = intervals
+        total = np.cumsum(end - start)
+        self._at = np.stack([start, end], axis=1).reshape(-1)
+        self._sum = np.stack([total - (end - start), total], axis=1).reshape(-1)
+
+    def within(self, start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
+        """Of these spans together, what is covered."""
+        if not len(self._at):
+            return 0
+        return round(float((np.interp(end, self._at, self._sum) - np.interp(start, self._at, self._sum)).sum()))
+
+
+def gaps(busy: Intervals, first_ns: int, last_ns: int) -> Intervals:
+    """The rest of a span."""
+    start = np.append(np.int64(first_ns), busy[1])
+    end = np.append(busy[0], np.int64(last_ns))
+    real = end > start
+    return start[real], end[real]
+
+
+class HostTime:
+    """What the threads of a recording were in, by the names of calls."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._calls, self._names = recording.calls, [plain(name) for name in recording.names]
+        self._covered: dict[int, dict[str, Covered]] = {}
+
+    def of(self, thread: int) -> dict[str, Covered]:
+        """For each name the time of that thread in such calls, not counting calls within calls."""
+        if thread not in self._covered:
+            mine = self._calls.rows(self._calls.thread == thread)
+            reach = np.maximum.accumulate(mine.end_ns)
+            outer = np.ones(len(mine), bool)
+            outer[1:] = mine.start_ns[1:] >= reach[:-1]
+            mine = mine.rows(outer)
+            rows: dict[str, list[NDArray[np.int64]]] = {}
+            for name in np.unique(mine.name).tolist():
+                rows.setdefault(self._names[name], []).append(np.flatnonzero(mine.name == name))
+            self._covered[thread] = {
+                name: Covered(merged(mine.start_ns[np.concatenate(of)], mine.end_ns[np.concatenate(of)]))
+                for name, of in rows.items()
+            }
+        return self._covered[thread]
+
+
+class Reasons:
+    """Splits gaps of one card over what they have waited for."""
+
+    def __init__(self, recording: Recording, work: CardWork, engine: NDArray[Any], engines: tuple[str, ...]) -> None:
+        self._calls, self._host, self._work = recording.calls, HostTime(recording), work
+        self._engine, self._engines = engine, engines
+        self._before = _before_in_stream(work)
+        self._busy = Covered(merged(work.start_ns, work.end_ns))
+
+    def of(self, found: Intervals, rows: NDArray[np.int64]) -> Counter[str]:
+        """Nanoseconds by reason of gaps, each of which ends with the first of these rows of the work to start then.
+
+        They add up to the length of the gaps.
+        """
+        start, end = found
+        at = np.asarray(np.searchsorted(self._work.start_ns[rows], end))
+        last = at == len(rows)
+        reasons: Counter[str] = Counter({AFTER: int((end - start)[last].sum())})
+        start, end, row = start[~last], end[~last], rows[at[~last]]
+        before = self._before[row]
+        has = before >= 0
+        starts = np.where(has, self._work.start_ns[before], start).clip(start, end)
+        ends = np.where(has, self._work.end_ns[before], start).clip(starts, end)
+        reasons += self._host_then_card(start, starts, before)
+        for number, name in enumerate(self._engines):
+            behind = has & (self._engine[before] == number)
+            words = BEHIND.format(BEFORE_IT.get(name, OTHER_WORK))
+            reasons[words] += int((ends - starts)[behind].sum())
+        reasons += self._host_then_card(ends, end, row)
+        return reasons
+
+    def _host_then_card(self, start: Any, end: Any, row: Any) -> Counter[str]:
+        """Until the call of that work returns the host is to blame, and then something else."""
+        real = end > start
+        start, end, call = start[real], end[real], self._work.call[row[real]]
+        has = call != NONE
+        reasons: Counter[str] = Counter({NO_CALL: int((end - start)[~has].sum())})
+        start, end, call = start[has], end[has], call[has]
+        returns = self._calls.end_ns[call].clip(start, end)
+        threads = self._calls.thread[call]
+        for thread in np.unique(threads).tolist():
+            mine = threads == thread
+            reasons += self._in_calls(thread, (start[mine], returns[mine]))
+        others = self._busy.within(returns, end)
+        reasons[OTHERS_BUSY] += others
+        reasons[ON_THE_WAY] += length((returns, end)) - others
+        return reasons
+
+    def _in_calls(self, thread: int, spans: Intervals) -> Counter[str]:
+        """What the thread was in meanwhile."""
+        found = Counter({IN_CALL.format(name): calls.within(*spans) for name, calls in self._host.of(thread).items()})
+        found[BETWEEN_CALLS] = length(spans) - found.total()
+        return found
+
+
+def _before_in_stream(work: CardWork) -> NDArray[np.int64]:
+    """For each row the one before it in its stream, -1 for the first and where the stream is not known."""
+    order = np.argsort(work.stream, kind="stable")
+    found = np.full(len(work), NONE, np.int64)
+    same = (np.diff(work.stream[order]) == 0) & (work.stream[order][1:] >= 0)
+    found[order[1:][same]] = order[:-1][same]
+    return found

@@ -1,0 +1,328 @@
+"""Nsight Systems: its SQLite exports of 2022 to 2026.
+
+Tables and columns are named, and there only if something was recorded. A process is its globalPid without the low
+bits that number threads; ids of calls, streams and contexts are unique within one. What a synchronisation is, the name
+of its call says; its syncType differs between versions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.recorded.call_names import kind_of_call
+from streamsim.recorded.draft import Draft
+from streamsim.recorded.recording import (
+    NONE,
+    AnnotationKind,
+    CopyDirection,
+    CopyMemory,
+    RecordedCard,
+    RecordedStreamKind,
+    Recording,
+    WorkKind,
+)
+from streamsim.recorded.sqlite_tables import EXPORT_AGAIN, Tables, open_tables
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+META = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+CUPTI = "CUPTI_ACTIVITY_KIND_"
+PROCESS_BITS = 24
+THREAD_MASK = (1 << PROCESS_BITS) - 1
+NO_ID = 0xFFFFFFFF
+# CUPTI's numbers; an export says in its own tables ENUM_CUDA_MEMCPY_OPER and ENUM_CUDA_MEM_KIND which are its
+COPY_KINDS = {
+    1: CopyDirection.H2D,
+    2: CopyDirection.D2H,
+    3: CopyDirection.H2D,
+    4: CopyDirection.D2H,
+    10: CopyDirection.PEER,
+}
+COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), CopyDirection.D2D) | dict.fromkeys((11, 12, 13), CopyDirection.UNIFIED)
+MEMORIES = {0: CopyMemory.PAGEABLE, 1: CopyMemory.PINNED}
+STREAM_KINDS: dict[int, RecordedStreamKind] = {1: "blocking", 2: "non-blocking", 3: "legacy"}
+NAMELESS = "a range without a name"
+NVTX_RANGES = (59, 60, 70, 71)  # pushed and popped, started and ended; their variants
+UNIFIED = ("CUDA_UM_CPU_PAGE_FAULT_EVENTS", "CUDA_UM_GPU_PAGE_FAULT_EVENTS")
+_SUFFIXES = {"HTOD": CopyDirection.H2D, "DTOH": CopyDirection.D2H, "HTOA": CopyDirection.H2D, "ATOH": CopyDirection.D2H}
+_SUFFIXES |= dict.fromkeys(("ATOA", "ATOD", "DTOA", "DTOD"), CopyDirection.D2D) | {"PTOP": CopyDirection.PEER}
+
+
+def read_nsys(path: str | os.PathLike[str]) -> Recording:
+    """The recording in an SQLite export of Nsight Systems. Raises InputError of one line."""
+    with open_tables(path) as tables:
+        if not any(name in tables for name in (*META, "StringIds")):
+            raise InputError(one_line(f"{path}: is an SQLite file, but no export of Nsight Systems; {EXPORT_AGAIN}"))
+        reader = _Reader(path, tables)
+        reader.read()
+        draft = reader.draft
+        if not draft.calls.count + draft.work.count:
+            remedy = "record with: nsys profile --trace=cuda,nvtx"
+            raise InputError(one_line(f"{path}: has no CUDA calls, copies or kernels; {remedy}"))
+        draft.count(("texts that are not UTF-8", "what cannot be read in them is replaced"), tables.replaced)
+        return draft.recording()
+
+
+class _Reader:
+    """Reads table after table into a draft. Names come last: which are needed shows only then."""
+
+    def __init__(self, path: str | os.PathLike[str], tables: Tables) -> None:
+        self._tables = tables
+        self.draft = Draft("Nsight Systems", str(path))
+        self._directions, self._memories = self._enums()
+        self._strings: dict[int, str] = {}
+
+    def read(self) -> None:
+        """All of it."""
+        self.draft.tool = self._version()
+        self._names()
+        self._cards()
+        self._calls()
+        self._copies()
+        self._kernels()
+        self._memsets()
+        self._graphs()
+        self._notes()
+        self._marks()
+        self._stream_kinds()
+        for table in UNIFIED:
+            self.draft.count(("page faults of unified memory", "not modelled"), self._tables.count(table))
+
+    # Names
+
+    def _version(self) -> str:
+        for table in META:
+            for name, value in self._tables.pairs(table, "name", "value"):
+                if name == "EXPORT_PRODUCT_VERSION" and isinstance(value, str):
+                    return f"Nsight Systems {value[:40]}"
+        return "Nsight Systems"
+
+    def _enums(self) -> tuple[dict[int, CopyDirection], dict[int, CopyMemory]]:
+        directions, memories = dict(COPY_KINDS), dict(MEMORIES)
+        for number, name in self._tables.pairs("ENUM_CUDA_MEMCPY_OPER", "id", "name"):
+            if isinstance(name, str) and isinstance(number, int):
+                unified = "_UVM_" in name
+                found = _SUFFIXES.get(name.rpartition("_")[2], CopyDirection.OTHER)
+                directions[number] = CopyDirection.UNIFIED if unified else found
+        for number, name in self._tables.pairs("ENUM_CUDA_MEM_KIND", "id", "name"):
+            if isinstance(name, str) and isinstance(number, int):
+                words = {"PAGEABLE": CopyMemory.PAGEABLE, "PINNED": CopyMemory.PINNED}
+                memories[number] = words.get(name.rpartition("_")[2], CopyMemory.UNKNOWN)
+        return directions, memories
+
+    def _names(self) -> None:
+        """Of calls and kernels: those that are used."""
+        used: set[int] = set()
+        for table, column in NAMED:
+            if self._tables.has(table, column):
+                for block in self._tables.blocks(table, (column,)):
+                    used.update(np.unique(block[column]).tolist())
+        for number, text in self._tables.pairs("StringIds", "id", "value"):
+            if number in used and isinstance(text, str):
+                self.draft.name(text)  # counted, as long as it may be
+                self._strings[number] = text
+
+    def _named(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Indices of the names with these ids."""
+        return _mapped(ids, lambda number: self.draft.name(self._strings.get(number, f"name {number}")))
+
+    # Rows
+
+    def _blocks(
+        self, table: str, needed: tuple[str, ...], others: tuple[str, ...] = (), texts: tuple[str, ...] = ()
+    ) -> Iterator[dict[str, Any]]:
+        lost = (f"rows of {table} without a needed number", "left out")
+        for block in self._tables.blocks(table, needed, others, texts, lambda times: self.draft.count(lost, times)):
+            yield block
+            self.draft.check_size()
+
+    def _calls(self) -> None:
+        needed = ("start", "end", "globalTid", "correlationId", "nameId")
+        kinds: dict[int, int] = {}
+        for block in self._blocks(f"{CUPTI}RUNTIME", needed):
+            for number in np.unique(block["nameId"]).tolist():
+                kinds.setdefault(number, int(kind_of_call(self._strings.get(number, ""))))
+            columns = _times(block) | {"process": block["globalTid"] >> PROCESS_BITS}
+            columns["kind"] = _mapped(block["nameId"], kinds.__getitem__)
+            columns["name"] = self._named(block["nameId"])
+            columns["thread"] = self._threads(block["globalTid"])
+            columns["correlation"] = block["correlationId"]
+            self.draft.calls.add(len(block["start"]), columns)
+
+    def _threads(self, ids: NDArray[np.int64]) -> NDArray[np.int32]:
+        return _mapped(ids, lambda tid: self.draft.thread((tid >> PROCESS_BITS) & THREAD_MASK, tid & THREAD_MASK))
+
+    def _placed(self, block: dict[str, NDArray[np.int64]], kind: WorkKind) -> dict[str, Any]:
+        """What all work has: times, process, card, stream, call, graph."""
+        process = block["globalPid"] >> PROCESS_BITS
+        card = _mapped(block["deviceId"], self.draft.card)
+        columns = _times(block) | {"kind": kind, "process": process, "card": card}
+        columns["stream"] = self._streams(process, block["contextId"], block["streamId"], block["deviceId"])
+        columns["correlation"] = block["correlationId"]
+        columns["graph"], columns["node"] = block["graphId"], block["graphNodeId"]
+        return columns
+
+    def _streams(self, *keys: NDArray[np.int64]) -> NDArray[np.int32]:
+        rows = np.stack([key & THREAD_MASK if i == 0 else key for i, key in enumerate(keys)], axis=1)
+        unique, inverse = np.unique(rows, axis=0, return_inverse=True)
+        indices = [self.draft.stream(*key) for key in unique.tolist()]
+        return np.array(indices, np.int32)[inverse.reshape(-1)] if indices else np.empty(0, np.int32)
+
+    def _copies(self) -> None:
+        others = (*OTHERS, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+        for block in self._blocks(f"{CUPTI}MEMCPY", (*PLACED, "bytes", "copyKind"), others):
+            columns = self._placed(block, WorkKind.COPY)
+            direction = _mapped(block["copyKind"], lambda kind: self._directions.get(kind, CopyDirection.OTHER))
+            source, target = block["srcDeviceId"], block["dstDeviceId"]
+            between = (source != target) & (source >= 0) & (target >= 0) & (direction == CopyDirection.D2D)
+            direction[between] = CopyDirection.PEER
+            kinds = np.where(direction == CopyDirection.H2D, block["srcKind"], block["dstKind"])
+            memory = _mapped(kinds, lambda kind: self._memories.get(kind, CopyMemory.UNKNOWN))
+            one_side = (direction == CopyDirection.H2D) | (direction == CopyDirection.D2H)
+            columns["direction"], columns["memory"] = direction, np.where(one_side, memory, CopyMemory.NONE)
+            columns["bytes"] = self._bytes(block["bytes"])
+            columns["name"] = _mapped(block["copyKind"], lambda kind: self.draft.name(f"copy kind {kind}"))
+            self.draft.work.add(len(block["start"]), columns)
+
+    def _bytes(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
+        self.draft.count(("copies and memsets of fewer than 0 bytes", "taken as 0"), int((column < 0).sum()))
+        return column.clip(0)
+
+    def _kernels(self) -> None:
+        shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+        memory = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+        others = (*OTHERS, *shape, *memory, "shortName", "demangledName")
+        for block in self._blocks(f"{CUPTI}KERNEL", PLACED, others):
+            columns = self._placed(block, WorkKind.KERNEL)
+            full, short = block["demangledName"], block["shortName"]
+            columns["name"] = self._named(np.where(full >= 0, full, short))
+            columns["grid"] = np.stack([block[name].clip(0) for name in shape[:3]], axis=1)
+            columns["block"] = np.stack([block[name].clip(0) for name in shape[3:]], axis=1)
+            columns["registers"] = block["registersPerThread"].clip(0)
+            columns["shared_bytes"] = sum(block[name].clip(0, 1 << 30) for name in memory[1:])
+            self.draft.work.add(len(block["start"]), columns)
+
+    def _memsets(self) -> None:
+        for block in self._blocks(f"{CUPTI}MEMSET", (*PLACED, "bytes"), OTHERS):
+            columns = self._placed(block, WorkKind.MEMSET) | {"bytes": self._bytes(block["bytes"])}
+            self.draft.work.add(len(block["start"]), columns | {"name": self.draft.name("memset")})
+
+    def _graphs(self) -> None:
+        """Graphs recorded whole, as nsys does unless told --cuda-graph-trace=node."""
+        for block in self._blocks(f"{CUPTI}GRAPH_TRACE", PLACED, (*OTHERS, "graphExecId")):
+            columns = self._placed(block, WorkKind.GRAPH) | {"name": self.draft.name("graph")}
+            columns["graph"] = np.where(block["graphExecId"] >= 0, block["graphExecId"], columns["graph"])
+            self.draft.work.add(len(block["start"]), columns)
+
+    def _notes(self) -> None:
+        open_ended = ("NVTX marks, and ranges without an end", "no span of time")
+        for block in self._blocks("NVTX_EVENTS", ("start", "globalTid"), ("end", "eventType", "textId"), ("text",)):
+            ranges = (block["end"] >= 0) & np.isin(block["eventType"], NVTX_RANGES)
+            self.draft.count(open_ended, int((~ranges).sum()))
+            texts = zip(block.pop("text"), block["textId"].tolist(), strict=True)
+            names = [text if isinstance(text, str) else self._strings.get(of, NAMELESS) for text, of in texts]
+            block["name"] = np.array([self.draft.name(name) for name in names], np.int64)
+            self._note({name: column[ranges] for name, column in block.items()}, AnnotationKind.RANGE)
+        for table in ("PROFILER_OVERHEAD", f"{CUPTI}OVERHEAD"):
+            for block in self._blocks(table, ("start", "end", "globalTid", "nameId")):
+                block["name"] = self._named(block["nameId"])
+                self._note(block, AnnotationKind.OVERHEAD)
+
+    def _note(self, block: dict[str, NDArray[np.int64]], kind: AnnotationKind) -> None:
+        columns = _times(block) | {"kind": kind, "name": block["name"], "thread": self._threads(block["globalTid"])}
+        self.draft.annotations.add(len(block["start"]), columns)
+
+    def _marks(self) -> None:
+        records = self._recorded_events()
+        others = ("streamId", "eventId", "eventSyncId", "contextId")
+        for block in self._blocks(f"{CUPTI}SYNCHRONIZATION", ("correlationId", "globalPid"), others):
+            columns = self._mark(block)
+            key = zip(columns["process"].tolist(), block["eventSyncId"].tolist(), strict=True)
+            found = [records.get((process, sync), (NONE, NONE)) if sync >= 0 else (NONE, NONE) for process, sync in key]
+            columns["recorded"] = np.array([row[0] for row in found], np.int64)
+            columns["recorded_in"] = np.array([row[1] for row in found], np.int64)
+            self.draft.marks.add(len(block["globalPid"]), columns)
+
+    def _mark(self, block: dict[str, NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+        process = block["globalPid"] >> PROCESS_BITS
+        known = (block["streamId"] >= 0) & (block["streamId"] != NO_ID)
+        stream = np.full(len(process), NONE, np.int64)
+        keys = (process, block["contextId"], block["streamId"])  # its deviceId is not to be trusted
+        stream[known] = self._streams(*(key[known] for key in keys))
+        event = np.where(block["eventId"] == NO_ID, NONE, block["eventId"])
+        return {"process": process, "correlation": block["correlationId"], "stream": stream, "event": event}
+
+    def _recorded_events(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """By process and the number of the record: the correlation of its call, and its stream."""
+        found: dict[tuple[int, int], tuple[int, int]] = {}
+        others = ("streamId", "eventId", "eventSyncId", "contextId")
+        for block in self._blocks(f"{CUPTI}CUDA_EVENT", ("correlationId", "globalPid"), others):
+            columns = self._mark(block)
+            self.draft.marks.add(len(block["globalPid"]), columns)
+            keys = zip(columns["process"].tolist(), block["eventSyncId"].tolist(), strict=True)
+            values = zip(columns["correlation"].tolist(), columns["stream"].tolist(), strict=True)
+            found.update((key, value) for key, value in zip(keys, values, strict=True) if key[1] >= 0)
+        return found
+
+    # What there is
+
+    def _cards(self) -> None:
+        columns = ("id", "name", "totalMemory", "smCount", "asyncEngines")
+        for row in self._tables.rows("TARGET_INFO_GPU", *columns):
+            if isinstance(number := row.get("id"), int):
+                name = row.get("name")
+                counts = [max(v, 0) if isinstance(v := row.get(c), int) else 0 for c in columns[2:]]
+                self.draft.cards[number] = RecordedCard(number, name[:100] if isinstance(name, str) else "", *counts)
+        for row in self._tables.rows("PROCESSES", "pid", "name"):
+            if isinstance(row.get("pid"), int) and isinstance(row.get("name"), str):
+                self.draft.processes[row["pid"]] = row["name"][:100]
+        for number, name in self._tables.pairs("ThreadNames", "globalTid", "nameId"):
+            if isinstance(number, int) and name in self._strings:
+                key = ((number >> PROCESS_BITS) & THREAD_MASK, number & THREAD_MASK)
+                self.draft.threads[key] = self._strings[name][:100]
+
+    def _stream_kinds(self) -> None:
+        kinds: dict[tuple[int, ...], RecordedStreamKind] = {}
+        for key, flag in self._numbers("TARGET_INFO_CUDA_STREAM", "streamId", "flag"):
+            if flag in STREAM_KINDS:
+                kinds[key] = STREAM_KINDS[flag]
+        for table, column in NULL_STREAMS:
+            for key, _ in self._numbers(table, column, column):
+                kinds[key] = "legacy"
+        for key in self.draft.known_streams():
+            self.draft.stream_kinds[key] = kinds.get(key, "unknown")
+
+    def _numbers(self, table: str, stream: str, other: str) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Of a table about streams: a stream's process, context and number, and another column."""
+        columns = ("processId", "contextId", stream, other)
+        if self._tables.has(table, *columns):
+            for row in self._tables.rows(table, *dict.fromkeys(columns)):
+                found = [row[column] for column in columns]
+                if all(type(value) is int for value in found):
+                    yield tuple(found[:3]), found[3]
+
+
+NAMED = [(CUPTI + table, "nameId") for table in ("RUNTIME", "OVERHEAD")] + [("PROFILER_OVERHEAD", "nameId")]
+NAMED += [(f"{CUPTI}KERNEL", "demangledName"), (f"{CUPTI}KERNEL", "shortName")]
+NAMED += [("NVTX_EVENTS", "textId"), ("ThreadNames", "nameId")]
+NULL_STREAMS = (("TARGET_INFO_CUDA_CONTEXT_INFO", "nullStreamId"), ("TARGET_INFO_CUDA_NULL_STREAM", "streamId"))
+PLACED = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+OTHERS = ("contextId", "graphId", "graphNodeId")
+
+
+def _times(block: dict[str, NDArray[np.int64]]) -> dict[str, Any]:
+    return {"start_ns": block["start"], "end_ns": block["end"]}
+
+
+def _mapped(ids: NDArray[np.int64], to: Callable[[int], int]) -> NDArray[np.int32]:
+    """What ``to`` gives for each id; it is asked once for each of them."""
+    unique, inverse = np.unique(ids, return_inverse=True)
+    return np.array([to(number) for number in unique.tolist()], np.int32)[inverse] if len(ids) else ids.astype(np.int32)

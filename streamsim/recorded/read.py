@@ -1,0 +1,39 @@
+"""A recording from a file, whose format is told by its content."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from streamsim.errors import InputError
+from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
+from streamsim.recorded.kineto import read_kineto
+from streamsim.recorded.nsys import read_nsys
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    import os
+
+    from streamsim.recorded.recording import Recording
+
+SQLITE = b"SQLite format 3\0"
+_JSON = re.compile(rb"\s*\{")
+KNOWN = "a trace of the PyTorch profiler (.json, .json.gz) or an SQLite export of Nsight Systems"
+EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
+
+
+def read_recording(path: str | os.PathLike[str]) -> Recording:
+    """The program recorded in a file: Kineto's JSON, also as gzip, or an SQLite export of Nsight Systems.
+
+    Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
+    """
+    blocks = blocks_of(path)
+    start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
+    if start.startswith(SQLITE):
+        blocks.close()
+        return read_nsys(path)
+    if _JSON.match(start):
+        return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
+    what = "is of no format known" if start else "is empty"
+    raise InputError(one_line(f"{path}: {what}; give {KNOWN}; {EXPORT}"))

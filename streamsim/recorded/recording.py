@@ -1,0 +1,318 @@
+"""What a profiler recorded of a program, whatever its format: a frozen value of columns that checks itself.
+
+Times are whole nanoseconds since the recording's first record. A reference to a row or to an entry of a tuple is its
+index, -1 where there is none. Columns are read-only arrays, one entry a row; rows are in the order of their starts.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import msgspec
+import numpy as np
+
+from streamsim.checks import check_choice, check_tuple, check_whole
+from streamsim.errors import InputError
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Format = Literal["Kineto", "Nsight Systems"]
+RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]
+FORMATS, STREAM_KINDS = map(get_args, (Format, RecordedStreamKind))
+NONE = -1
+LATEST_NS = 1 << 52  # 52 days, and exact as a float
+Columns = TypeVar("Columns", bound="_Columns")
+
+
+class CallKind(IntEnum):
+    """What a call of the host does, by its name; a copy's call is blocking unless its name says Async."""
+
+    OTHER = 0
+    COPY = 1
+    COPY_ASYNC = 2
+    LAUNCH = 3
+    MEMSET = 4
+    RECORD = 5
+    WAIT = 6
+    SYNCHRONIZE_STREAM = 7
+    SYNCHRONIZE_EVENT = 8
+    SYNCHRONIZE_DEVICE = 9
+    GRAPH_LAUNCH = 10
+    HOST_FUNCTION = 11
+    ALLOCATE = 12
+    FREE = 13
+
+
+class WorkKind(IntEnum):
+    """What the card does. GRAPH: a graph recorded whole, whose kernels and copies do not show."""
+
+    COPY = 0
+    KERNEL = 1
+    MEMSET = 2
+    GRAPH = 3
+
+
+class CopyDirection(IntEnum):
+    """Where a copy goes. UNIFIED: pages that the driver moves; PEER: to or from another card."""
+
+    NONE = 0
+    H2D = 1
+    D2H = 2
+    D2D = 3
+    PEER = 4
+    UNIFIED = 5
+    OTHER = 6
+
+
+class CopyMemory(IntEnum):
+    """The memory on the host's side of a copy; NONE where a copy has no such side."""
+
+    NONE = 0
+    PAGEABLE = 1
+    PINNED = 2
+    UNKNOWN = 3
+
+
+class AnnotationKind(IntEnum):
+    """Who named a span of time: the program (an NVTX range or PyTorch's record_function), or the profiler.
+
+    OP is a recorded operation of PyTorch, OVERHEAD what the profiler did meanwhile.
+    """
+
+    RANGE = 0
+    STEP = 1
+    OP = 2
+    OVERHEAD = 3
+
+
+class _Columns(msgspec.Struct, frozen=True, eq=False):
+    """Arrays of one length; two are equal when all of their columns are."""
+
+    def __post_init__(self) -> None:
+        sizes = set()
+        for name, kind in _DTYPES[type(self)].items():
+            column = getattr(self, name)
+            shape = (len(column), 3) if name in ("grid", "block") else (len(column),)
+            if not isinstance(column, np.ndarray) or column.dtype != kind or column.shape != shape:
+                raise InputError(f"{name}: expected an array of {np.dtype(kind)}, one entry a row")
+            column.flags.writeable = False
+            sizes.add(len(column))
+        if len(sizes) > 1:
+            raise InputError(f"{type(self).__name__}: expected columns of one length; they have {sorted(sizes)}")
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.__struct_fields__[0]))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} rows)"
+
+    def rows(self: Columns, chosen: NDArray[Any]) -> Columns:
+        """Some of the rows, by a mask or by their numbers."""
+        return type(self)(**{name: getattr(self, name)[chosen] for name in self.__struct_fields__})
+
+    @classmethod
+    def of(cls: type[Columns], columns: dict[str, Any]) -> Columns:
+        """Of arrays or sequences of any whole-number type. Raises InputError for what does not fit."""
+        return cls(**{name: np.ascontiguousarray(columns[name], kind) for name, kind in _DTYPES[cls].items()})
+
+    @classmethod
+    def dtypes(cls) -> dict[str, Any]:
+        """The type of each column, by its name."""
+        return dict(_DTYPES[cls])
+
+
+class HostCalls(_Columns, frozen=True, eq=False):
+    """The host's calls. ``kind``: a CallKind; ``name``, ``thread``, ``stream``: indices of the recording's tuples.
+
+    ``correlation``: the number that ties a call to its work within a process. ``stream``: what is waited for by a
+    synchronisation, who waits in a wait, and where else the call's work or record goes. ``event``: the handle's number,
+    which programs use again and again. ``record``: of a wait or a synchronisation, the row of the call that recorded
+    the event.
+    """
+
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    thread: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    correlation: NDArray[np.int64]
+    stream: NDArray[np.int32]
+    event: NDArray[np.int64]
+    record: NDArray[np.int64]
+
+
+class CardWork(_Columns, frozen=True, eq=False):
+    """What the cards did. ``kind``: a WorkKind; ``name``, ``card``, ``stream``: indices; ``call``: a row of the calls.
+
+    ``direction`` and ``memory``: of copies, a CopyDirection and a CopyMemory. ``bytes``: of copies and memsets.
+    ``grid`` and ``block``: blocks of a kernel and threads of one. ``graph`` and ``node``: the graph that it belongs to
+    and its node, as the profiler numbers them.
+    """
+
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    card: NDArray[np.int32]
+    stream: NDArray[np.int32]
+    call: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    direction: NDArray[np.int8]
+    memory: NDArray[np.int8]
+    grid: NDArray[np.int32]
+    block: NDArray[np.int32]
+    registers: NDArray[np.int32]
+    shared_bytes: NDArray[np.int32]
+    graph: NDArray[np.int64]
+    node: NDArray[np.int64]
+
+
+class Annotations(_Columns, frozen=True, eq=False):
+    """Named spans of a thread's time. ``kind``: an AnnotationKind; ``name``, ``thread``: indices."""
+
+    kind: NDArray[np.int8]
+    name: NDArray[np.int32]
+    thread: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+
+
+_WIDTHS: dict[str, Any] = {
+    "start_ns": np.int64,
+    "end_ns": np.int64,
+    "correlation": np.int64,
+    "event": np.int64,
+    "record": np.int64,
+}
+_WIDTHS |= {"call": np.int64, "bytes": np.int64, "graph": np.int64, "node": np.int64}
+_WIDTHS |= {"kind": np.int8, "direction": np.int8, "memory": np.int8}
+_DTYPES: dict[type, dict[str, Any]] = {
+    kind: {name: _WIDTHS.get(name, np.int32) for name in kind.__struct_fields__}
+    for kind in (HostCalls, CardWork, Annotations)
+}
+
+
+class RecordedThread(msgspec.Struct, frozen=True):
+    """A thread of the host, by the system's numbers of it and its process."""
+
+    process: int
+    id: int
+    name: str = ""
+
+
+class RecordedStream(msgspec.Struct, frozen=True):
+    """A stream, by the profiler's number of it; ``card``: an index; ``process``: -1 where the format does not say."""
+
+    process: int
+    card: int
+    context: int
+    id: int
+    kind: RecordedStreamKind = "unknown"
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, STREAM_KINDS)
+
+
+class RecordedCard(msgspec.Struct, frozen=True):
+    """A card, by the profiler's number of it; 0 and "" for what the recording does not say."""
+
+    id: int
+    name: str = ""
+    memory_bytes: int = 0
+    multiprocessors: int = 0
+    copy_engines: int = 0
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Something in the recording that is left out or not understood: how often, and what it means."""
+
+    what: str
+    count: int
+    why: str
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """A recorded program. ``tool``: the profiler's name and version; ``processes``: names by number, as pairs.
+
+    Raises InputError, naming the column and row, for what cannot be: an index that leads nowhere, an end before its
+    start, rows out of order, an event recorded by a call that records none.
+    """
+
+    format: Format
+    tool: str
+    names: tuple[str, ...]
+    processes: tuple[tuple[int, str], ...]
+    threads: tuple[RecordedThread, ...]
+    streams: tuple[RecordedStream, ...]
+    cards: tuple[RecordedCard, ...]
+    calls: HostCalls
+    work: CardWork
+    annotations: Annotations
+    unread: tuple[Unread, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("format", self.format, FORMATS)
+        for field in ("names", "processes", "threads", "streams", "cards", "unread"):
+            check_tuple(field, getattr(self, field))
+        for i, stream in enumerate(self.streams):
+            check_whole(f"streams[{i}].card", stream.card, NONE, len(self.cards) - 1)
+        for field in ("calls", "work", "annotations"):
+            self._check_rows(field, getattr(self, field))
+        self._check_records()
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.calls)} calls, {len(self.work)} on {len(self.cards)} cards"
+        return short(f"Recording({self.format}: {counts}, {format_seconds((self.end_ns - self.start_ns) / 1e9)})")
+
+    @property
+    def start_ns(self) -> int:
+        """When the first call or work starts; 0 where there is none."""
+        return min((int(table.start_ns[0]) for table in (self.calls, self.work) if len(table)), default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """When the last call or work has ended."""
+        return max((int(table.end_ns.max()) for table in (self.calls, self.work) if len(table)), default=0)
+
+    def _check_rows(self, field: str, table: Any) -> None:
+        most = {"name": len(self.names), "thread": len(self.threads), "stream": len(self.streams)}
+        most |= {"card": len(self.cards), "call": len(self.calls), "record": len(self.calls)}
+        least = {"name": 0, "thread": 0 if field == "calls" else NONE, "card": 0}
+        for name in table.__struct_fields__:
+            if name in most:
+                column = getattr(table, name)
+                _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
+        kinds = {"calls": CallKind, "work": WorkKind, "annotations": AnnotationKind}[field]
+        _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
+        in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
+        _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")
+        ends = (table.end_ns >= table.start_ns) & (table.end_ns <= LATEST_NS)
+        _check(field, "end_ns", table.end_ns, ends, "no earlier than its start")
+
+    def _check_records(self) -> None:
+        table, work = self.calls, self.work
+        known = table.record >= 0
+        records = table.kind[table.record] == CallKind.RECORD if len(table) else known
+        _check("calls", "record", table.record, ~known | records, "a call that records an event")
+        _check("work", "bytes", work.bytes, work.bytes >= 0, "no fewer than 0")
+        copies = work.kind == WorkKind.COPY
+        directed = (work.direction > 0) & (work.direction < len(CopyDirection))
+        _check("work", "direction", work.direction, np.where(copies, directed, work.direction == 0), "a copy's")
+        _check("work", "memory", work.memory, (work.memory >= 0) & (work.memory < len(CopyMemory)), "a memory")
+
+
+def _check(field: str, name: str, column: NDArray[Any], right: NDArray[Any], expected: str) -> None:
+    if not right.all():
+        row = int(np.argmin(right))
+        raise InputError(f"{field}.{name}[{row}] = {column[row]}: expected it to be {expected}")

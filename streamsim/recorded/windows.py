@@ -1,0 +1,192 @@
+"""A part of a recording: of one card, of one process, of a span of time; and which spans have names."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, Recording, Unread
+from streamsim.text.quantities import parse_seconds
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, CallKind.GRAPH_LAUNCH)
+_NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
+_TIMES = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
+
+
+class NamedSpan(msgspec.Struct, frozen=True):
+    """An annotation's name, how often it stands in a recording, and where it does first and longest; seconds."""
+
+    name: str
+    count: int
+    first_s: float
+    total_s: float
+    longest_s: float
+
+
+def part_of(
+    recording: Recording,
+    card: int | None = None,
+    process: int | None = None,
+    window: str | None = None,
+    skip_first: bool = False,
+) -> Recording:
+    """What belongs to a card, to a process, and to calls that begin in a window; times stay what they are.
+
+    ``card``: the profiler's number of a card; calls are those of the processes that use it. ``process``: the system's
+    number. ``window``: the name of an annotation (``NAME[2]``: the second of that name) or times since the beginning
+    (``1ms..5ms``). ``skip_first``: without all up to the first copy, launch or memset of each process, which a profiler
+    slows down. Work that runs in a window although its call lies outside is left out, and counted. Raises InputError
+    for what is not there.
+    """
+    if process is not None:
+        recording = _of_process(recording, process)
+    if card is not None:
+        recording = _of_card(recording, card)
+    if skip_first:
+        recording = _without_first(recording)
+    if window is not None:
+        first_ns, last_ns = window_ns(recording, window)
+        calls = recording.calls
+        inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+        recording = _with_calls(recording, inside, first_ns, last_ns, "the window")
+    if not len(recording.calls) + len(recording.work):
+        raise InputError(f"{_asked(card, process, window)}: no call and no work is in it; --list shows what there is")
+    return recording
+
+
+def _asked(card: int | None, process: int | None, window: str | None) -> str:
+    said = {"--device": card, "--process": process, "--window": window}
+    return ", ".join(f"{name} {value}" for name, value in said.items() if value is not None) or "the recording"
+
+
+def named_spans(recording: Recording) -> list[NamedSpan]:
+    """Every range and step that has a name, the longest first."""
+    notes = recording.annotations
+    of_program = (notes.kind == AnnotationKind.RANGE) | (notes.kind == AnnotationKind.STEP)
+    notes = notes.rows(of_program)
+    names, first, inverse, counts = np.unique(notes.name, return_index=True, return_inverse=True, return_counts=True)
+    lengths = (notes.end_ns - notes.start_ns) / 1e9
+    total = np.bincount(inverse, lengths, len(names))
+    longest = np.zeros(len(names))
+    np.maximum.at(longest, inverse, lengths)
+    columns = zip(names.tolist(), counts.tolist(), notes.start_ns[first] / 1e9, total, longest, strict=True)
+    found = [NamedSpan(recording.names[n], c, float(f), float(t), float(m)) for n, c, f, t, m in columns]
+    return sorted(found, key=lambda span: (-span.longest_s, span.first_s))
+
+
+def window_ns(recording: Recording, window: str) -> tuple[int, int]:
+    """Where a window begins and ends. Raises InputError when there is no such span."""
+    spans = _spans_of(recording, window)
+    which = 1
+    if not len(spans) and (match := _NUMBERED.fullmatch(window)):
+        spans, which = _spans_of(recording, match[1]), int(match[2])
+        if 0 < len(spans) < which:
+            raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
+    if len(spans):
+        first_ns, last_ns = spans[which - 1]
+        return int(first_ns), max(int(last_ns), int(first_ns) + 1)
+    if match := _TIMES.fullmatch(window):
+        first_s, last_s = (parse_seconds(text, "--window") for text in match.groups())
+        if last_s <= first_s:
+            raise InputError(f"--window = {shown(window)}: expected the earlier time first")
+        return round(first_s * 1e9), round(last_s * 1e9)
+    nearest = get_close_matches(window, [span.name for span in named_spans(recording)[:1000]], n=1)
+    hint = f"; did you mean {shown(nearest[0])}?" if nearest else ""
+    raise InputError(f"--window = {shown(window)}: no annotation has this name{hint} (--list; or times: 1ms..5ms)")
+
+
+def _spans_of(recording: Recording, name: str) -> NDArray[Any]:
+    """Start and end of each annotation of that name, in their order."""
+    if name not in recording.names:
+        return np.empty((0, 2), np.int64)
+    notes = recording.annotations
+    here = (notes.name == recording.names.index(name)) & (notes.kind != AnnotationKind.OVERHEAD)
+    return np.stack([notes.start_ns[here], notes.end_ns[here]], axis=1)
+
+
+def processes_of(recording: Recording) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The process of each call, and of each work: its call's or, without one, its stream's; -1 where nobody knows."""
+    threads = np.array([thread.process for thread in recording.threads], np.int64)
+    streams = np.array([stream.process for stream in recording.streams] + [NONE], np.int64)
+    of_calls = threads[recording.calls.thread] if len(threads) else np.empty(0, np.int64)
+    work = recording.work
+    of_work = streams[work.stream]
+    has = work.call >= 0
+    of_work[has] = of_calls[work.call[has]]
+    return of_calls, of_work
+
+
+def _of_process(recording: Recording, process: int) -> Recording:
+    of_calls, of_work = processes_of(recording)
+    known = sorted({*of_calls.tolist(), *of_work.tolist()} - {NONE})
+    if process not in known:
+        raise InputError(f"--process = {process}: not in the recording; it has {_listed(known)}")
+    threads = np.array([thread.process for thread in recording.threads] + [NONE])
+    notes = recording.annotations
+    return _chosen(recording, of_calls == process, np.isin(of_work, (process, NONE)), threads[notes.thread] == process)
+
+
+def _of_card(recording: Recording, number: int) -> Recording:
+    known = [card.id for card in recording.cards]
+    if number not in known:
+        raise InputError(f"--device = {number}: not in the recording; it has {_listed(sorted(known))}")
+    of_calls, of_work = processes_of(recording)
+    here = recording.work.card == known.index(number)
+    users = np.unique(of_work[here])
+    threads = np.array([thread.process for thread in recording.threads] + [NONE])
+    theirs = np.isin(threads[recording.annotations.thread], users)
+    return _chosen(recording, np.isin(of_calls, users), here, theirs)
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (", ..." if len(numbers) > 20 else "") if numbers else "none"
+
+
+def _without_first(recording: Recording) -> Recording:
+    of_calls, _ = processes_of(recording)
+    issues = np.isin(recording.calls.kind, ISSUES)
+    kept = np.ones(len(issues), bool)
+    for process in np.unique(of_calls):
+        mine = np.flatnonzero(of_calls == process)
+        first = np.flatnonzero(issues[mine])[:1]
+        kept[mine[: first[0] + 1 if len(first) else 0]] = False
+    if kept.all():
+        return recording
+    return _with_calls(recording, kept, 0, recording.end_ns + 1, "what --skip-first leaves")
+
+
+def _with_calls(recording: Recording, kept: NDArray[np.bool_], first_ns: int, last_ns: int, where: str) -> Recording:
+    """The calls that are kept and their work; work without a call by its own start."""
+    work = recording.work
+    inside = (work.end_ns > first_ns) & (work.start_ns < last_ns)
+    has = work.call >= 0
+    mine = (work.start_ns >= first_ns) & (work.start_ns < last_ns)
+    mine[has] = kept[work.call[has]]
+    outside = int((inside & has & ~mine).sum())
+    notes = recording.annotations
+    recording = _chosen(recording, kept, mine, (notes.end_ns >= first_ns) & (notes.start_ns < last_ns))
+    if not outside:
+        return recording
+    unread = Unread(f"work whose call lies outside {where}", outside, "it runs there all the same; left out")
+    return msgspec.structs.replace(recording, unread=(*recording.unread, unread))
+
+
+def _chosen(recording: Recording, calls: Any, work: Any, notes: Any) -> Recording:
+    """Some rows of each table, with what refers to a call that is gone put to -1."""
+    place = np.append(np.where(calls, np.cumsum(calls) - 1, NONE), NONE)
+    kept_calls, kept_work = recording.calls.rows(calls), recording.work.rows(work)
+    return msgspec.structs.replace(
+        recording,
+        calls=msgspec.structs.replace(kept_calls, record=place[kept_calls.record]),
+        work=msgspec.structs.replace(kept_work, call=place[kept_work.call]),
+        annotations=recording.annotations.rows(notes),
+    )

@@ -1,0 +1,133 @@
+"""The summary of a recording, and what it offers to choose from, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.table import Table
+
+    from streamsim.recorded.recording import Recording
+    from streamsim.recorded.summary import (
+        RecordedAmount,
+        RecordedCalls,
+        RecordedCardUse,
+        RecordedReason,
+        RecordingSummary,
+    )
+    from streamsim.recorded.windows import NamedSpan
+
+MOST_CALLS, MOST_REASONS, MOST_SPANS = 8, 6, 50
+LONGEST_NAME = 120
+Row = tuple[str, str, str]
+
+
+def recording_table(summary: RecordingSummary, title: str) -> Table:
+    """What was found, what each card did and why it stood still, the host's calls, what could not be understood."""
+    table = _table(title)
+    for section in _sections(summary):
+        for row in section:
+            _add(table, *row)
+        table.add_section()
+    return table
+
+
+def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> Table:
+    """What --device, --process and --window may name."""
+    table = _table(title)
+    for card in recording.cards:
+        memory = format_bytes(card.memory_bytes) if card.memory_bytes else ""
+        _add(table, f"--device {card.id}", card.name, memory)
+    table.add_section()
+    names = dict(recording.processes)
+    for process in sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())}):
+        _add(table, f"--process {process}", names.get(process, ""), "")
+    table.add_section()
+    for span in spans[:MOST_SPANS]:
+        longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
+        times = f"{span.count} times, first " if span.count > 1 else ""
+        name = one_line(span.name, LONGEST_NAME)
+        _add(table, f"--window '{name}'", longest, f"{times}at {format_seconds(span.first_s)}")
+    if len(spans) > MOST_SPANS:
+        _add(table, f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")
+    return table
+
+
+def _table(title: str) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", show_header=False, box=SIMPLE)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    return table
+
+
+def _sections(summary: RecordingSummary) -> Iterable[list[Row]]:
+    span = format_seconds(summary.end_s - summary.start_s)
+    by = f"by {_counted(summary.threads, 'thread')} of {_counted(summary.processes, 'process', 'es')}"
+    yield [
+        ("recorded", span, summary.tool),
+        ("streams", str(summary.streams), f"issued {by}"),
+    ]
+    for title, amounts in (("", summary.work), ("host: ", summary.host), ("annotations: ", summary.annotations)):
+        yield [_amount(title, amount) for amount in amounts]
+    for card in summary.cards:
+        yield _card(card)
+    yield [_call(use) for use in summary.calls[:MOST_CALLS]]
+    yield [(unread.what, f"{unread.count:,}", f"not understood: {unread.why}") for unread in summary.unread]
+
+
+def _amount(title: str, amount: RecordedAmount) -> Row:
+    rate = f", {amount.bytes / amount.time_s / 1e9:.4g} GB/s" if amount.bytes and amount.time_s else ""
+    size = f"{format_bytes(amount.bytes)}{rate}, " if amount.bytes else ""
+    return f"{title}{amount.what}", f"{amount.count:,}", f"{size}{format_seconds(amount.time_s)} in all"
+
+
+def _card(card: RecordedCardUse) -> list[Row]:
+    name = f"card {card.id}{f' ({card.name})' if card.name else ''}"
+    rows = [(name, format_seconds(card.span_s), "from the call of its first work to the end of its last")]
+    for engine in card.engines:
+        share = f"{_share(engine.busy_s, card)}, {format_seconds(engine.alone_s)} of it with nothing beside"
+        rows.append((f"{engine.name} busy", format_seconds(engine.busy_s), share))
+    rows.append(
+        ("overlap", format_seconds(card.overlap_s), f"{_share(card.overlap_s, card)}: two engines or more busy")
+    )
+    rows.append(("idle", format_seconds(card.idle_s), f"{_share(card.idle_s, card)}: no engine busy"))
+    rows += _reasons(card.idle, card.idle_s)
+    rows.append(("no kernel", format_seconds(card.without_kernel_s), f"{_share(card.without_kernel_s, card)}"))
+    return rows + _reasons(card.without_kernel, card.without_kernel_s)
+
+
+def _reasons(reasons: tuple[RecordedReason, ...], of_s: float) -> list[Row]:
+    shown = [("", format_seconds(reason.time_s), reason.why) for reason in reasons[:MOST_REASONS]]
+    rest_s = of_s - sum(reason.time_s for reason in reasons[:MOST_REASONS])
+    return [*shown, ("", format_seconds(rest_s), "other reasons")] if len(reasons) > MOST_REASONS else shown
+
+
+def _call(use: RecordedCalls) -> Row:
+    each = f"median {format_seconds(use.median_s)}, longest {format_seconds(use.longest_s)}"
+    words = f"{_counted(use.count, 'call')}: {each} at {format_seconds(use.longest_at_s)}"
+    return f"in {use.name}", format_seconds(use.total_s), words
+
+
+def _share(seconds: float, card: RecordedCardUse) -> str:
+    return f"{seconds / card.span_s:.1%}" if card.span_s else "0.0%"
+
+
+def _counted(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else plural}"
+
+
+def _add(table: Table, *row: str) -> None:
+    """A row as it is: "[...]" is no markup here."""
+    from rich.text import Text
+
+    table.add_row(*(Text(one_line(words, LONGEST_NAME)) for words in row))

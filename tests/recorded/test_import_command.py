@@ -1,0 +1,114 @@
+"""``streamsim import``: what it prints, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from made_recordings import copy, export, kineto, pipeline, span
+
+from streamsim.cli import main
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.summary import summarise
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.json"
+    path.write_text(kineto(*pipeline()))
+    return path
+
+
+def rows_of(text: str) -> dict[str, str]:
+    """First column to the rest, of a table."""
+    cells = [line.strip().split("  ", 1) for line in text.splitlines() if line.strip()]
+    return {cell[0]: cell[1].strip() for cell in cells if len(cell) > 1}
+
+
+def test_the_table_says_what_was_found_and_what_the_card_did(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", str(trace)]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["recorded"] == "140 us   PyTorch profiler"
+    assert rows["copies H2D, pinned"].split() == ["1", "1", "MiB,", "26.21", "GB/s,", "40", "us", "in", "all"]
+    assert rows["host: asynchronous copies"].split() == ["2", "10", "us", "in", "all"]
+    assert rows["card 0 (a card)"].startswith("130 us")
+    assert rows["H2D busy"].split()[:3] == ["40", "us", "30.8%,"]
+    assert rows["idle"].split()[:3] == ["20", "us", "15.4%:"]
+    assert rows["in cudaStreamSynchronize"].startswith("100 us")
+
+
+def test_the_json_object_has_every_figure_of_the_summary(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", str(trace), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    summary = summarise(read_recording(trace))
+    assert found["schema_version"] == 1
+    assert found["inputs"]["trace"] == str(trace)
+    assert found["cards"][0]["idle_s"] == summary.cards[0].idle_s
+    assert [engine["name"] for engine in found["cards"][0]["engines"]] == ["H2D", "D2H", "kernels"]
+    assert [call["count"] for call in found["calls"]] == [call.count for call in summary.calls]
+
+
+def test_what_is_not_understood_is_in_the_table(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(kineto(*pipeline(), copy("Memcpy PtoP (Device -> Device)", 150, 1, 9)))
+    assert main(["import", str(trace)]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["copies between cards"].split()[:3] == ["1", "not", "understood:"]
+    assert rows["work without a recorded call"].startswith("1 ")
+
+
+def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(kineto(*pipeline(), span("user_annotation", "[bold]ProfilerStep#1[/]", 5, 100)))
+    assert main(["import", str(trace), "--list"]) == 0
+    printed = capsys.readouterr().out
+    rows = rows_of(printed)
+    assert rows["--device 0"] == "a card   1 GiB"
+    assert "  --process 420 " in printed
+    assert rows["--window 'step'"].split() == ["200", "us", "at", "0", "s"]
+    for words in ("--device 0", "--process 420", "--window step", "--window [bold]ProfilerStep#1[/]", "--skip-first"):
+        assert main(["import", str(trace), *words.split(maxsplit=1), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["cards"]
+    assert main(["import", str(trace), "--list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [window["name"] for window in found["windows"]] == ["step", "[bold]ProfilerStep#1[/]"]
+    assert found["devices"][0]["memory_bytes"] == 1 << 30
+
+
+def test_an_export_is_told_by_its_content(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = export().write(tmp_path / "t.json")
+    assert main(["import", str(path)]) == 0
+    assert "Nsight Systems 2024.5.1.113" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.json"], "none.json: cannot read it: no such file or directory"),
+        (["."], ": cannot read it: is a directory"),
+        (["t.json", "--device", "3"], "--device = 3: not in the recording; it has 0"),
+        (["t.json", "--device", "x"], "Invalid value for '--device'"),
+        (["t.json", "--process", "3"], "--process = 3: not in the recording; it has 420"),
+        (["t.json", "--window", "stop"], "no annotation has this name; did you mean 'step'?"),
+        (["t.json", "--window", "1ms.."], "expected a time such as"),
+        (["t.json", "--window", "9s..10s"], "--window 9s..10s: no call and no work is in it"),
+        (["t.json", "-o", "x.json"], "No such option"),
+    ],
+)
+def test_bad_input_gets_one_line(
+    arguments: list[str], message: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trace.exists()
+    assert main(["import", *arguments]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.count("\n") == 1
+    assert message in said.err

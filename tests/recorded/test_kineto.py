@@ -1,0 +1,328 @@
+"""Kineto's JSON: what is read from small files, each with one of the traps that real ones hold."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from made_recordings import PID, PINNED_IN, TID, call, copy, kernel, kineto, pipeline, span
+
+from streamsim.errors import InputError
+from streamsim.recorded import json_stream
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.recorded.recording import Recording
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return tmp_path / "t.json"
+
+
+def read(path: Path, *events: dict[str, Any]) -> Recording:
+    path.write_text(kineto(*events))
+    return read_recording(path)
+
+
+def unread(recording: Recording) -> dict[str, int]:
+    return {found.what: found.count for found in recording.unread}
+
+
+def test_a_pipeline_is_read_whole(trace: Path) -> None:
+    found = read(trace, *pipeline())
+    calls, work = found.calls, found.work
+    assert [found.names[name] for name in calls.name] == [
+        "cudaMemcpyAsync",
+        "cudaLaunchKernel",
+        "cudaMemcpyAsync",
+        "cudaStreamSynchronize",
+    ]
+    kinds = [CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.COPY_ASYNC, CallKind.SYNCHRONIZE_STREAM]
+    assert calls.kind.tolist() == kinds
+    assert calls.start_ns.tolist() == [10_000, 20_000, 40_000, 50_000]
+    assert calls.end_ns.tolist() == [15_000, 30_000, 45_000, 150_000]
+    assert work.kind.tolist() == [WorkKind.COPY, WorkKind.KERNEL, WorkKind.COPY]
+    assert work.call.tolist() == [0, 1, 2]
+    assert work.bytes.tolist() == [1 << 20, 0, 1 << 20]
+    assert work.direction.tolist() == [CopyDirection.H2D, CopyDirection.NONE, CopyDirection.D2H]
+    assert work.memory.tolist() == [CopyMemory.PINNED, CopyMemory.NONE, CopyMemory.PINNED]
+    assert work.grid.tolist() == [[0, 0, 0], [8, 2, 1], [0, 0, 0]]
+    assert work.block.tolist()[1] == [128, 1, 1]
+    assert calls.stream.tolist() == [0, 0, 0, 0]  # of the work, and what the synchronisation waits for
+    assert (found.streams[0].id, found.streams[0].kind) == (7, "legacy")
+    assert found.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.OP]
+    assert (found.cards[0].name, found.cards[0].memory_bytes) == ("a card", 1 << 30)
+    assert [(thread.process, thread.id) for thread in found.threads] == [(PID, TID)]
+    assert not found.unread
+
+
+def test_the_same_packed_by_any_name_from_a_pipe_or_behind_a_byte_order_mark(tmp_path: Path) -> None:
+    text = kineto(*pipeline()).encode()
+    files = {
+        "t.json": text,
+        "t.json.gz": gzip.compress(text),
+        "t.sqlite": gzip.compress(text),
+        "t": b"\xef\xbb\xbf" + text,
+    }
+    files["two members"] = gzip.compress(text[:700]) + gzip.compress(text[700:])
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    first, *others = [read_recording(tmp_path / name) for name in files]
+    assert others == [first] * len(others)
+
+
+@pytest.mark.parametrize("size", [64, 200, 1 << 20])
+def test_however_a_file_is_cut_into_blocks(size: int, trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with braces and quotes, lists of objects within events, and events longer than a block."""
+    nasty = 'a}, {"b": [1]}, {\\" \\\\'
+    events = [
+        *pipeline(),
+        span("cpu_op", nasty, 5, 1, shapes=[{"a": 1}, {"a": {"b": 2}}, {"a": 3}]),
+        kernel(150, 1, 9, name=nasty * 20),
+        *(span("cpu_op", f"op {i}", i, 1) for i in range(40)),
+    ]
+    expected = read(trace, *events)
+    assert len(expected.annotations) == 43
+    monkeypatch.setattr(json_stream, "BLOCK_BYTES", size)
+    for indent in (None, 2):
+        trace.write_text(json.dumps(json.loads(trace.read_text()), indent=indent))
+        assert read_recording(trace) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "memory"),
+    [
+        ("Memcpy HtoD (Pinned -> Device)", CopyDirection.H2D, CopyMemory.PINNED),
+        ("Memcpy HtoD (Pageable -> Device)", CopyDirection.H2D, CopyMemory.PAGEABLE),
+        ("Memcpy DtoH (Device -> Pageable)", CopyDirection.D2H, CopyMemory.PAGEABLE),
+        ("Memcpy HtoD (Host -> Device)", CopyDirection.H2D, CopyMemory.UNKNOWN),  # AMD
+        ("CopyHostToDevice", CopyDirection.H2D, CopyMemory.UNKNOWN),
+        ("Memcpy DtoD (Device -> Device)", CopyDirection.D2D, CopyMemory.NONE),
+        ("Memcpy PtoP (Device -> Device)", CopyDirection.PEER, CopyMemory.NONE),
+        ("Memcpy HtoD (Managed -> Device)", CopyDirection.UNIFIED, CopyMemory.NONE),
+        ("something else", CopyDirection.OTHER, CopyMemory.UNKNOWN),
+    ],
+)
+def test_what_only_the_name_of_a_copy_says(name: str, direction: int, memory: int, trace: Path) -> None:
+    work = read(trace, copy(name, 1, 1, 1)).work
+    assert (work.direction[0], work.memory[0]) == (direction, memory)
+
+
+def test_a_time_since_1970_is_exact(trace: Path) -> None:
+    """As a float 1695835542514261.123 us would be off by 0.127 us."""
+    text = kineto(call("cudaMalloc", 0, 1), call("cudaFree", 1, 1))
+    text = text.replace('"ts": 0', '"ts": 1695835542514261.123').replace('"ts": 1,', '"ts": 1695835542514262.124,')
+    trace.write_text(text)
+    assert read_recording(trace).calls.start_ns.tolist() == [0, 1001]
+
+
+def wait(correlation: int, record: int, stream: int, on: int, event: int = 5) -> dict[str, Any]:
+    names = {"stream": stream, "correlation": correlation, "wait_on_stream": on, "wait_on_cuda_event_id": event}
+    names["wait_on_cuda_event_record_corr_id"] = record
+    return span("cuda_sync", "Stream Wait Event", 0, 1, 0, stream, device=0, context=1, **names)
+
+
+def test_a_wait_tells_in_which_stream_its_event_was_recorded(trace: Path) -> None:
+    found = read(
+        trace,
+        call("cudaEventRecord", 1, 1, 11),
+        call("cudaStreamWaitEvent", 3, 1, 12),
+        call("cudaEventRecord", 5, 1, 13),  # the same handle again
+        call("cudaStreamWaitEvent", 7, 1, 14),
+        wait(12, 11, stream=20, on=13),
+        wait(14, 13, stream=13, on=20),
+    )
+    calls = found.calls
+    ids = [found.streams[stream].id for stream in calls.stream]
+    assert ids == [13, 20, 20, 13]
+    assert calls.event.tolist() == [5] * 4
+    assert calls.record.tolist() == [-1, 0, -1, 2]
+    assert not found.unread
+
+
+def test_ids_that_lead_nowhere_or_in_a_circle_are_counted(trace: Path) -> None:
+    """-1 as Kineto leaves it, a record that comes later, the wait itself, and a call that records nothing."""
+    found = read(
+        trace,
+        call("cudaMalloc", 0, 1, 10),
+        *(call("cudaStreamWaitEvent", t, 1, 10 + t) for t in (1, 2, 3, 4)),
+        call("cudaEventRecord", 5, 1, 15),
+        wait(11, -1, 20, 13),
+        wait(12, 15, 20, 13),
+        wait(13, 13, 20, 13),
+        wait(14, 10, 20, 13),
+        wait(99, 15, 20, 13),
+    )
+    assert found.calls.record.tolist() == [-1] * 6
+    assert unread(found) == {"waits whose event's record is not known": 4, "stream and event records without a call": 1}
+
+
+def test_a_pid_may_be_a_word_and_a_bandwidth_a_text(trace: Path) -> None:
+    odd = copy(PINNED_IN, 1, 1, 1)
+    odd["args"]["memory bandwidth (GB/s)"] = "N/A"
+    found = read(trace, odd, span("overhead", "Buffer Request", 0, 1, "Spans", "a thread"), call("cudaFree", 0, 1, 2))
+    assert len(found.work) == len(found.annotations) == 1
+    assert not found.unread
+
+
+def test_the_drivers_calls_are_calls(trace: Path) -> None:
+    found = read(trace, span("cuda_driver", "cuLaunchKernel", 0, 3, correlation=1), kernel(5, 1, 1))
+    assert found.calls.kind.tolist() == [CallKind.LAUNCH]
+    assert found.work.call.tolist() == [0]
+
+
+def test_one_call_under_two_names_is_one(trace: Path) -> None:
+    """The runtime's with the driver's inside; a correlation id that comes again later is another call."""
+    inner = span("cuda_driver", "cuLaunchKernel", 2, 3, correlation=1)
+    found = read(trace, inner, call("cudaLaunchKernel", 1, 5, 1), call("cudaLaunchKernel", 9, 1, 1), kernel(8, 1, 1))
+    assert [found.names[name] for name in found.calls.name] == ["cudaLaunchKernel"] * 2
+    assert found.work.call.tolist() == [0]
+    assert unread(found) == {
+        "calls recorded again under a second name": 1,
+        "calls whose correlation id is taken": 1,
+    }
+
+
+def test_what_runs_backwards_is_counted(trace: Path) -> None:
+    found = read(
+        trace,
+        call("cudaLaunchKernel", 10, 5, 1),
+        kernel(5, 1, 1),  # before its call
+        kernel(20, -1, 2),
+        kernel(1e15, 1, 3),  # 30 years later
+        {**kernel(0, 1, 4), "ts": "NaN"},
+        kernel("nan", 1, 5),
+        {**kernel(0, 1, 6), "dur": None},
+    )
+    assert len(found.work) == 1
+    assert unread(found) == {
+        "work that starts before its call": 1,
+        "records that end before they start": 1,
+        "records with times far from all others": 1,
+        "events without a time": 3,
+    }
+
+
+def test_fields_of_another_type_lose_their_event_only(trace: Path) -> None:
+    wrong = [kernel(200, 1, 1, name=name) for name in "abcde"]
+    wrong[0]["args"]["grid"] = [1, 2]
+    wrong[1]["args"]["correlation"] = "x"
+    wrong[2]["args"] = 5
+    wrong[3]["args"]["grid"] = [1 << 70, 1, 1]
+    found = read(trace, *pipeline(), *wrong)
+    assert len(found.work) == 4
+    assert unread(found) == {"events with a field that is no number or text": 4}
+
+
+def test_what_it_does_not_know_is_counted_and_what_says_nothing_more_is_not(trace: Path) -> None:
+    arrow = {"ph": "s", "id": 1, "pid": 0, "tid": 7, "ts": 1, "cat": "ac2g", "name": "ac2g"}
+    mark = {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 9}
+    begun = {"ph": "B", "name": "x", "cat": "other", "pid": 1, "tid": 1, "ts": 1}
+    found = read(trace, *pipeline(), arrow, mark, begun, span("mtia_runtime", "x", 1, 1), span("fwdbwd", "x", 1, 1))
+    assert unread(found) == {
+        "events of category begun and ended apart (B)": 1,
+        "events of category 'mtia_runtime'": 1,
+    }
+
+
+def test_numbers_that_json_lacks_and_text_that_is_not_utf_8(trace: Path) -> None:
+    text = kineto(*pipeline(), kernel(160, 1, 9, name="XX", blocks_of_per=0.25))
+    data = text.replace("0.25", "inf").encode().replace(b"XX", b"a\xffb")
+    trace.write_bytes(data)
+    found = read_recording(trace)
+    assert found.names[found.work.name[-1]] == "a\ufffdb"
+    assert unread(found) == {"text that is no JSON": 1}
+
+
+def test_names_of_threads_and_processes_and_steps(trace: Path) -> None:
+    names = [
+        {"ph": "M", "name": what, "pid": PID, "tid": TID, "ts": 0, "args": {"name": name}}
+        for what, name in (("process_name", "python"), ("thread_name", "main"))
+    ]
+    found = read(trace, *pipeline(), *names, span("user_annotation", "ProfilerStep#3", 5, 10))
+    assert found.processes == ((PID, "python"),)
+    assert found.threads[0].name == "main"
+    assert AnnotationKind.STEP in found.annotations.kind
+
+
+def test_equal_ids_of_two_processes_are_not_joined(trace: Path) -> None:
+    """A card's record does not say whose it is."""
+    found = read(trace, call("cudaLaunchKernel", 0, 1, 1), call("cudaLaunchKernel", 1, 1, 1, pid=7), kernel(5, 1, 1))
+    assert found.work.call.tolist() == [-1]
+    assert unread(found) == {"work that may be of several processes": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; give a trace of the PyTorch profiler"),
+        ("hello", "is of no format known; .*nsys export --type sqlite FILE.nsys-rep"),
+        ("{}", "has no list traceEvents"),
+        ('{"x": "\\"traceEvents\\": ["}', "has no list traceEvents"),
+        ('{"traceEvents": []}', "has no CUDA calls, copies or kernels; record with activities="),
+        ('{"traceEvents": [{"ph": "X"}', "is cut short after 0 events; copy it again"),
+        ('{"traceEvents": [{"ph": "X"},{"ph": "X', "is cut short after 0 events; copy it again"),
+        ('{"traceEvents": [{"ph" "X"}]}', r"is malformed after 0 events \(.*\); record it again"),
+        ('{"traceEvents": [{"ph": "X"}, {"ph" "X"}, {"ph": "X"}]}', "is malformed after 0 events"),
+        ('{"traceEvents": [{"x": ' + "[" * 100_000, "is nested too deeply"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_trace_gets_one_line(text: str, message: str, trace: Path) -> None:
+    trace.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_recording(trace)
+    assert str(caught.value).startswith(str(trace))
+    assert str(caught.value).isprintable()
+
+
+def test_damaged_gzip_gets_one_line(trace: Path) -> None:
+    packed = gzip.compress(kineto(*pipeline()).encode())
+    flipped = bytearray(packed)
+    flipped[len(packed) // 2] ^= 0xFF
+    wrong_sum = packed[:-8] + b"\0" * 8
+    for data in (packed[:-9], packed[: len(packed) // 2], packed[:-3], bytes(flipped), wrong_sum):
+        trace.write_bytes(data)
+        with pytest.raises(InputError, match=r"damaged or cut short|is malformed|cut short after"):
+            read_recording(trace)
+
+
+def test_what_unpacks_to_far_more_stays_small(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event without an end, and more text, records and names than are kept; memory is that of a few blocks."""
+    import tracemalloc
+
+    head = b'{"traceEvents": ['
+    trace.write_bytes(gzip.compress(head + b'{"name": "' + b" " * (1 << 27), 1))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="16 MiB follow that are no event"):
+        read_recording(trace)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    tracemalloc.stop()
+    trace.write_bytes(gzip.compress(head + b"{}," * (1 << 20), 1))
+    monkeypatch.setattr(json_stream, "MOST_UNPACKED_BYTES", 1 << 21)
+    with pytest.raises(InputError, match="of text; record a shorter part"):
+        read_recording(trace)
+
+
+def test_too_many_records_or_names_get_one_line(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from streamsim.recorded import draft
+
+    monkeypatch.setattr(draft, "MOST_RECORDS", 5)
+    with pytest.raises(InputError, match="has over 5 records; record a shorter part"):
+        read(trace, *pipeline())
+    monkeypatch.undo()
+    monkeypatch.setattr(draft, "MOST_NAME_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="has over 1 MiB of names; record a shorter part"):
+        read(trace, *(kernel(i, 1, i, name=f"{i}" + "x" * 5000) for i in range(300)))
+
+
+def test_columns_are_read_only(trace: Path) -> None:
+    found = read(trace, *pipeline())
+    with pytest.raises(ValueError, match="read-only"):
+        found.work.start_ns[0] = 1

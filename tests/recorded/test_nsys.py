@@ -1,0 +1,267 @@
+"""Exports of Nsight Systems: what is read from small files, each with one of the traps that real ones hold."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from made_recordings import NO_ID, PID, TID, Export, export, kineto, pipeline, process
+
+from streamsim.errors import InputError
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.recorded.recording import Recording
+
+
+@pytest.fixture
+def made() -> Export:
+    return export()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t.sqlite"
+
+
+def unread(recording: Recording) -> dict[str, int]:
+    return {found.what: found.count for found in recording.unread}
+
+
+def test_a_pipeline_is_that_of_the_other_format(made: Export, path: Path, tmp_path: Path) -> None:
+    """But for names, and what either of them does not say."""
+    other = tmp_path / "t.json"
+    other.write_text(kineto(*pipeline()))
+    ours, theirs = read_recording(made.write(path)), read_recording(other)
+    for name in ("kind", "start_ns", "end_ns", "correlation", "stream", "event", "record"):
+        assert getattr(ours.calls, name).tolist() == getattr(theirs.calls, name).tolist(), name
+    for name in ("kind", "start_ns", "end_ns", "call", "bytes", "direction", "memory", "grid", "block", "stream"):
+        assert getattr(ours.work, name).tolist() == getattr(theirs.work, name).tolist(), name
+    assert ours.names[ours.work.name[1]] == "k(int)"
+    assert ours.tool == "Nsight Systems 2024.5.1.113"
+    assert ours.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.OVERHEAD]
+    assert [(thread.process, thread.id) for thread in ours.threads] == [(PID, TID)]
+    assert not ours.unread
+
+
+def test_the_older_name_of_the_table_of_versions(made: Export, path: Path) -> None:
+    made.meta = "EXPORT_META_DATA"
+    assert read_recording(made.write(path)).tool == "Nsight Systems 2024.5.1.113"
+
+
+def test_kinds_of_streams_are_those_of_their_process_and_context(made: Export, path: Path) -> None:
+    for flag, stream in ((1, 13), (2, 14), (3, 15)):
+        made.add("TARGET_INFO_CUDA_STREAM", streamId=stream, processId=PID, contextId=1, flag=flag)
+    made.add("TARGET_INFO_CUDA_STREAM", streamId=13, processId=9, contextId=1, flag=2)
+    made.add("TARGET_INFO_CUDA_CONTEXT_INFO", nullStreamId=7, processId=PID, contextId=1)
+    for stream in (14, 15, 7, 16):
+        made.work("MEMSET", 160_000, 160_001, 99, streamId=stream, bytes=4)
+    found = read_recording(made.write(path))
+    kinds = {stream.id: stream.kind for stream in found.streams}
+    assert kinds == {13: "blocking", 14: "non-blocking", 15: "legacy", 7: "legacy", 16: "unknown"}
+
+
+def test_a_wait_goes_with_its_record_and_handles_are_used_again(made: Export, path: Path) -> None:
+    """The handle is 5 both times; eventSyncId tells the records apart. deviceId says 0 whatever the card is."""
+    for i, (record, wait) in enumerate(((21, 22), (23, 24))):
+        made.call("cudaEventRecordWithFlags_v11010", 60_000 + 10 * i, 60_001 + 10 * i, record)
+        made.call("cudaStreamWaitEvent_v3020", 60_002 + 10 * i, 60_003 + 10 * i, wait)
+        made.work("CUDA_EVENT", 0, 0, record, streamId=13 + i, eventId=5, eventSyncId=100 + i)
+        made.work("SYNCHRONIZATION", 60_002, 60_003, wait, streamId=14 - i, syncType=7, eventId=5, eventSyncId=100 + i)
+    found = read_recording(made.write(path))
+    calls = found.calls.rows(found.calls.correlation > 20)
+    assert [found.streams[stream].id for stream in calls.stream] == [13, 14, 14, 13]
+    assert calls.event.tolist() == [5] * 4
+    first = found.calls.correlation.tolist().index(21)
+    assert calls.record.tolist() == [-1, first, -1, first + 2]
+    assert not found.unread
+
+
+def test_waits_without_rows_of_their_events_are_counted(made: Export, path: Path) -> None:
+    made.call("cudaStreamWaitEvent_v3020", 60_002, 60_003, 22)
+    made.work("SYNCHRONIZATION", 60_002, 60_003, 22, streamId=14, eventId=5, eventSyncId=100)
+    made.work("SYNCHRONIZATION", 60_002, 60_003, 77, streamId=NO_ID, eventId=NO_ID, eventSyncId=NO_ID)
+    found = read_recording(made.write(path))
+    assert unread(found) == {"waits whose event's record is not known": 1, "stream and event records without a call": 1}
+
+
+def test_equal_ids_of_two_processes_are_two_calls(made: Export, path: Path) -> None:
+    made.call("cudaLaunchKernel_v7000", 300_000, 300_010, 2, pid=7)
+    made.work("KERNEL", 300_020, 300_030, 2, pid=7, deviceId=1)
+    found = read_recording(made.write(path))
+    assert found.work.call.tolist() == [0, 1, 2, 4]
+    assert [found.threads[thread].process for thread in found.calls.thread[[1, 4]]] == [PID, 7]
+    assert not found.unread
+
+
+def test_work_of_a_sliced_file_has_no_call(made: Export, path: Path) -> None:
+    made.rows["RUNTIME"] = made.rows["RUNTIME"][1:]
+    assert read_recording(made.write(path)).work.call.tolist() == [-1, 0, 1]
+
+
+def test_what_a_synchronisation_is_its_calls_name_says(made: Export, path: Path) -> None:
+    """Its syncType says 1 to 4 in one version and another thing in the next."""
+    names = (
+        "cudaStreamSynchronize_v3020",
+        "cudaDeviceSynchronize_v3020",
+        "cudaEventSynchronize_v3020",
+        "cuCtxSynchronize",
+    )
+    for i, name in enumerate(names):
+        made.call(name, 160_000 + i, 160_000 + i, 30 + i)
+        made.work("SYNCHRONIZATION", 160_000, 160_001, 30 + i, streamId=13, syncType=1, eventId=NO_ID)
+    kinds = read_recording(made.write(path)).calls.kind[-4:].tolist()
+    assert kinds == [
+        CallKind.SYNCHRONIZE_STREAM,
+        CallKind.SYNCHRONIZE_DEVICE,
+        CallKind.SYNCHRONIZE_EVENT,
+        CallKind.SYNCHRONIZE_DEVICE,
+    ]
+
+
+def test_the_files_own_table_says_what_its_numbers_mean(made: Export, path: Path) -> None:
+    made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_DTOH")
+    made.add("ENUM_CUDA_MEMCPY_OPER", id=40, name="CUDA_MEMCPY_KIND_UVM_HTOD")
+    made.add("ENUM_CUDA_MEM_KIND", id=9, name="CUDA_MEMOPR_MEMORY_KIND_PAGEABLE")
+    made.rows["MEMCPY"] = []
+    made.work("MEMCPY", 1, 2, 1, bytes=1, copyKind=1, srcKind=2, dstKind=9)
+    made.work("MEMCPY", 2, 3, 1, bytes=1, copyKind=40, srcKind=4, dstKind=2)
+    work = read_recording(made.write(path)).work
+    assert work.direction[:2].tolist() == [CopyDirection.D2H, CopyDirection.UNIFIED]
+    assert work.memory[:2].tolist() == [CopyMemory.PAGEABLE, CopyMemory.NONE]
+
+
+def test_unified_and_peer_copies_graphs_and_memsets(made: Export, path: Path) -> None:
+    made.work("MEMCPY", 160_000, 160_001, 50, bytes=1, copyKind=12, srcKind=2, dstKind=4)
+    made.work("MEMCPY", 160_001, 160_002, 51, bytes=1, copyKind=10, srcKind=2, dstKind=2)
+    made.work("GRAPH_TRACE", 160_003, 160_004, 52, graphId=3, graphExecId=4)
+    made.call("cudaGraphLaunch_v10000", 160_000, 160_001, 52)
+    made.work("MEMSET", 160_004, 160_005, 53, bytes=16)
+    made.others = [
+        "CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (x)",
+        "INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES (1)",
+    ]
+    found = read_recording(made.write(path))
+    work = found.work.rows(found.work.start_ns >= 160_000)
+    assert work.kind.tolist() == [WorkKind.COPY, WorkKind.COPY, WorkKind.GRAPH, WorkKind.MEMSET]
+    assert work.direction.tolist() == [CopyDirection.UNIFIED, CopyDirection.PEER, 0, 0]
+    assert work.graph.tolist() == [-1, -1, 4, -1]
+    assert found.calls.kind[work.call[2]] == CallKind.GRAPH_LAUNCH
+    assert unread(found) == {"page faults of unified memory": 1}
+
+
+def test_tables_are_there_only_if_something_was_recorded(made: Export, path: Path) -> None:
+    full = read_recording(made.write(path))
+    for table in ("SYNCHRONIZATION", "NVTX_EVENTS", "PROFILER_OVERHEAD", "KERNEL", "MEMCPY"):
+        del made.rows[table]
+        found = read_recording(made.write(path))
+        assert len(found.calls) == len(full.calls)
+    assert len(found.work) == len(found.annotations) == 0
+    del made.rows["RUNTIME"]
+    with pytest.raises(InputError, match="no CUDA calls, copies or kernels; record with: nsys profile"):
+        read_recording(made.write(path))
+
+
+@pytest.mark.parametrize("column", ["contextId", "registersPerThread", "gridX", "eventSyncId", "srcKind"])
+def test_columns_that_some_versions_lack(column: str, made: Export, path: Path) -> None:
+    assert len(read_recording(made.write(path, without=(column,))).work) == 3
+
+
+@pytest.mark.parametrize("column", ["start", "end", "correlationId", "streamId", "deviceId", "copyKind", "globalTid"])
+def test_columns_that_all_have(column: str, made: Export, path: Path) -> None:
+    with pytest.raises(InputError, match=rf"table .* has no column {column}; export it again: nsys"):
+        read_recording(made.write(path, without=(column,)))
+
+
+def test_values_that_are_no_numbers_lose_their_row_only(made: Export, path: Path) -> None:
+    for wrong in (None, "x", b"\xff", 1.5):
+        made.work("KERNEL", wrong, 2, 1)
+    made.work("KERNEL", 170_000, 170_001, 1, registersPerThread="x", gridX=-5)
+    made.work("MEMCPY", 3, 1, 1, bytes=1, copyKind=1)
+    made.work("MEMCPY", 170_000, 170_001, 1, bytes=-1, copyKind=1, srcKind=1)
+    found = read_recording(made.write(path))
+    assert found.work.registers[-2] == 0
+    assert unread(found) == {
+        "rows of CUPTI_ACTIVITY_KIND_KERNEL without a needed number": 4,
+        "records that end before they start": 1,
+        "copies and memsets of fewer than 0 bytes": 1,
+    }
+
+
+def test_text_that_is_not_utf_8_is_read_all_the_same(made: Export, path: Path) -> None:
+    made.call(b"cuda\xff", 160_000, 160_001, 9)
+    found = read_recording(made.write(path))
+    assert "cuda\ufffd" in found.names
+    assert unread(found) == {"texts that are not UTF-8": 1}
+
+
+def test_ranges_have_their_text_or_its_number_and_marks_are_counted(made: Export, path: Path) -> None:
+    where = {"globalTid": process(PID) | TID, "start": 5, "text": None, "textId": None}
+    made.add("NVTX_EVENTS", **{**where, "end": 6, "eventType": 60, "textId": made.string("by its number")})
+    made.add("NVTX_EVENTS", **{**where, "end": None, "eventType": 34, "text": "a mark"})
+    made.add("NVTX_EVENTS", **{**where, "end": 7, "eventType": 59})
+    found = read_recording(made.write(path))
+    names = {found.names[name] for name in found.annotations.name}
+    assert names == {"step", "flush", "by its number", "a range without a name"}
+    assert unread(found) == {"NVTX marks, and ranges without an end": 1}
+
+
+# Bad files
+
+
+def test_views_virtual_tables_and_computed_columns_are_not_there(made: Export, path: Path) -> None:
+    """They would run what the file says: here without end, or for a gigabyte."""
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x AS start, x AS end FROM n"
+    made.others = [
+        f"CREATE VIEW CUPTI_ACTIVITY_KIND_MEMSET AS {endless}",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_OVERHEAD (start, end AS (length(zeroblob(1000000000))), globalTid, nameId)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_OVERHEAD VALUES (1, 2, 3)",
+    ]
+    with pytest.raises(InputError, match="table CUPTI_ACTIVITY_KIND_OVERHEAD has no column end"):
+        read_recording(made.write(path))
+    made.others = made.others[:1]
+    assert len(read_recording(made.write(path)).work) == 3
+
+
+def test_a_value_larger_than_any_name_gets_one_line(made: Export, path: Path) -> None:
+    made.string("x" * (1 << 21))
+    with pytest.raises(InputError, match="is damaged or cut short"):
+        read_recording(made.write(path))
+
+
+def test_a_file_that_is_cut_short_anywhere_gets_one_line(made: Export, path: Path) -> None:
+    data = made.write(path).read_bytes()
+    for size in range(0, len(data), 1024):
+        path.write_bytes(data[:size])
+        with pytest.raises(InputError, match=rf"^{path}: ") as caught:
+            read_recording(path)
+        assert str(caught.value).isprintable()
+
+
+def test_other_databases_and_packed_ones_get_one_line(made: Export, path: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE x (y)")
+    connection.close()
+    with pytest.raises(InputError, match="is an SQLite file, but no export of Nsight Systems; export it again"):
+        read_recording(path)
+    packed = tmp_path / "t.gz"
+    packed.write_bytes(gzip.compress(made.write(path).read_bytes()))
+    with pytest.raises(InputError, match="is a packed SQLite file; unpack it"):
+        read_recording(packed)
+
+
+def test_names_of_files_with_odd_letters(made: Export, tmp_path: Path) -> None:
+    for name in ("a b?mode=rw#.sqlite", "%41.sqlite", "é;.json"):
+        assert len(read_recording(made.write(tmp_path / name)).calls) == 4
+
+
+def test_reading_leaves_the_file_and_its_folder_as_they_are(made: Export, path: Path) -> None:
+    before = made.write(path).read_bytes()
+    read_recording(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,203 @@
+"""Recordings of real programs, where the folder that holds them is there: beside the project, as ../shared/traces.
+
+What is expected of each was counted in its file by other means: SQL for exports, json for Kineto's files. None of them
+is part of the project.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from functools import cache
+from typing import Any
+
+import pytest
+from made_recordings import SHARED
+
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import CallKind, CopyDirection, CopyMemory, Recording, WorkKind
+from streamsim.recorded.summary import RecordedCardUse, summarise
+from streamsim.recorded.windows import named_spans, part_of
+
+pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
+
+H200 = ("cupy-8-1", "infer-pageable", "infer-pinned-2streams", "infer-pinned-4streams", "infer-pinned-async")
+KINETO = [*(f"h200/{name}.json.gz" for name in (*H200, "infer-pinned-blocking")), "public/a100-alexnet.json.gz"]
+T4_PINNED, T4_PAGEABLE = "public/t4-4streams-pinned.sqlite", "public/t4-2streams-pageable.sqlite"
+CLOVERLEAF, TWO_H100 = "public/a100-cloverleaf.sqlite", "public/h100-2gpu.sqlite"
+NSYS = [T4_PINNED, T4_PAGEABLE, CLOVERLEAF, TWO_H100]
+
+
+@cache
+def read(name: str) -> Recording:
+    return read_recording(SHARED / name)
+
+
+def sql(name: str, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(f"{(SHARED / name).as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def us(card: RecordedCardUse, engine: str) -> float:
+    return next(use.busy_s for use in card.engines if use.name == engine) * 1e6
+
+
+@pytest.mark.parametrize("name", KINETO)
+def test_all_that_a_kineto_file_has_is_read(name: str) -> None:
+    events = json.loads(gzip.decompress((SHARED / name).read_bytes()))["traceEvents"]
+    found = read(name)
+    spans = [event for event in events if event["ph"] == "X"]
+    calls = [event for event in spans if event["cat"] in ("cuda_runtime", "cuda_driver")]
+    work = [event for event in spans if event["cat"] in ("gpu_memcpy", "kernel", "gpu_memset")]
+    assert (len(found.calls), len(found.work)) == (len(calls), len(work))
+    assert found.work.bytes.sum() == sum(event["args"].get("bytes", 0) for event in work)
+    assert (found.work.call >= 0).all()
+    names = [found.names[found.calls.name[row]] for row in found.work.call]
+    by_id = {event["args"]["correlation"]: event["name"] for event in calls}
+    assert sorted(names) == sorted(by_id[event["args"]["correlation"]] for event in work)
+    length_us = max(e["ts"] + e["dur"] for e in calls + work) - min(e["ts"] for e in calls + work)
+    assert (found.end_ns - found.start_ns) / 1e3 == pytest.approx(length_us, abs=1)
+    ids = {event["args"]["stream"] for event in work}
+    assert {found.streams[stream].id for stream in found.work.stream} == ids
+
+
+@pytest.mark.parametrize("name", NSYS)
+def test_all_that_an_export_has_is_read(name: str) -> None:
+    tables = {row[0] for row in sql(name, "SELECT name FROM sqlite_master")}
+    found = read(name)
+    assert len(found.calls) == sql(name, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME")[0][0]
+    for kind, table in ((WorkKind.COPY, "MEMCPY"), (WorkKind.KERNEL, "KERNEL"), (WorkKind.MEMSET, "MEMSET")):
+        table = f"CUPTI_ACTIVITY_KIND_{table}"
+        expected = sql(name, f"SELECT count(*), sum(end - start) FROM {table}")[0] if table in tables else (0, None)
+        rows = found.work.rows(found.work.kind == kind)
+        assert (len(rows), int((rows.end_ns - rows.start_ns).sum())) == (expected[0], expected[1] or 0)
+        if table in tables:
+            calls = set(sql(name, "SELECT correlationId, globalTid >> 24 FROM CUPTI_ACTIVITY_KIND_RUNTIME"))
+            asked = sql(name, f"SELECT correlationId, globalPid >> 24 FROM {table}")
+            assert (rows.call < 0).sum() == sum(key not in calls for key in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "syncs", "streams"),
+    [
+        ("infer-pageable", CopyMemory.PAGEABLE, 32, 1),
+        ("infer-pinned-blocking", CopyMemory.PINNED, 32, 1),
+        ("infer-pinned-async", CopyMemory.PINNED, 0, 1),
+        ("infer-pinned-2streams", CopyMemory.PINNED, 0, 2),
+        ("infer-pinned-4streams", CopyMemory.PINNED, 0, 4),
+    ],
+)
+def test_the_pytorch_program_in_its_five_forms(name: str, memory: int, syncs: int, streams: int) -> None:
+    """16 chunks of 4 MiB each way and three kernels; blocking copies end with a synchronisation of their stream."""
+    found = read(f"h200/{name}.json.gz")
+    copies = found.work.rows(found.work.kind == WorkKind.COPY)
+    assert (copies.memory == memory).all()
+    assert copies.bytes.tolist() == [4 << 20] * 32
+    assert (copies.direction == CopyDirection.H2D).sum() == 16
+    assert (found.work.kind == WorkKind.KERNEL).sum() == 48
+    assert (found.calls.kind == CallKind.SYNCHRONIZE_STREAM).sum() == syncs
+    assert len(found.streams) == streams
+    assert not found.unread
+
+
+def test_the_drivers_launches_of_the_cupy_program() -> None:
+    """48 kernels by cuLaunchKernel; --skip-first leaves out the first copy, whose call took long."""
+    found = read("h200/cupy-8-1.json.gz")
+    names = [found.names[found.calls.name[row]] for row in found.work.call]
+    assert names.count("cuLaunchKernel") == 48
+    longest = found.calls.end_ns - found.calls.start_ns
+    issues = found.calls.kind == CallKind.COPY_ASYNC
+    later = part_of(found, skip_first=True)
+    assert len(later.work) == len(found.work) - 1
+    rest = (later.calls.end_ns - later.calls.start_ns)[later.calls.kind == CallKind.COPY_ASYNC]
+    assert longest[issues].max() > 300_000 > 10 * sorted(rest.tolist())[len(rest) // 2]
+
+
+def test_the_t4_waits_for_one_launch_and_not_for_its_streams() -> None:
+    """8 pinned copies of 2 MiB in, 4 kernels, 4 copies back over 4 blocking streams; the first launch takes 1,536 us.
+
+    The card's span is 2,257 us from the first copy, which ends its copies in at 1,492 us and begins its first kernel
+    at 1,565 us.
+    """
+    found = read(T4_PINNED)
+    first = found.work.start_ns.min()
+    assert (found.work.end_ns.max() - first) // 1000 == 2257
+    copies_in = found.work.rows(found.work.direction == CopyDirection.H2D)
+    assert copies_in.bytes.tolist() == [2 << 20] * 8
+    assert round((copies_in.end_ns.max() - first) / 1000) == 1492
+    assert (found.work.start_ns[found.work.kind == WorkKind.KERNEL].min() - first) // 1000 == 1565
+    assert {stream.kind for stream in found.streams} == {"blocking"}
+    summary = summarise(found)
+    launch = next(use for use in summary.calls if use.name == "cudaLaunchKernel")
+    assert round(launch.longest_s * 1e6) == 1536
+    (card,) = summary.cards
+    assert (card.name, found.cards[0].copy_engines) == ("Tesla T4", 3)
+    assert card.without_kernel[0].why == card.idle[0].why == "the host is in cudaLaunchKernel"
+
+
+def test_the_t4s_twin_on_pageable_memory() -> None:
+    found = read(T4_PAGEABLE)
+    copies = found.work.rows(found.work.kind == WorkKind.COPY)
+    assert (copies.memory == CopyMemory.PAGEABLE).all()
+    assert len(found.streams) == 2
+
+
+def test_two_h100s_are_bound_by_their_copies() -> None:
+    """Of 960 ms of each 921 are copies in and 22 kernels; a slice of a longer recording, without rows of events."""
+    found = read(TWO_H100)
+    summary = summarise(found)
+    assert [card.id for card in summary.cards] == [0, 1]
+    for card in summary.cards:
+        assert us(card, "H2D") == pytest.approx(921_000, rel=0.001)
+        assert us(card, "kernels") == pytest.approx(22_400, rel=0.01)
+        assert card.overlap_s == 0.0
+    pinned = next(amount for amount in summary.work if amount.what == "copies H2D, pinned")
+    assert (pinned.count, pinned.bytes // 10**9) == (446, 50)
+    unread = {what.what: what.count for what in summary.unread}
+    assert unread["waits whose event's record is not known"] == 236
+    assert unread["work without a recorded call"] == 2276
+    one = part_of(found, card=0)
+    assert len(one.work) * 2 == len(found.work)
+    assert {one.threads[thread].process for thread in one.calls.thread} == {111}
+    assert {one.streams[stream].kind for stream in one.calls.stream[one.calls.kind == CallKind.WAIT]} == {
+        "non-blocking"
+    }
+
+
+def test_cloverleaf_is_a_serial_program() -> None:
+    """279 blocking copies from pageable memory, 1,312 kernels, and a synchronisation of the card after each."""
+    found = read(CLOVERLEAF)
+    kinds = {kind: (found.calls.kind == kind).sum() for kind in CallKind}
+    assert kinds[CallKind.COPY] == 279
+    assert kinds[CallKind.COPY_ASYNC] == 0
+    assert kinds[CallKind.LAUNCH] == kinds[CallKind.SYNCHRONIZE_DEVICE] == 1312
+    copies = found.work.rows(found.work.kind == WorkKind.COPY)
+    assert (copies.memory == CopyMemory.PAGEABLE).all()
+    assert [stream.kind for stream in found.streams] == ["legacy"]
+    (card,) = summarise(found).cards
+    assert card.overlap_s == 0.0
+
+
+def test_alexnet_has_waits_that_lead_to_their_records_and_windows() -> None:
+    """20 of 34 waits have a record of Kineto's; each leads to the record of an event, in the stream that it names."""
+    found = read("public/a100-alexnet.json.gz")
+    waits = found.calls.rows(found.calls.kind == CallKind.WAIT)
+    known = waits.rows(waits.record >= 0)
+    assert (len(waits), len(known)) == (34, 20)
+    assert (found.calls.kind[known.record] == CallKind.RECORD).all()
+    assert (found.calls.stream[known.record] != known.stream).all()
+    assert (found.calls.event[known.record] == known.event).all()
+    name = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
+    span = next(span for span in named_spans(found) if span.name == name)
+    assert span.count == 2
+    window = part_of(found, window=name)
+    assert 0 < len(window.work) < len(found.work)
+
+
+def test_every_file_of_the_folder_is_known() -> None:
+    files = {str(path.relative_to(SHARED)) for path in SHARED.rglob("*") if path.is_file()}
+    assert files - {"h200/times.json"} == {*KINETO, *NSYS}

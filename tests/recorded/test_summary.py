@@ -1,0 +1,273 @@
+"""What is said of a recording: amounts, how busy engines were, and why they stood still."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from made_recordings import PINNED_IN, PINNED_OUT, call, copy, kernel, kineto, pipeline, span
+
+from streamsim.errors import InputError
+from streamsim.recorded import idle
+from streamsim.recorded.draft import Draft
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import CallKind, CopyDirection, Recording, WorkKind
+from streamsim.recorded.summary import RecordedCardUse, RecordedReason, RecordingSummary, engines_of, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return tmp_path / "t.json"
+
+
+def summary(path: Path, *events: dict[str, Any]) -> RecordingSummary:
+    path.write_text(kineto(*events))
+    return summarise(read_recording(path))
+
+
+def us(reasons: Iterable[RecordedReason]) -> dict[str, int]:
+    return {reason.why: round(reason.time_s * 1e6) for reason in reasons}
+
+
+def test_a_pipeline_by_hand(trace: Path) -> None:
+    """Calls at 10..15, 20..30, 40..45, 50..150; copy in 20..60, kernel 65..95, copy back 100..140.
+
+    From the first call to the end of the copy back are 130 us, of which 110 busy. Idle 10..20: 5 in the call of the
+    copy, 5 on its way. 60..65 and 95..100: the kernel and the copy back had long been asked for. No kernel: the same
+    until 20, 40 behind the copy in, 5 on its way, and then 45 in which none comes.
+    """
+    found = summary(trace, *pipeline())
+    (card,) = found.cards
+    assert {engine.name: round(engine.busy_s * 1e6) for engine in card.engines} == {"H2D": 40, "D2H": 40, "kernels": 30}
+    assert [round(time * 1e6) for time in (card.span_s, card.overlap_s, card.idle_s)] == [130, 0, 20]
+    assert us(card.idle) == {idle.IN_CALL.format("cudaMemcpyAsync"): 5, idle.ON_THE_WAY: 15}
+    assert round(card.without_kernel_s * 1e6) == 100
+    assert us(card.without_kernel) == {
+        idle.AFTER: 45,
+        idle.BEHIND.format("an H2D copy"): 40,
+        idle.ON_THE_WAY: 10,
+        idle.IN_CALL.format("cudaMemcpyAsync"): 5,
+    }
+    assert [(amount.what, amount.count, amount.bytes) for amount in found.work] == [
+        ("copies H2D, pinned", 1, 1 << 20),
+        ("copies D2H, pinned", 1, 1 << 20),
+        ("kernels", 1, 0),
+    ]
+    assert [(use.name, use.count, round(use.longest_s * 1e6)) for use in found.calls] == [
+        ("cudaStreamSynchronize", 1, 100),
+        ("cudaMemcpyAsync", 2, 5),
+        ("cudaLaunchKernel", 1, 10),
+    ]
+    assert not found.unread
+
+
+def test_a_host_that_comes_late_by_hand(trace: Path) -> None:
+    """The kernel ends at 10; the next is launched at 60..65, and starts at 70.
+
+    Till then the host waits until 30, allocates from 40 to 50 and is between calls else.
+    """
+    found = summary(
+        trace,
+        call("cudaLaunchKernel", 0, 1, 1),
+        kernel(2, 8, 1),
+        call("cudaDeviceSynchronize", 3, 27, 2),
+        call("cudaMalloc", 40, 10, 3),
+        span("cuda_driver", "cuMemAlloc", 42, 6, correlation=4),  # inside
+        call("cudaLaunchKernel", 60, 5, 5),
+        kernel(70, 5, 5),
+    )
+    assert us(found.cards[0].idle) == {
+        idle.IN_CALL.format("cudaDeviceSynchronize"): 20,
+        idle.BETWEEN_CALLS: 20,
+        idle.IN_CALL.format("cudaMalloc"): 10,
+        idle.IN_CALL.format("cudaLaunchKernel"): 6,
+        idle.ON_THE_WAY: 6,
+    }
+
+
+def test_a_call_that_holds_the_host_is_named_and_not_the_streams(trace: Path) -> None:
+    """The copies of two streams end at 20 and 40; the first launch takes from 12 to 90 (it loads the module)."""
+    found = summary(
+        trace,
+        call("cudaMemcpyAsync", 0, 2, 1),
+        call("cudaMemcpyAsync", 2, 2, 2),
+        copy(PINNED_IN, 4, 16, 1, stream=13),
+        copy(PINNED_IN, 20, 20, 2, stream=14),
+        call("cudaLaunchKernel", 12, 78, 3),
+        call("cudaLaunchKernel", 90, 2, 4),
+        kernel(91, 5, 3, stream=13),
+        kernel(96, 5, 4, stream=14),
+    )
+    (card,) = found.cards
+    assert us(card.without_kernel)[idle.IN_CALL.format("cudaLaunchKernel")] == 70
+    assert us(card.idle)[idle.IN_CALL.format("cudaLaunchKernel")] == 50
+
+
+def test_a_wait_for_another_stream_by_hand(trace: Path) -> None:
+    """The kernel of stream 14 has been called at 5 and starts at 25, when the copy in stream 13 has ended at 22."""
+    found = summary(
+        trace,
+        call("cudaMemcpyAsync", 0, 2, 1),
+        copy(PINNED_IN, 2, 20, 1, stream=13),
+        call("cudaLaunchKernel", 3, 2, 2),
+        kernel(25, 5, 2, stream=14),
+    )
+    assert us(found.cards[0].without_kernel) == {
+        idle.OTHERS_BUSY: 17,
+        idle.IN_CALL.format("cudaMemcpyAsync"): 2,
+        idle.IN_CALL.format("cudaLaunchKernel"): 2,
+        idle.ON_THE_WAY: 3,
+        idle.BETWEEN_CALLS: 1,
+    }
+
+
+def test_work_without_a_call_has_its_own_reason(trace: Path) -> None:
+    found = summary(trace, kernel(0, 5, 1), kernel(15, 5, 2))
+    assert us(found.cards[0].idle) == {idle.NO_CALL: 10}
+    assert [(unread.what, unread.count) for unread in found.unread] == [("work without a recorded call", 2)]
+
+
+def test_what_is_not_understood_is_counted(trace: Path) -> None:
+    names = ("Memcpy HtoD (Managed -> Device)", "Memcpy PtoP (Device -> Device)", "x", "Memcpy HtoD (Host -> Device)")
+    events = [copy(name, i, 1, i + 1) for i, name in enumerate(names)]
+    found = summary(trace, *events, *(call("cudaMemcpyAsync", 0, 0, i) for i in (1, 2, 3, 4)))
+    assert {unread.what: unread.count for unread in found.unread if unread.what.startswith("copies")} == {
+        "copies of unified memory": 1,
+        "copies between cards": 1,
+        "copies of unknown direction": 1,
+        "copies from or to unknown memory": 2,
+    }
+
+
+def test_streams_that_are_not_recorded_are_counted(trace: Path) -> None:
+    """Without Kineto's cuda_sync records nobody knows what a synchronisation waits for and what an event stands for."""
+    names = ("cudaStreamSynchronize", "cudaEventRecord", "cudaEventRecord")
+    found = summary(trace, *pipeline()[:-1], *(call(name, 160 + i, 1, 20 + i) for i, name in enumerate(names)))
+    assert {unread.what: unread.count for unread in found.unread} == {
+        "synchronisations of a stream": 2,
+        "events recorded": 2,
+    }
+
+
+def test_overlap_by_hand(trace: Path) -> None:
+    """H2D 0..10 and 20..30, a kernel 5..25, D2H 8..22: two or more busy at 5..10, 8..22 and 20..25, which is 5..25."""
+    found = summary(
+        trace,
+        copy(PINNED_IN, 0, 10, 1, 13),
+        copy(PINNED_IN, 20, 10, 2, 13),
+        kernel(5, 20, 3, 14),
+        copy(PINNED_OUT, 8, 14, 4, 15),
+    )
+    (card,) = found.cards
+    assert round(card.overlap_s * 1e6) == 20
+    assert {engine.name: round(engine.alone_s * 1e6) for engine in card.engines} == {"H2D": 10, "D2H": 0, "kernels": 0}
+
+
+# Any recording
+
+
+@st.composite
+def recordings(draw: st.DrawFn) -> Recording:
+    """Calls of two threads and work of two cards, at times from a small range so that ties are frequent."""
+    draft = Draft("Kineto", "drawn")
+    times = st.tuples(st.integers(0, 30), st.integers(0, 12))
+    calls = draw(
+        st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), st.sampled_from(CallKind)), max_size=9)
+    )
+    for (start, took), thread, correlation, kind in calls:
+        row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
+        draft.calls.add(1, {**row, "name": draft.name(kind.name), "thread": draft.thread(1, thread)})
+    kinds = st.sampled_from((WorkKind.COPY, WorkKind.KERNEL, WorkKind.MEMSET))
+    work = draw(st.lists(st.tuples(times, st.integers(0, 1), st.integers(0, 9), kinds), min_size=1, max_size=12))
+    for (start, took), card, correlation, kind in work:
+        direction = draw(st.sampled_from(list(CopyDirection)[1:])) if kind == WorkKind.COPY else CopyDirection.NONE
+        row = {"start_ns": start, "end_ns": start + took, "process": 1, "correlation": correlation, "kind": kind}
+        where = {"card": draft.card(card), "stream": draft.stream(1, card, draw(st.integers(0, 1)), card)}
+        draft.work.add(1, {**row, **where, "name": draft.name("w"), "direction": direction})
+    return draft.recording()
+
+
+def ticks(card: RecordedCardUse, recording: Recording) -> list[set[int]]:
+    """The engines busy in each nanosecond of the card's span."""
+    here = recording.work.rows(recording.work.card == [known.id for known in recording.cards].index(card.id))
+    first, last = round(card.start_s * 1e9), round(card.end_s * 1e9)
+    busy: list[set[int]] = [set() for _ in range(first, last)]
+    for engine, start, end in zip(engines_of(here).tolist(), here.start_ns.tolist(), here.end_ns.tolist(), strict=True):
+        for t in range(start, end):
+            busy[t - first].add(engine)
+    return busy
+
+
+@examples(50)
+@given(recordings())
+def test_busy_overlap_and_idle_are_those_counted_tick_by_tick_and_the_reasons_add_up(recording: Recording) -> None:
+    for card in summarise(recording).cards:
+        busy = ticks(card, recording)
+        assert round(card.idle_s * 1e9) == sum(not engines for engines in busy)
+        assert round(card.overlap_s * 1e9) == sum(len(engines) > 1 for engines in busy)
+        assert round(card.without_kernel_s * 1e9) == sum(2 not in engines for engines in busy)
+        assert sum(round(reason.time_s * 1e9) for reason in card.idle) == round(card.idle_s * 1e9)
+        assert sum(round(reason.time_s * 1e9) for reason in card.without_kernel) == round(card.without_kernel_s * 1e9)
+        for engine, name in ((0, "H2D"), (2, "kernels")):
+            times = next(((use.busy_s, use.alone_s) for use in card.engines if use.name == name), (0, 0))
+            alone = sum(engines == {engine} for engines in busy)
+            assert [round(time * 1e9) for time in times] == [sum(engine in engines for engines in busy), alone]
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 20)), max_size=12), st.integers(0, 35), st.integers(0, 9))
+def test_what_is_covered_is_what_is_counted(spans: list[tuple[int, int]], start: int, took: int) -> None:
+    begin, length = (np.array([span[side] for span in spans], np.int64) for side in (0, 1))
+    first, last = idle.merged(begin, begin + length)
+    assert (first[1:] > last[:-1]).all()
+    assert idle.length((first, last)) == len({t for a, b in spans for t in range(a, a + b)})
+    covered = idle.Covered((first, last))
+    counted = sum(any(a <= t < a + b for a, b in spans) for t in range(start, start + took))
+    assert covered.within(np.array([start]), np.array([start + took])) == counted
+
+
+# A recording checks itself
+
+
+def test_what_cannot_be_is_refused(trace: Path) -> None:
+    import msgspec
+
+    trace.write_text(kineto(*pipeline()))
+    right = read_recording(trace)
+
+    def with_column(table: str, column: str, row: int, value: int) -> Recording:
+        rows = getattr(right, table)
+        values = getattr(rows, column).copy()
+        values[row] = value
+        return msgspec.structs.replace(right, **{table: msgspec.structs.replace(rows, **{column: values})})
+
+    for table, column, row, value in (
+        ("calls", "name", 0, 99),
+        ("calls", "thread", 0, -1),
+        ("calls", "record", 1, 0),  # a copy records nothing
+        ("calls", "start_ns", 1, 0),
+        ("calls", "end_ns", 0, 9_999),
+        ("calls", "kind", 0, 99),
+        ("work", "call", 0, 4),
+        ("work", "card", 0, -1),
+        ("work", "stream", 0, 1),
+        ("work", "bytes", 0, -1),
+        ("work", "direction", 1, CopyDirection.H2D),  # a kernel
+        ("work", "memory", 0, 9),
+        ("annotations", "thread", 0, 7),
+    ):
+        with pytest.raises(InputError, match=rf"^{table}\.{column}\[\d\] = -?\d+: expected it to be"):
+            with_column(table, column, row, value)
+    with pytest.raises(InputError, match="name: expected an array of int32, one entry a row"):
+        msgspec.structs.replace(right.calls, name=np.zeros(4, np.int64))
+    with pytest.raises(InputError, match="HostCalls: expected columns of one length"):
+        msgspec.structs.replace(right.calls, name=np.zeros(3, np.int32))
+    assert repr(right) == "Recording(Kineto: 4 calls, 3 on 1 cards, 140 us)"
