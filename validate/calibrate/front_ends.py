@@ -63,14 +63,14 @@ def measure_front_end(
     found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
     with collector_off():
         for kind in ROUNDS[:: len(ROUNDS) // WARM_UP]:
-            _run(calls, kind, clock)
+            time_round(calls, kind, clock)
         for i, kind in enumerate(runs):
             on_step(f"calibrating {calls.name}", i, len(runs))
-            found[kind].append(_run(calls, kind, clock))
+            found[kind].append(time_round(calls, kind, clock))
     return {kind: tuple(seconds) for kind, seconds in found.items()}
 
 
-def _run(calls: Calls, kind: str, clock: Callable[[], float]) -> float:
+def time_round(calls: Calls, kind: str, clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of a round of that kind."""
     made: dict[str, Callable[[int], object]] = {
         "i": calls.copy_in,
