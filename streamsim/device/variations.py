@@ -85,12 +85,23 @@ def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
             if target in given:
                 raise InputError(f"{target}: set twice; keep one")
             given[target] = value
+    _check(device, given)
     followers = _followers(device, given)
     tables = _tables(device, {**followers, **given})
     set_numbers = (name for name, value in given.items() if not isinstance(value, str))
     sources = dict.fromkeys(followers, f"{AS_SET}, in step with what was set") | dict.fromkeys(set_numbers, AS_SET)
     link = f"{device.link} as changed" if device.link and tables.keys() & set(DIRECTIONS) else device.link
     return replace(device, sources={**device.sources, **sources}, link=link, **tables)
+
+
+def _check(device: Device, given: Mapping[str, Any]) -> None:
+    """Raise InputError unless each value is one that its field may hold, before others are reckoned from it."""
+    for name, _, field in _fields(device):
+        if name in given:
+            try:
+                field.check(given[name])
+            except InputError as error:
+                raise InputError(f"{name.partition('.')[0]}.{error}") from None
 
 
 def _followers(device: Device, given: Mapping[str, Any]) -> dict[str, float]:
