@@ -181,7 +181,7 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     so_far = Journal("")
     for rows in sweep_blocks(sweep, 0, executor, retries):
         print_data(encode(sweep.columns, rows.rows))
-        so_far = journal_after(so_far, rows, sweep.columns, 0)
+        so_far = journal_after(so_far, rows, sweep.columns)
     _say_left_out(so_far)
 
 

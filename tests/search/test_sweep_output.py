@@ -186,6 +186,7 @@ def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path
         {"rows": 19, "left_out": 1},
         {"rows": "many"},
         {"fewer bytes": 1},
+        {"checksum": 0},
     ],
 )
 def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form: str, wrong: dict[str, Any]) -> None:
@@ -200,6 +201,28 @@ def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form
     with pytest.raises(InputError, match=r"is not what its journal .* says; remove both|is no journal of a sweep"):
         write_sweep(small(), path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("right", "wrong"), [(b"h200", b"h100"), (b",2,", b",7,"), (b"0.", b"9."), (b"\n", b" ")])
+def test_rows_that_are_not_those_that_were_written_are_refused(
+    tmp_path: Path, form: str, right: bytes, wrong: bytes
+) -> None:
+    """Of the same length, and most of them rows: what a damaged file system leaves, or a text editor."""
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(streams=["1,2"]), path, block=5, progress=stop_after(20))
+    rows = path.with_name(path.name + ROWS) if form == "parquet" else path
+    before = rows.read_bytes()
+    right, wrong = (right, wrong) if form == "csv" else (right.replace(b",2,", b":2,"), wrong.replace(b",7,", b":7,"))
+    rows.write_bytes(before.replace(right, wrong, 1))
+    assert rows.read_bytes() != before
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both"):
+        write_sweep(small(streams=["1,2"]), path)
+    assert rows.read_bytes() == before.replace(right, wrong, 1)
+    rows.write_bytes(before)
+    write_sweep(small(streams=["1,2"]), path)
+    assert list(read_rows(path)) == rows_of(small(streams=["1,2"]))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
