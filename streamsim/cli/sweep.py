@@ -151,9 +151,11 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
+        from streamsim.cli.worker import follow_parent
+
         if is_fast():
             evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), follow_parent) as pool:
             yield pool
     else:
         yield None

@@ -8,6 +8,7 @@ import click
 from streamsim.cli import process
 from streamsim.cli.options import format_options
 from streamsim.device.library import load_device
+from streamsim.errors import FOUND, OK
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
 from streamsim_validate.records import read_record
 
@@ -80,4 +81,4 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     failed = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failed:
         click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
-    return process.FOUND if failed else process.OK
+    return FOUND if failed else OK

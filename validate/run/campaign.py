@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import INTERRUPTED, NO_GPU, InputError
 from streamsim.program.schedule import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
 from streamsim_validate.gpu import (
@@ -57,7 +57,6 @@ from streamsim_validate.suites import RANDOM, RANDOM_COUNT, suite, suite_connect
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
-NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
