@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from streamsim.cli import process
-from streamsim.cli.options import format_options
+from streamsim.cli.options import FILE, format_options
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
@@ -17,7 +18,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 
 
 @click.command("compare")
-@click.argument("record", type=click.Path())
+@click.argument("record", type=FILE)
 @click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
 @format_options
 @click.option(
@@ -35,7 +36,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
     "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
 )
 def compare_command(
-    record: str,
+    record: Path,
     device: str | None,
     form: str,
     fail_if: tuple[str, ...],

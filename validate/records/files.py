@@ -73,6 +73,8 @@ def finish(
 
 def check_writable(path: Path) -> None:
     """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    if "\0" in str(path):
+        raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
     folder = path.parent
     if not folder.is_dir():
         raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
