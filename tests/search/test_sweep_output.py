@@ -71,19 +71,19 @@ COUNTING = (
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> None:
-    """SIGKILL, at whatever place it happens to be, several times; then to the end."""
+    """SIGKILL, SIGTERM and Ctrl-C, at whatever place it happens to be; then to the end."""
     options = ["--h2d", "1MiB", "--kernel", "10us", "--d2h", "1MiB", "--chunks", "1..200", "--streams", "4"]
     path, other = tmp_path / f"out.{form}", tmp_path / f"whole.{form}"
-    kills = 0
-    for after in (1, 3000, 6000):
+    codes = []
+    for after, how in ((1, signal.SIGTERM), (3000, signal.SIGINT), (6000, signal.SIGKILL)):
         process = subprocess.Popen([sys.executable, "-c", COUNTING, *options, "-o", str(path)], stderr=subprocess.PIPE)
         while process.poll() is None and (not path.exists() or path.stat().st_size < after):
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
+        process.send_signal(how)
+        codes.append(process.wait())
         assert process.stderr is not None
         process.stderr.close()
-    assert kills == 3
+    assert codes == [-signal.SIGTERM, 130, -signal.SIGKILL]
     assert path.with_name(path.name + JOURNAL).exists()
     for target in (path, other):
         assert main(["sweep", *options, "-o", str(target)]) == 0
