@@ -1,6 +1,6 @@
 """``python -m streamsim`` is the ``streamsim`` command: see :func:`main`."""
 
-INTERRUPTED = 130
+from streamsim.errors import INTERRUPTED
 
 
 def main() -> int:

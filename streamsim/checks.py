@@ -1,5 +1,7 @@
 """What a number or a word of a value may be: the largest numbers, and checks that name the field."""
 
+from collections.abc import Callable
+
 from streamsim.errors import InputError
 
 # 8 TiB: above any card's memory, and small enough for the model's 64-bit fixed-point bytes (20 fractional bits).
@@ -12,13 +14,13 @@ LEAST_SHARE = 1e-12  # of a launch
 def check_whole(field: str, value: object, least: int, most: int) -> None:
     """Raise InputError unless ``value`` is an int (not a bool) in ``least..most``."""
     if type(value) is not int or not least <= value <= most:
-        raise InputError(f"{field} = {value!r}: expected a whole number from {least} to {most}")
+        raise InputError(f"{field} = {written(value)}: expected a whole number from {least} to {most}")
 
 
 def check_number(field: str, value: object, least: float, most: float) -> None:
     """Raise InputError unless ``value`` is a finite number in ``least..most``."""
     if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator]
-        raise InputError(f"{field} = {value!r}: expected a number from {least:g} to {most:g}")
+        raise InputError(f"{field} = {written(value)}: expected a number from {least:g} to {most:g}")
 
 
 WORDS = {str: "text", bool: "True or False", dict: "a table"}
@@ -46,4 +48,12 @@ def check_tuple(field: str, value: object, *of: type) -> None:
 def check_choice(field: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise InputError unless ``value`` is one of ``choices``."""
     if value not in choices:
-        raise InputError(f"{field} = {value!r}: expected one of {', '.join(choices)}")
+        raise InputError(f"{field} = {written(value)}: expected one of {', '.join(choices)}")
+
+
+def written(value: object, write: Callable[[object], str] = repr) -> str:
+    """``value`` as ``write`` writes it, for an error message; an int may have more digits than Python will write."""
+    try:
+        return write(value)
+    except ValueError:
+        return f"a {type(value).__name__} too long to write"

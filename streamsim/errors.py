@@ -1,11 +1,20 @@
 """What input can lead to: the one error that bad input raises, and a notice of what was read all the same.
 
-The commands turn either into one line.
+The commands of both programs turn either into one line, and end with one of the exit codes that stand here.
 """
+
+OK = 0
+FOUND = 1  # a check found something, or a tolerance failed
+BAD_INPUT = 2  # or usage
+NO_GPU = 3  # none that can be used
+UNEXPECTED = 70  # an error that nobody expected: EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130  # as shells say it: 128 and the number of the signal
 
 
 class InputError(ValueError):
     """Bad input: a file, an argument or a schedule. The message names the offending thing and the remedy."""
+
+    exit_code = BAD_INPUT
 
 
 class Notice(UserWarning):

@@ -1,6 +1,6 @@
 """``python -m streamsim_validate`` is the ``streamsim-validate`` command: see :func:`main`."""
 
-INTERRUPTED = 130
+from streamsim.errors import INTERRUPTED
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """The ``streamsim`` command: parse, call, print. Each file beside this one holds the commands of one theme.
 
-Exit codes: :mod:`streamsim.cli.process`.
+Exit codes: :mod:`streamsim.errors`.
 """
 
 import click

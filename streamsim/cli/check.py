@@ -8,6 +8,7 @@ import click
 from streamsim.cli.options import FILE
 from streamsim.cli.printing import print_json
 from streamsim.cli.process import verdict
+from streamsim.errors import FOUND, OK
 from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.schedule import Schedule
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding
 
 SCHEMA_VERSION = 1
-CLEAN, FOUND = 0, 1
 MOST_ROWS = 50  # of the table; --json has them all
 
 
@@ -55,7 +55,7 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
             print_json(_to_json(schedule, program, findings))
         else:
             _print_findings(program, findings)
-    return FOUND if findings else CLEAN
+    return FOUND if findings else OK
 
 
 def _counts(program: Schedule, findings: "list[Finding]") -> dict[str, int]:

@@ -1,8 +1,6 @@
 """What is around every command of both programs: its exit code, its complaint of one line, its output's fate.
 
-Exit codes: 0 ok, 1 a check found something or a tolerance failed, 2 usage or bad input, 3 no usable GPU, 70 an error
-that nobody expected (``EX_SOFTWARE`` of sysexits.h), 130 interrupted. ``STREAMSIM_TRACEBACK=1`` shows where an
-unexpected error comes from.
+Exit codes: :mod:`streamsim.errors`. ``STREAMSIM_TRACEBACK=1`` shows where an unexpected error comes from.
 """
 
 import os
@@ -16,10 +14,9 @@ from typing import Any
 
 import click
 
-from streamsim.errors import InputError, Notice
+from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
 from streamsim.text.shown import one_line
 
-OK, FOUND, BAD_INPUT, UNEXPECTED, INTERRUPTED = 0, 1, 2, 70, 130
 TRACEBACK = "STREAMSIM_TRACEBACK"
 
 
@@ -60,7 +57,7 @@ def run(app: click.Command, name: str, arguments: list[str] | None, interrupted:
     except click.ClickException as error:
         return complain(name, _usage(error))
     except InputError as error:
-        return complain(name, str(error), getattr(error, "exit_code", BAD_INPUT))
+        return complain(name, str(error), error.exit_code)
     except MemoryError:
         return complain(name, "not enough memory for a schedule of this size; use fewer chunks")
     except (BrokenPipeError, SystemExit):  # nobody reads our output (click then exits), or a word was completed

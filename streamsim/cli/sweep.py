@@ -152,9 +152,11 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
+        from streamsim.cli.worker import follow_parent
+
         if is_fast():
             evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(workers, get_context("spawn"), follow_parent) as pool:
             yield pool
     else:
         yield None
@@ -182,7 +184,7 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     so_far = Journal("")
     for rows in sweep_blocks(sweep, 0, executor, retries):
         print_data(encode(sweep.columns, rows.rows))
-        so_far = journal_after(so_far, rows, sweep.columns, 0)
+        so_far = journal_after(so_far, rows, sweep.columns)
     _say_left_out(so_far)
 
 

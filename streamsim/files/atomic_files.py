@@ -1,35 +1,56 @@
 """Files read whole and up to a size, and written whole or not at all.
 
-A file's size is checked before it is read. One that is written comes to be beside its place and is then put there in
-one step, so a failed write leaves what was there before.
+A file's size is checked before it is read, and nothing waits for ever for a pipe that nobody writes to. A file that is
+written comes to be beside its place and is then put there in one step, so a failed write leaves what was there before.
 """
 
 import os
 import secrets
+import select
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line, shown, uncapitalised
 
+WRITER_S = 10.0  # by when somebody has to write to a pipe that has a name
+
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """All of a regular file or pipe of at most ``most`` bytes. Raises InputError naming the file."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             status = os.fstat(file.fileno())
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
                 raise InputError(one_line(f"{path}: is not a regular file"))
-            data = b"" if status.st_size > most else file.read(most + 1)  # a pipe has no size
+            first = _first_byte(path, file.fileno()) if stat.S_ISFIFO(status.st_mode) else b""
+            data = b"" if status.st_size > most else first + file.read(most + 1)  # a pipe has no size
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None
     if status.st_size > most or len(data) > most:
         raise InputError(one_line(f"{path}: is larger than {most} bytes, the largest file of its kind"))
     return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """To open a pipe waits for its writer, unless told otherwise."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _first_byte(path: str | os.PathLike[str], pipe: int) -> bytes:
+    """From here on the pipe is waited for; what had to be read of it to know that somebody writes to it."""
+    found = b""
+    if not select.select([pipe], [], [], WRITER_S)[0]:
+        with suppress(BlockingIOError):  # there is a writer, who takes time
+            found = os.read(pipe, 1)
+            if not found:
+                raise InputError(one_line(f"{path}: is a pipe that nobody writes to"))
+    os.set_blocking(pipe, True)
+    return found
 
 
 def file_error(path: str | os.PathLike[str], error: OSError | ValueError, verb: str) -> InputError:

@@ -8,6 +8,7 @@ expected. In TOML a number with a unit may also be a string with one: ``latency_
 import json
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -158,4 +159,13 @@ def _look_up(value: Any, place: str, reason: str) -> tuple[str, Any]:
 def _misfit(table: dict[str, Any], reason: str) -> str:
     """The first key whose value is not what msgspec expected of every value of the table."""
     fits: tuple[type, ...] = (str,) if reason.startswith("Expected `str`") else (int, float)
-    return next(key for key, value in table.items() if not isinstance(value, fits) or isinstance(value, bool))
+    return next(
+        key
+        for key, value in table.items()
+        if not isinstance(value, fits) or isinstance(value, bool) or _is_beyond(value)
+    )
+
+
+def _is_beyond(value: Any) -> bool:
+    """Whether it is an integer that no float can hold; TOML's have any number of digits."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max

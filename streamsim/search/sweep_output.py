@@ -5,7 +5,8 @@ combination comes next and how many bytes of the output belong to those before i
 before the journal names them. So whenever a sweep is killed, the rows that the journal knows are whole; what
 was written after them is cut off, and their combinations are predicted again. As the rows do not depend on
 when or where they are made, the file ends up the same, byte for byte. Who writes to the file holds a lock on it, so
-that a second process is refused. What a journal says is compared with the sweep and the rows before any is cut off.
+that a second process is refused. What a journal says is compared with the sweep and the rows before any is cut off,
+and a checksum tells whether the rows are still those that were written.
 
 Parquet cannot be appended to: its rows are kept as JSON lines until all are there.
 """
@@ -20,12 +21,13 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
+from zlib import crc32
 
 import msgspec
 
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import file_error, replacing, write_bytes
+from streamsim.files.atomic_files import file_error, read_bytes, replacing, write_bytes
 from streamsim.files.locks import this_process, try_lock
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
 from streamsim.text.shown import one_line
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 JOURNAL, ROWS = ".journal", ".rows"
+LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 PARQUET_ROWS = 65536  # in a row group
 TEXT_COLUMNS = ("device", "order", "memory", "launch")
 WHOLE_COLUMNS = ("connections", "elements", "chunks", "streams", "buffers")
@@ -47,15 +50,16 @@ WHOLE_COLUMNS = ("connections", "elements", "chunks", "streams", "buffers")
 class Journal(msgspec.Struct, frozen=True):
     """How far a sweep has come: the next combination, the bytes of the output that hold those before it.
 
-    ``sweep``: a fingerprint of what is swept, into what. ``left_out`` combinations have no row: they cannot be issued,
-    the first because of ``reason``, or, ``too_large`` of them, need more memory than their card has. ``fastest``: the
-    row with the shortest makespan so far. ``writer``: the process that wrote it. Raises InputError when the numbers do
-    not go together.
+    ``sweep``: a fingerprint of what is swept, into what. ``checksum``: the CRC-32 of those bytes. ``left_out``
+    combinations have no row: they cannot be issued, the first because of ``reason``, or, ``too_large`` of them, need
+    more memory than their card has. ``fastest``: the row with the shortest makespan so far. ``writer``: the process
+    that wrote it. Raises InputError when the numbers do not go together.
     """
 
     sweep: str
     next: int = 0
     bytes: int = 0
+    checksum: int = 0
     rows: int = 0
     left_out: int = 0
     reason: str = ""
@@ -71,12 +75,15 @@ class Journal(msgspec.Struct, frozen=True):
             raise InputError(f"next = {self.next}: expected the {self.rows} rows and the {self.left_out} left out")
 
 
-def journal_after(journal: Journal, rows: Rows, columns: tuple[str, ...], n_bytes: int) -> Journal:
-    """``journal`` with the next rows, after which the output has ``n_bytes``."""
+def journal_after(
+    journal: Journal, rows: Rows, columns: tuple[str, ...], n_bytes: int = 0, checksum: int = 0
+) -> Journal:
+    """``journal`` with the next rows, after which the output has ``n_bytes`` of that checksum."""
     return Journal(
         sweep=journal.sweep,
         next=rows.stop,
         bytes=n_bytes,
+        checksum=checksum,
         rows=journal.rows + len(rows.rows),
         left_out=journal.left_out + rows.left_out,
         reason=journal.reason or rows.reason,
@@ -138,6 +145,7 @@ class _Output:
         self._journal_path = path.parent / (path.name + JOURNAL)
         self._encode = encoder(form)
         self.journal = Journal(fingerprint(sweep, form))
+        self._checksum = 0  # of all that has been written
         self._file = -1
         if self._special and form == "parquet":
             raise InputError(one_line(f"{path}: Parquet needs a regular file"))
@@ -170,6 +178,7 @@ class _Output:
             self._refuse_finished()  # by another process, since
         else:
             self.journal = self._checked(begun)
+            self._checksum = begun.checksum
         self.journal = msgspec.structs.replace(self.journal, writer=this_process())
         self._save()
         os.ftruncate(self._file, self.journal.bytes)
@@ -192,16 +201,15 @@ class _Output:
     def _writer(self) -> str:
         """Who holds the lock, as far as the journal tells."""
         try:
-            journal = msgspec.json.decode(self._journal_path.read_bytes(), type=Journal)
-        except (OSError, ValueError):  # just begun or just finished
+            journal = msgspec.json.decode(read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES), type=Journal)
+        except ValueError:  # just begun or just finished
             return "another process"
         return journal.writer or "another process"
 
     def _read_journal(self) -> Journal | None:
-        try:
-            data = self._journal_path.read_bytes()
-        except FileNotFoundError:
+        if not self._journal_path.exists():
             return None
+        data = read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES)
         try:
             journal = msgspec.json.decode(data, type=Journal)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -223,6 +231,8 @@ class _Output:
             )
         count, fastest = 0, None
         try:
+            if _checksum_of(self._rows_path, journal.bytes) != journal.checksum:
+                raise ValueError("other rows than were written")
             for row in _rows_of(self._rows_path, journal.bytes, self._form, self._columns):
                 count, fastest = count + 1, _fastest(self._columns, fastest, [row])
         except (ValueError, TypeError, csv.Error):
@@ -245,7 +255,7 @@ class _Output:
         """Write the next rows; then, not before, take note of them."""
         self._write(self._encode(self._columns, rows.rows))
         written = 0 if self._special else os.lseek(self._file, 0, os.SEEK_CUR)
-        self.journal = journal_after(self.journal, rows, self._columns, written)
+        self.journal = journal_after(self.journal, rows, self._columns, written, self._checksum)
         if not self._special:
             self._save()
 
@@ -257,6 +267,7 @@ class _Output:
         write_bytes(msgspec.json.encode(self.journal), self._journal_path)
 
     def _write(self, data: bytes) -> None:
+        self._checksum = crc32(data, self._checksum)
         try:
             while data:
                 data = data[os.write(self._file, data) :]
@@ -285,6 +296,15 @@ class _Output:
 def fingerprint(sweep: Sweep, form: str) -> str:
     """What tells a sweep's output from any other's: what is swept, the format and the version of the model."""
     return sha256(msgspec.json.encode((version("streamsim"), form, sweep.columns, sweep))).hexdigest()
+
+
+def _checksum_of(path: Path, n_bytes: int) -> int:
+    """Of the first ``n_bytes`` of a file."""
+    found = 0
+    with open(path, "rb") as file:
+        while n_bytes > 0 and (data := file.read(min(n_bytes, BLOCK_BYTES))):
+            found, n_bytes = crc32(data, found), n_bytes - len(data)
+    return found
 
 
 def _rows_of(path: Path, n_bytes: int, form: Format, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

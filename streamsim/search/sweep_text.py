@@ -81,7 +81,10 @@ def _texts(name: str, value: Any, place: str) -> list[str]:
         values = [ALL if item is None else item for item in values]
     if not values or not all(type(item) in (str, int, float) for item in values):
         raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a text, a number or a list of them"))
-    return [str(item) for item in values]
+    try:
+        return [str(item) for item in values]
+    except ValueError:  # a number of more digits than Python is willing to write
+        raise InputError(one_line(f"{place}{name} = {shown(value)}: expected a number of fewer digits")) from None
 
 
 def sweep(

@@ -2,6 +2,8 @@
 
 import reprlib
 
+from streamsim.checks import written
+
 LONGEST_LINE = 500
 LONGEST_TEXT = 100
 LONGEST_REPR = 199  # of a value that holds more than a line can say
@@ -22,10 +24,7 @@ def short(text: str) -> str:
 
 def shown(value: object) -> str:
     """``value`` as a short text for an error message, whatever it holds and however much of it."""
-    try:
-        return _SHOWN.repr(value)
-    except ValueError:  # an int of more digits than Python is willing to write
-        return f"a {type(value).__name__} too long to write"
+    return written(value, _SHOWN.repr)
 
 
 def uncapitalised(text: str) -> str:

@@ -145,7 +145,7 @@ def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path: Path) -> None:
     assert result.stdout == "{'device': '\\u5361', 'chunks': 4}\n"
 
 
-INTERRUPTED = """
+INTERRUPTS = """
 import importlib, os, signal, sys
 
 class Interrupts:
@@ -161,7 +161,7 @@ sys.exit(importlib.import_module(sys.argv[1]).main())
 @pytest.mark.parametrize("module", ["streamsim.__main__", "streamsim_validate.__main__"])
 def test_control_c_while_it_is_loaded_is_no_traceback(module: str) -> None:
     """The same module that the installed programs and ``python -m`` begin with."""
-    result = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-c", INTERRUPTS, module], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 

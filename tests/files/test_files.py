@@ -342,3 +342,23 @@ def test_a_fault_in_a_workload_names_field_and_value(text: str, named: str) -> N
     with pytest.raises(InputError) as caught:
         parse_workload(text, "w.toml")
     assert str(caught.value).startswith(f"w.toml: {named}")
+
+
+TOO_LONG = "0x" + "1" * 5000  # of more digits than Python is willing to write, and TOML holds it
+BEYOND = "1" + "0" * 400  # more than any float
+
+
+@pytest.mark.parametrize("number", [TOO_LONG, BEYOND, f"-{BEYOND}"])
+def test_a_number_of_any_length_in_a_file_is_named(number: str) -> None:
+    device = dump_device(load_device("h200"))
+    for edited, named in (
+        (device.replace("connections = 8", f"connections = {number}"), "connections = "),
+        (device.replace("[spread]\n", f'[spread]\n"host.copy_engine" = {number}\n'), "spread.host.copy_engine = "),
+        (device.replace("[host]\n", f"[host]\nwidth = {number}\n"), "host.width = "),
+    ):
+        assert edited != device
+        with pytest.raises(InputError) as caught:
+            parse_device(edited, "d")
+        assert str(caught.value).startswith(f"d: {named}")
+    with pytest.raises(InputError, match=r"^w: inputs\[0\] = "):
+        parse_workload(f"elements = 4\ninputs = [{number}]\n", "w")

@@ -1,7 +1,10 @@
 """Files that cannot be read, and any bytes at all: a value or one line, never anything else."""
 
 import os
+import threading
+import time
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,9 @@ from streamsim.program.files import (
 )
 from streamsim.program.patterns import ring
 from streamsim.program.schedule import Schedule
+from streamsim.search.sweep_text import read_sweep
+from streamsim_validate.calibrate import read_samples
+from streamsim_validate.records import read_journal, read_record
 
 
 def test_bytes_that_are_no_text() -> None:
@@ -83,6 +89,81 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
+
+
+def test_a_pipe_with_a_name_is_read_however_slowly_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer says nothing before the reader's patience is at an end, and then a piece at a time."""
+    monkeypatch.setattr("streamsim.files.atomic_files.WRITER_S", 0.01)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    keeps_open = os.open(path, os.O_RDWR)
+
+    def write() -> None:
+        with path.open("wb", buffering=0) as file:
+            os.close(keeps_open)
+            for piece in (document()[:1], document()[1:9], document()[9:]):
+                time.sleep(0.03)
+                file.write(piece)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert read_schedule(path) == parse_schedule(document())
+    writer.join()
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim.files.atomic_files.WRITER_S", 0.01)
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_schedule, read_device, read_record, read_samples, read_sweep):
+        with pytest.raises(InputError, match=r"pipe: is a pipe that nobody writes to$"):
+            read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("read", [read_record, read_journal, read_samples, read_schedule])
+def test_a_device_is_not_read(read: Callable[[Path], object]) -> None:
+    """Which of them all has no end."""
+    with pytest.raises(InputError, match=r"^/dev/zero: is not a regular file$"):
+        read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("read", [read_record, read_samples])
+def test_what_unpacks_to_more_than_was_measured_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], object]
+) -> None:
+    """16 KB of packed zeros are 16 MB, and would be 340 MB of numbers."""
+    path = tmp_path / "zeros.gz"
+    begins = b'{"timings":[' if read is read_samples else b'{"schema_version":2,"machine":['
+    path.write_bytes(bomb(begins, 1 << 24))
+    assert path.stat().st_size < 1 << 15
+    assert peak_of(read, path, "holds more than 6000000 values; no run measures that many") < 1 << 28
+    monkeypatch.setattr("streamsim_validate.records.stored.LARGEST_BYTES", 1 << 20)
+    assert peak_of(read, path, "unpacks to more than 1048576 bytes; no run measures that much") < 1 << 22
+
+
+def peak_of(read: Callable[[Path], object], path: Path, reason: str) -> int:
+    """The bytes that it takes to refuse the file for that reason."""
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"{path.name}: .*{reason}"):
+        read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def bomb(begins: bytes, n_bytes: int) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    packed = packer.compress(begins)
+    for _ in range(n_bytes >> 20):
+        packed += packer.compress(b"0," * (1 << 19))
+    return packed + packer.flush()
+
+
+def test_a_journal_of_more_values_than_were_measured_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.json.gz.journal").write_bytes(b'{"line":"header","card":[' + b"0," * 6_000_000 + b"0]}\n")
+    with pytest.raises(InputError, match=r"journal: holds more than 6000000 values; no run measures that many"):
+        read_record(tmp_path / "r.json.gz.journal")
 
 
 def test_a_pipe_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

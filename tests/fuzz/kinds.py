@@ -27,7 +27,7 @@ from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device.files import dump_device
 from streamsim.program.files import dump_schedule, dump_workload
-from streamsim.search.sweep_output import JOURNAL, write_sweep
+from streamsim.search.sweep_output import JOURNAL, ROWS, write_sweep
 from streamsim.search.sweep_text import sweep_of
 from streamsim_validate.records import Header, RunBegins, RunEnds, read_record
 
@@ -59,7 +59,7 @@ class Kind(NamedTuple):
     weight: int
     right: Callable[[], list[Input]]
     mutate: Callable[[str, Random], str] | None  # of a file's text; None: the options go wrong
-    files: tuple[str, ...] = ()  # that go wrong
+    files: str | tuple[str, ...] = ""  # that go wrong: those that end so
 
 
 def _streamsim(*arguments: str, **files: str) -> Input:
@@ -121,7 +121,13 @@ device = "h200,ideal"
 
 @cache
 def unfinished() -> list[Input]:
-    """A sweep's output and journal, half-way."""
+    """A sweep's output and journal, half-way, in every format."""
+    outputs = (("out.csv", "out.csv"), ("out.jsonl", "out.jsonl"), ("out.parquet", "out.parquet" + ROWS))
+    return [_unfinished(*output) for output in outputs]
+
+
+def _unfinished(name: str, rows: str) -> Input:
+    """``rows``: the file that holds them until all are there."""
 
     def stop(done: int, _: int) -> None:
         if done > 3:
@@ -129,12 +135,11 @@ def unfinished() -> list[Input]:
 
     asked = {"h2d": ["64KiB"], "kernel": ["10us"], "d2h": ["64KiB"], "chunks": ["1..8"], "device": ["h200"]}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "out.csv"
+        path = Path(folder) / name
         with contextlib.suppress(KeyboardInterrupt):
             write_sweep(sweep_of(asked), path, block=2, progress=stop)
-        names = (path.name, path.name + JOURNAL)
-        files = {name: (path.parent / name).read_text() for name in names}
-    return [Input("streamsim", (*SWEEP, "-o", "out.csv"), files)]
+        files = {file: (path.parent / file).read_text() for file in (rows, name + JOURNAL)}
+    return Input("streamsim", (*SWEEP, "-o", name), files)
 
 
 @cache
@@ -189,6 +194,8 @@ def lines() -> list[Input]:
         _streamsim("simulate", "s.json", s_json=schedule),
         Input("streamsim-validate", ("compare", "r.json.gz"), {"r.json.gz": _record()[0]}),
         _streamsim("import", "t.json", t_json=recording()),
+        Input("streamsim-validate", ("run", "s.json"), {"s.json": schedule}),
+        Input("streamsim-validate", ("calibrate",), {}),
     ]
 
 
@@ -241,19 +248,19 @@ def exports() -> list[Input]:
 
 
 KINDS = {
-    "schedule": Kind(20, schedules, mutate_json, ("s.json",)),
-    "workload": Kind(20, workloads, mutate_toml, ("w.toml",)),
-    "device": Kind(20, devices, mutate_toml, ("d.toml",)),
-    "sweep": Kind(10, sweeps, mutate_toml, ("p.toml",)),
-    "unfinished sweep": Kind(10, unfinished, mutate_json, ("out.csv" + JOURNAL,)),
-    "unfinished output": Kind(3, unfinished, mutate_text, ("out.csv",)),
-    "record": Kind(5, records, mutate_json, ("r.json.gz",)),
-    "journal": Kind(5, journals, mutate_lines, ("r.json.gz.journal",)),
-    "samples": Kind(1, samples, mutate_json, ("c.gz",)),
-    "trace": Kind(15, traces, mutate_json, ("t.json",)),
-    "packed trace": Kind(5, packed_traces, mutate_bytes, ("t.packed",)),
-    "export": Kind(15, exports, mutate_tables, ("t.sqlite",)),
-    "damaged export": Kind(10, exports, mutate_bytes, ("t.sqlite",)),
+    "schedule": Kind(20, schedules, mutate_json, "s.json"),
+    "workload": Kind(20, workloads, mutate_toml, "w.toml"),
+    "device": Kind(20, devices, mutate_toml, "d.toml"),
+    "sweep": Kind(10, sweeps, mutate_toml, "p.toml"),
+    "unfinished sweep": Kind(10, unfinished, mutate_json, JOURNAL),
+    "unfinished output": Kind(3, unfinished, mutate_text, ("csv", "jsonl", ROWS)),
+    "record": Kind(5, records, mutate_json, "r.json.gz"),
+    "journal": Kind(5, journals, mutate_lines, "r.json.gz.journal"),
+    "samples": Kind(1, samples, mutate_json, "c.gz"),
+    "trace": Kind(15, traces, mutate_json, "t.json"),
+    "packed trace": Kind(5, packed_traces, mutate_bytes, "t.packed"),
+    "export": Kind(15, exports, mutate_tables, "t.sqlite"),
+    "damaged export": Kind(10, exports, mutate_bytes, "t.sqlite"),
     "options": Kind(40, lines, None),
 }
 
@@ -273,7 +280,7 @@ def draw_of(name: str, rng: Random) -> Input:
             command = command_of(made)
             made = made._replace(arguments=(made.arguments[0], *mutate_option(command, [*made.arguments[1:]], rng)))
             continue
-        file = rng.choice(kind.files)
+        file = rng.choice([name for name in made.files if name.endswith(kind.files)])
         mutate = kind.mutate if rng.random() < 0.8 else mutate_text
         made = made._replace(files=made.files | {file: mutate(made.files[file], rng)})
     return made

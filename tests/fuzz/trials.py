@@ -22,6 +22,7 @@ import tomli_w
 from kinds import ARRAYS, BYTES, KINDS, Input
 
 from streamsim.cli import main as streamsim
+from streamsim.search.sweep_output import JOURNAL
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validator
 
@@ -79,25 +80,19 @@ def _misbehaviour(made: Input, code: int, said: str) -> str | None:
     complaints = [line for line in said.split("\n") if ": error: " in line]
     if len(complaints) != (code in (2, 3)) or "Traceback" in said:
         return f"exit code {code} with {len(complaints)} lines of complaint: {made.program} {made.arguments[0]}"
-    journal = next((name for name in made.files if name.endswith(".csv.journal")), None)
-    if journal and code == 0 and _is_untouched(made) and Path("out.csv").read_bytes() != _whole(made.arguments):
+    goes_on = code == 0 and any(name.endswith(JOURNAL) for name in made.files) and made.program == "streamsim"
+    if goes_on and Path(made.arguments[-1]).read_bytes() != _whole(made.arguments):
         return "a sweep that goes on ends up as another file"
     return None
-
-
-def _is_untouched(made: Input) -> bool:
-    """Whether the rows that the sweep goes on from are those that were written."""
-    (right,) = KINDS["unfinished sweep"].right()
-    return made.files.get("out.csv") == right.files["out.csv"] and made.arguments == right.arguments
 
 
 @cache
 def _whole(arguments: tuple[str, ...]) -> bytes:
     """The file of a sweep that was never stopped."""
-    quiet = contextlib.redirect_stderr(io.StringIO())
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), quiet:
+    quiet = contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO())
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), quiet[0], quiet[1]:
         assert streamsim(list(arguments)) == 0
-        return Path("out.csv").read_bytes()
+        return Path(arguments[-1]).read_bytes()
 
 
 def _place(error: BaseException) -> str:

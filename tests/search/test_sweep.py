@@ -200,6 +200,8 @@ def test_a_workload_is_swept_on_the_h200_unless_another_device_is_named() -> Non
     [
         ({"chunk": 4}, "'chunk': no axis of that name; expected one of "),
         ({"chunks": []}, "chunks = []: expected a text, a number or a list of them"),
+        ({"chunks": [1, 16**5000]}, "chunks = a list too long to write: expected a number of fewer digits"),
+        ({"set": {"h2d.latency": 16**5000}}, "set.h2d.latency = a int too long to write: expected a number of"),
         ({"chunks": 2, "device": "h20"}, "device = 'h20': neither a shipped profile"),
         ({"chunks": 4, "workload": None}, "no workload: give one, or what it copies and runs as h2d, kernel and d2h"),
     ],

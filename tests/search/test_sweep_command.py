@@ -104,6 +104,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--file bad.toml", "bad.toml: colour = 'red': unknown; expected one of"),
         ("--file worse.toml", "worse.toml: chunks = {'a': 1}: expected a text, a number or a list of them"),
         ("--file broken.toml", "broken.toml: cannot be read: "),
+        ("--file long.toml", "long.toml: chunks = a int too long to write: expected a number of fewer digits"),
         ("none.toml", "none.toml: cannot read it: no such file"),
     ],
 )  # fmt: skip
@@ -114,6 +115,7 @@ def test_bad_input_is_one_line(
     Path("bad.toml").write_text('colour = "red"\n')
     Path("worse.toml").write_text("chunks = {a = 1}\n")
     Path("broken.toml").write_text("chunks = [\n")
+    Path("long.toml").write_text(f"chunks = 0x{'1' * 5000}\n")
     files = {path.name for path in tmp_path.iterdir()}
     assert main(["sweep", *options.split()]) == 2
     out, err = capsys.readouterr()

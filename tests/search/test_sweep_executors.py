@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from sweeps import small
 from streamsim.cli import main
 from streamsim.errors import InputError
 from streamsim.search.sweep import RETRIES, sweep_blocks
-from streamsim.search.sweep_output import write_sweep
+from streamsim.search.sweep_output import JOURNAL, write_sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +96,20 @@ def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytes
     assert main(["sweep", *options, "-o", str(path)]) == 0
     assert capsys.readouterr().err == ""
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    """Whoever holds the other end of its stderr is alive. It takes as long as two processes need to begin."""
+    path = tmp_path / "out.csv"
+    options = ["--h2d", "1MiB..99MiB+1MiB", "--kernel", "1us..99us+1us", "--chunks", "1..9", "--workers", "1"]
+    command = [sys.executable, "-m", "streamsim", "sweep", *options, "-o", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        journal, until = path.with_name(path.name + JOURNAL), time.monotonic() + 60
+        while not (journal.exists() and b'"next":0' not in journal.read_bytes()) and time.monotonic() < until:
+            time.sleep(0.02)
+        process.kill()
+        process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_million_combinations_take_little_memory() -> None:

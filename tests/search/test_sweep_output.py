@@ -71,19 +71,19 @@ COUNTING = (
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> None:
-    """SIGKILL, at whatever place it happens to be, several times; then to the end."""
+    """SIGKILL, SIGTERM and Ctrl-C, at whatever place it happens to be; then to the end."""
     options = ["--h2d", "1MiB", "--kernel", "10us", "--d2h", "1MiB", "--chunks", "1..200", "--streams", "4"]
     path, other = tmp_path / f"out.{form}", tmp_path / f"whole.{form}"
-    kills = 0
-    for after in (1, 3000, 6000):
+    codes = []
+    for after, how in ((1, signal.SIGTERM), (3000, signal.SIGINT), (6000, signal.SIGKILL)):
         process = subprocess.Popen([sys.executable, "-c", COUNTING, *options, "-o", str(path)], stderr=subprocess.PIPE)
         while process.poll() is None and (not path.exists() or path.stat().st_size < after):
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
+        process.send_signal(how)
+        codes.append(process.wait())
         assert process.stderr is not None
         process.stderr.close()
-    assert kills == 3
+    assert codes == [-signal.SIGTERM, 130, -signal.SIGKILL]
     assert path.with_name(path.name + JOURNAL).exists()
     for target in (path, other):
         assert main(["sweep", *options, "-o", str(target)]) == 0
@@ -186,6 +186,7 @@ def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path
         {"rows": 19, "left_out": 1},
         {"rows": "many"},
         {"fewer bytes": 1},
+        {"checksum": 0},
     ],
 )
 def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form: str, wrong: dict[str, Any]) -> None:
@@ -200,6 +201,28 @@ def test_a_journal_that_the_rows_do_not_bear_out_is_refused(tmp_path: Path, form
     with pytest.raises(InputError, match=r"is not what its journal .* says; remove both|is no journal of a sweep"):
         write_sweep(small(), path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("right", "wrong"), [(b"h200", b"h100"), (b",2,", b",7,"), (b"0.", b"9."), (b"\n", b" ")])
+def test_rows_that_are_not_those_that_were_written_are_refused(
+    tmp_path: Path, form: str, right: bytes, wrong: bytes
+) -> None:
+    """Of the same length, and most of them rows: what a damaged file system leaves, or a text editor."""
+    path = tmp_path / f"out.{form}"
+    with pytest.raises(Stopped):
+        write_sweep(small(streams=["1,2"]), path, block=5, progress=stop_after(20))
+    rows = path.with_name(path.name + ROWS) if form == "parquet" else path
+    before = rows.read_bytes()
+    right, wrong = (right, wrong) if form == "csv" else (right.replace(b",2,", b":2,"), wrong.replace(b",7,", b":7,"))
+    rows.write_bytes(before.replace(right, wrong, 1))
+    assert rows.read_bytes() != before
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both"):
+        write_sweep(small(streams=["1,2"]), path)
+    assert rows.read_bytes() == before.replace(right, wrong, 1)
+    rows.write_bytes(before)
+    write_sweep(small(streams=["1,2"]), path)
+    assert list(read_rows(path)) == rows_of(small(streams=["1,2"]))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -45,7 +45,7 @@ def test_without_cupy_it_says_so_and_writes_nothing(
     ("arguments", "message"),
     [
         (["-o", "missing/gpu.toml"], "there is no folder 'missing'"),
-        (["--from", "none.gz"], "none.gz: no calibration samples"),
+        (["--from", "none.gz"], "none.gz: cannot read it: no such file"),
         (["--from", RECORDED, "--samples", "s.gz"], "--samples: --from measures nothing"),
     ],
 )

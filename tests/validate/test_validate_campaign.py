@@ -138,6 +138,30 @@ def test_a_journal_that_another_validator_writes_is_refused(tmp_path: Path) -> N
     measure_plan(plan, 8, gpu, None)
 
 
+def test_a_line_that_another_validator_is_writing_stays(tmp_path: Path) -> None:
+    """It would be torn, had its writer died."""
+    plan, gpu = a_plan(tmp_path), fake_gpu()[0]
+    path = journal_path(plan.output)
+    with Journal(path, header(gpu.card, plan.title)) as first:
+        with open(path, "ab") as file:
+            file.write(b'{"line":"be')
+        before = path.read_bytes()
+        with pytest.raises(InputError, match="another streamsim-validate writes to it"):
+            Journal(path, header(gpu.card, plan.title))
+        assert path.read_bytes() == before
+    with Journal(path, header(gpu.card, plan.title)) as again:
+        assert again.lines == first.lines
+    assert path.read_bytes() == before.removesuffix(b'{"line":"be')
+
+
+def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 schedules, 3 times each repeat: 9 x 333,333 numbers are half of what a file may hold."""
+    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
+    with pytest.raises(InputError, match=r"repeats = 333334: of 3 schedules, more than a record holds; ask for 333333"):
+        run(a_plan(tmp_path, repeats=333_334))
+
+
 def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("measures"))
     plan = a_plan(tmp_path)

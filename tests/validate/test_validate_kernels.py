@@ -351,3 +351,6 @@ def test_a_file_without_kernels_is_one_line(tmp_path: Path, name: str, content: 
         kernels.load_kernels(str(tmp_path / name))
     with pytest.raises(InputError, match="cannot"):
         kernels.load_kernels(str(tmp_path / "missing.cu"))
+    (tmp_path / "latin.cu").write_bytes(b"// \xe9")
+    with pytest.raises(InputError, match=r"latin\.cu: is not UTF-8 text"):
+        kernels.load_kernels(str(tmp_path / "latin.cu"))

@@ -209,7 +209,7 @@ def test_what_is_no_record_is_one_line(tmp_path: Path, content: bytes, message: 
 
 
 def test_a_missing_record_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.json\.gz: cannot read it: No such file or directory"):
+    with pytest.raises(InputError, match=r"none\.json\.gz: cannot read it: no such file or directory"):
         read_record(tmp_path / "none.json.gz")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import TYPE_CHECKING
@@ -23,8 +22,10 @@ from streamsim_validate.records import (
     Timing,
     median_and_spread,
     per_link,
+    read_stored,
     rows_of,
     timings_of,
+    unzipped,
 )
 
 if TYPE_CHECKING:
@@ -147,11 +148,10 @@ def read_samples(path: Path) -> Samples:
 
     Raises InputError naming the file when it holds none, a damaged archive, or samples that cannot be fitted.
     """
-    data = b""
+    data = read_stored(path)
     try:
-        data = path.read_bytes()
-        plain = msgspec.json.decode(gzip.decompress(data), type=PlainSamples)
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
+        plain = msgspec.json.decode(unzipped(data), type=PlainSamples)
+    except (EOFError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
         remedy = "measure them with `streamsim-validate calibrate`"
         reason = mistaken_for("samples", data) or f"no calibration samples ({error}); {remedy}"
         raise InputError(one_line(f"{path}: {reason}")) from error

@@ -1,6 +1,6 @@
 """The ``streamsim-validate`` command: parse, call, print. Each file beside this one holds a command.
 
-Exit codes: :mod:`streamsim.cli.process`.
+Exit codes: :mod:`streamsim.errors`.
 """
 
 import sys

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.notes import noting_compilation, steps
+from streamsim.cli.options import FILE
 from streamsim.device.files import write_device
 from streamsim.device.front_ends import TIMES
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
@@ -22,11 +23,11 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 
 
 @click.command("calibrate")
-@click.option("--output", "-o", type=click.Path(), default="my-gpu.toml", show_default=True, help="The profile.")
-@click.option("--samples", type=click.Path(), help="Keep the raw samples there, too (gzipped JSON).")
-@click.option("--from", "taken", type=click.Path(), help="Fit samples kept earlier; needs no GPU.")
+@click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="The profile.")
+@click.option("--samples", type=FILE, help="Keep the raw samples there, too (gzipped JSON).")
+@click.option("--from", "taken", type=FILE, help="Fit samples kept earlier; needs no GPU.")
 @click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
-def calibrate_command(output: str, samples: str | None, taken: str | None, device: int) -> None:
+def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
     Isolated micro-benchmarks that take half a minute, the calls of CuPy and, if it is there, PyTorch among them. The
@@ -41,16 +42,16 @@ def calibrate_command(output: str, samples: str | None, taken: str | None, devic
     if taken and samples:
         raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
     for path in filter(None, (output, samples)):
-        check_writable(Path(path))
+        check_writable(path)
     if taken:
-        found = read_samples(Path(taken))
+        found = read_samples(taken)
     else:
         with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
             found = measure_probes(gpu, on_step=on_step)
             libraries = measure_front_ends(installed_libraries(device), on_step)
         found = replace(found, front_ends=libraries)
     if samples:
-        write_samples(found, Path(samples))
+        write_samples(found, samples)
     with noting_compilation():
         profile = fits.fit(found)
     write_device(profile, output)

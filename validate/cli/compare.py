@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import format_options
+from streamsim.cli.options import FILE, format_options
 from streamsim.device.library import load_device
+from streamsim.errors import FOUND, OK
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
 from streamsim_validate.records import read_record
 
@@ -17,7 +19,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 
 
 @click.command("compare")
-@click.argument("record", type=click.Path())
+@click.argument("record", type=FILE)
 @click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
 @format_options
 @click.option(
@@ -35,7 +37,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
     "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
 )
 def compare_command(
-    record: str,
+    record: Path,
     device: str | None,
     form: str,
     fail_if: tuple[str, ...],
@@ -82,4 +84,4 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     failed = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failed:
         click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
-    return process.FOUND if failed else process.OK
+    return FOUND if failed else OK

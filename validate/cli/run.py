@@ -1,9 +1,11 @@
 """``streamsim-validate run``: measure schedules on a card, into a record."""
 
+import os
 from pathlib import Path
 
 import click
 
+from streamsim.cli.options import FILE
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
 from streamsim_validate.records import Record, journal_path, median_and_spread
@@ -16,9 +18,9 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 
 @click.command("run")
-@click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=FILE)
 @click.option("--suite", type=click.Choice(SUITES), help="Measure a suite. Default without schedules: quick.")
-@click.option("--output", "-o", type=click.Path(), default="record.json.gz", show_default=True, help="The record.")
+@click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="The record.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
 @click.option(
     "--seed",
@@ -37,14 +39,18 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     multiple=True,
     help="Hardware queues, a process for each number. Repeatable. Default: what the suite asks for.",
 )
-@click.option(
-    "--kernels", type=click.Path(), multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable."
-)
+@click.option("--kernels", type=FILE, multiple=True, help="Kernels of your own: a .cu file, or a .py file. Repeatable.")
 @click.option("--no-calibrate", is_flag=True, help="Do not calibrate before and after.")
 @click.option("--allow-races", is_flag=True, help="Measure schedules whose ops race (streamsim check) all the same.")
 @click.option("--timelines", is_flag=True, help="Record each schedule's measured time line too (needs cupti-python).")
 def run_command(
-    schedules: tuple[Path, ...], suite: str | None, no_calibrate: bool, count: int | None, **options: object
+    schedules: tuple[Path, ...],
+    suite: str | None,
+    output: Path,
+    no_calibrate: bool,
+    count: int | None,
+    kernels: tuple[Path, ...],
+    **options: object,
 ) -> None:
     """Measure a suite, or schedules from files, and write a record.
 
@@ -62,11 +68,13 @@ def run_command(
     plan = Plan(
         suite=suite or "quick",
         schedules=found,
+        output=str(output),
+        kernels=tuple(map(str, kernels)),
         calibrate=not no_calibrate,
         count=count or 0,
         **options,  # type: ignore[arg-type]
     )
-    if journal_path(plan.output).exists():
+    if os.path.exists(journal_path(plan.output)):
         click.echo(f"going on from {journal_path(plan.output)}", err=True)
     _summarise(run(plan), plan.output)
 

@@ -5,7 +5,7 @@ CuPy is imported in functions only, so that what needs no card (``fit`` on kept 
 
 from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
-from streamsim_validate.gpu.kernels import load_kernels
+from streamsim_validate.gpu.kernels import load_kernels, read_source
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample, refuse_races
@@ -29,6 +29,7 @@ __all__ = [
     "load_kernels",
     "open_gpu",
     "prepare",
+    "read_source",
     "refuse_races",
     "union",
 ]

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
-from streamsim.errors import InputError
+from streamsim.errors import NO_GPU, InputError
 from streamsim.files.locks import try_lock
 from streamsim_validate.records import Card
 
@@ -33,7 +33,7 @@ INSTALL = "pip install 'streamsim[cuda13]' (or 'streamsim[cuda12]', to match the
 class NoGpuError(InputError):
     """Nothing to measure on: CuPy or a usable card is missing. The command ends with ``exit_code``."""
 
-    exit_code = 3
+    exit_code = NO_GPU
 
 
 class Gpu:

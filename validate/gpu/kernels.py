@@ -14,12 +14,12 @@ import re
 import runpy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import read_bytes
 from streamsim.text.shown import one_line
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 FLOAT_BYTES = 4
+LARGEST_SOURCE_BYTES = 1 << 20
 # Host data repeats after this many floats (a prime, so that no chunk in use starts where the period does):
 # the reference of an elementwise kernel then needs one period of a large array, not all of it.
 PERIOD = 65_521
@@ -165,6 +166,11 @@ def register(spec: KernelSpec) -> None:
     _REGISTRY[spec.name] = spec
 
 
+def read_source(path: str) -> bytes:
+    """A file of kernels. Raises InputError when it cannot be read or is larger than any source."""
+    return read_bytes(path, LARGEST_SOURCE_BYTES)
+
+
 def load_kernels(path: str) -> list[str]:
     """Register the kernels of a file and return their names.
 
@@ -174,9 +180,9 @@ def load_kernels(path: str) -> list[str]:
     before = dict(_REGISTRY)
     if path.endswith(".cu"):
         try:
-            source = Path(path).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise InputError(one_line(f"{path}: cannot read it: {error}")) from None
+            source = read_source(path).decode()
+        except UnicodeDecodeError:
+            raise InputError(one_line(f"{path}: is not UTF-8 text")) from None
         for name in _ENTRY.findall(source):
             register(KernelSpec(name, source))
     elif path.endswith(".py"):

@@ -45,6 +45,7 @@ from streamsim_validate.records.spans import (
     spans_of,
     timeline_of,
 )
+from streamsim_validate.records.stored import MOST_VALUES, read_stored, unzipped
 from streamsim_validate.records.timed import closed, first_closing, with_timing_events
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "H2D",
     "MIXES",
     "MIX_LENGTH",
+    "MOST_VALUES",
     "NOTHING",
     "RECORD_CHAINS",
     "SYNCHRONISE_CHAINS",
@@ -96,11 +98,13 @@ __all__ = [
     "per_link",
     "read_journal",
     "read_record",
+    "read_stored",
     "rows_of",
     "spans_of",
     "timeline_of",
     "timings_of",
     "to_times",
+    "unzipped",
     "with_timing_events",
     "workload_key",
     "write_record",

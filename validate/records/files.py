@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.text.recognise import kind_of, mistaken_for
 from streamsim.text.shown import one_line
-from streamsim_validate.records.journal import JOURNAL_SUFFIX, fold, journal_path, read_journal
+from streamsim_validate.records.journal import JOURNAL_SUFFIX, fold, journal_path, lines_of, read_journal
 from streamsim_validate.records.record import SCHEMA_VERSION, Record
-from streamsim_validate.records.stored import LARGEST_RECORD_BYTES, check_version, decoded, read_bytes
+from streamsim_validate.records.stored import check_version, decoded, read_stored, unzipped
 
 GZIP_LEVEL = 9
 
@@ -34,39 +33,29 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     Raises InputError with one line when it is truncated, damaged or of another schema version.
     """
     where = Path(path)
-    data = read_bytes(where)
+    data = read_stored(where)
     is_journal = where.name.endswith(JOURNAL_SUFFIX) or kind_of(data) == "journal"
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
         raise InputError(one_line(f"{path}: {mistaken}"))
     if is_journal:
-        lines = read_journal(where)
+        lines = lines_of(where, data)
         if not lines:
             raise InputError(f"{path}: is empty; measure again")
         return fold(lines)
     try:
-        plain = _unzip(where, data)
+        plain = unzipped(data)
         version = msgspec.json.decode(plain, type=_Versioned).schema_version
         check_version(where, version)
         record: Record = decoded(plain, Record, version)
         return msgspec.structs.replace(record, schema_version=SCHEMA_VERSION)
+    except EOFError as error:
+        journal = journal_path(where).name
+        raise InputError(one_line(f"{path}: {error}; copy it again, or resume its journal ({journal})")) from None
     except InputError as error:
         text = str(error)
         raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so is bad UTF-8
         raise InputError(one_line(f"{path}: is not a record, or a damaged one ({error}); measure again")) from None
-
-
-def _unzip(path: Path, data: bytes) -> bytes:
-    decompressor = zlib.decompressobj(wbits=31)  # gzip
-    try:
-        plain = decompressor.decompress(data, LARGEST_RECORD_BYTES)
-    except zlib.error as error:
-        raise InputError(f"{path}: is not a record, or a damaged one ({error}); measure again") from None
-    if decompressor.unconsumed_tail:
-        raise InputError(f"{path}: unpacks to more than {LARGEST_RECORD_BYTES} bytes; no record is that large")
-    if not decompressor.eof:
-        raise InputError(f"{path}: is truncated; copy it again, or resume its journal ({journal_path(path).name})")
-    return plain
 
 
 def finish(
@@ -84,6 +73,8 @@ def finish(
 
 def check_writable(path: Path) -> None:
     """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
+    if "\0" in str(path):
+        raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
     folder = path.parent
     if not folder.is_dir():
         raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")

@@ -19,7 +19,7 @@ from streamsim.text.shown import one_line
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Group, Machine, Record, Run, this_machine
 from streamsim_validate.records.spans import Spans
-from streamsim_validate.records.stored import check_version, decoded, read_bytes
+from streamsim_validate.records.stored import check_values, check_version, decoded, read_stored
 
 JOURNAL_SUFFIX = ".journal"
 
@@ -86,19 +86,34 @@ class Journal:
     def __init__(self, path: Path, first: Header) -> None:
         """Open or begin the journal. Raises InputError when it is another card's or suite's, or cannot be written."""
         self.path = path
-        self.lines = read_journal(path) if path.exists() else []
-        self._check(first)
         try:
-            if path.exists():
-                _drop_torn_line(path)
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
         except OSError as error:
-            raise InputError(one_line(f"{path}: cannot write the journal: {error.strerror}")) from None
-        if not try_lock(self._file.fileno()):
+            raise self._error(error) from None
+        try:
+            self._resume(first)
+        except InputError:
             self.close()
-            raise InputError(f"{path}: another streamsim-validate writes to it; wait for it, or choose another output")
+            raise
         if not self.lines:
             self.append(first)
+
+    def _resume(self, first: Header) -> None:
+        """Lock the file, before it is read: whoever holds it may be writing a line. Without that torn when one died."""
+        if not try_lock(self._file.fileno()):
+            raise InputError(
+                f"{self.path}: another streamsim-validate writes to it; wait for it, or choose another output"
+            )
+        data = read_stored(self.path)
+        self.lines = lines_of(self.path, data)
+        self._check(first)
+        try:
+            self._file.truncate(data.rfind(b"\n") + 1)
+        except OSError as error:
+            raise self._error(error) from None
+
+    def _error(self, error: OSError) -> InputError:
+        return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))
 
     def _check(self, first: Header) -> None:
         if not self.lines:
@@ -127,7 +142,7 @@ class Journal:
             self._file.write(msgspec.json.encode(line) + b"\n")
             self._file.flush()
         except OSError as error:
-            raise InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}")) from None
+            raise self._error(error) from None
         self.lines.append(line)
 
     def check_planned(self, connections: int, digests: dict[str, str]) -> None:
@@ -179,19 +194,20 @@ def _is_complete(entry: Entry, repeats: int) -> bool:
     return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
 
 
-def _drop_torn_line(path: Path) -> None:
-    """A line without its end was being written when the program died."""
-    data = path.read_bytes()
-    if not data.endswith(b"\n"):
-        with open(path, "r+b") as file:
-            file.truncate(data.rfind(b"\n") + 1)
-
-
 def read_journal(path: Path) -> list[Line]:
     """The whole lines of a journal. Raises InputError naming the line that is damaged."""
+    return lines_of(path, read_stored(path))
+
+
+def lines_of(path: Path, data: bytes) -> list[Line]:
+    """The whole lines in the ``data`` of the journal ``path``. Raises InputError naming the line that is damaged."""
     lines: list[Line] = []
     version = SCHEMA_VERSION
-    for number, text in enumerate(read_bytes(path).split(b"\n")[:-1], 1):
+    try:
+        check_values(data)
+    except InputError as error:
+        raise InputError(one_line(f"{path}: {error}")) from None
+    for number, text in enumerate(data.split(b"\n")[:-1], 1):
         try:
             lines.append(decoded(text, Line, version))
             if number == 1 and isinstance(lines[0], Header):

@@ -1,30 +1,57 @@
-"""What record files and journals of every version have in common: their bytes, and what these say."""
+"""What the files of measurements have in common: how many bytes and values they hold, and what these say.
+
+A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become forty of memory. So as much is read as
+a run could honestly have measured, and no more.
+"""
 
 import contextlib
+import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.text.shown import one_line
+from streamsim.files import atomic_files
 from streamsim_validate.records.record import SCHEMA_VERSION, Record
 
 # Files of version 1 left these out of a workload where it had them; since then, what is left out is not there.
 VERSION_1_WORKLOAD = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
 READABLE = (1, SCHEMA_VERSION)
-LARGEST_RECORD_BYTES = 1 << 28
+LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
+MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
+_BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of a document
 
 
-def read_bytes(path: Path) -> bytes:
-    """Of a file. Raises InputError when it cannot be read or is larger than any record."""
+def read_stored(path: str | os.PathLike[str]) -> bytes:
+    """Of a file or pipe. Raises InputError when it cannot be read or is larger than any file of measurements."""
+    return atomic_files.read_bytes(path, LARGEST_BYTES)
+
+
+def unzipped(data: bytes) -> bytes:
+    """What gzip has packed.
+
+    Raises InputError when it is larger or holds more values than any file of measurements, EOFError when its
+    end is missing, and ValueError when it is damaged.
+    """
+    decompressor = zlib.decompressobj(wbits=31)  # gzip
     try:
-        size = path.stat().st_size
-        if size > LARGEST_RECORD_BYTES:
-            raise InputError(f"{path}: is larger than {LARGEST_RECORD_BYTES} bytes; no record is that large")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(one_line(f"{path}: cannot read it: {error.strerror}")) from None
+        plain = decompressor.decompress(data, LARGEST_BYTES)
+    except zlib.error as error:
+        raise ValueError(error) from None
+    if decompressor.unconsumed_tail:
+        raise InputError(f"unpacks to more than {LARGEST_BYTES} bytes; no run measures that much")
+    if not decompressor.eof:
+        raise EOFError("is truncated")
+    return check_values(plain)
+
+
+def check_values(data: bytes) -> bytes:
+    """The same document. Raises InputError when it has more values than any run measures."""
+    if sum(map(data.count, _BEFORE_VALUES)) > MOST_VALUES:
+        raise InputError(f"holds more than {MOST_VALUES} values; no run measures that many")
+    return data
 
 
 def check_version(path: Path, version: int) -> None:

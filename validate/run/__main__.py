@@ -7,10 +7,10 @@ from functools import partial
 import msgspec
 
 from streamsim.cli.notes import steps
-from streamsim.errors import InputError
+from streamsim.errors import INTERRUPTED, OK, InputError
 from streamsim_validate.calibrate import measure_probes
 from streamsim_validate.gpu import load_kernels, open_gpu
-from streamsim_validate.run.campaign import BAD_INPUT, COMPLAINT, INTERRUPTED, Plan, measure_plan
+from streamsim_validate.run.campaign import COMPLAINT, Plan, measure_plan
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str]) -> int:
             measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
     except InputError as error:
         print(f"{COMPLAINT}{error}", file=sys.stderr)
-        return getattr(error, "exit_code", BAD_INPUT)
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    return 0
+    return OK
 
 
 if __name__ == "__main__":

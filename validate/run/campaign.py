@@ -17,13 +17,22 @@ from typing import Any
 
 import msgspec
 
-from streamsim.errors import InputError
+from streamsim.errors import INTERRUPTED, NO_GPU, InputError
 from streamsim.program.schedule import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
-from streamsim_validate.gpu import CONNECTIONS_VARIABLE, Gpu, NoGpuError, import_cupy, profiler, refuse_races
+from streamsim_validate.gpu import (
+    CONNECTIONS_VARIABLE,
+    Gpu,
+    NoGpuError,
+    import_cupy,
+    profiler,
+    read_source,
+    refuse_races,
+)
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
+    MOST_VALUES,
     Entry,
     Group,
     Journal,
@@ -48,7 +57,6 @@ from streamsim_validate.suites import RANDOM, RANDOM_COUNT, suite, suite_connect
 REPEATS = 11
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
-NO_GPU, BAD_INPUT, INTERRUPTED = NoGpuError.exit_code, 2, 130
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
@@ -139,12 +147,21 @@ def run(plan: Plan) -> Record:
     import_cupy()  # in vain there is no need to start a process
     usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
     counts = plan.connections or usual
+    _check_size(plan, sum(len(planned(plan, connections)) for connections in counts))  # complain here, in one line
     for connections in counts:
-        planned(plan, connections)  # complain here, in one line
         if len(counts) > 1:
             print(f"with {connections} hardware queues in front of each engine", file=sys.stderr, flush=True)
         _start(plan, connections)
     return finish(journal_path(plan.output), plan.output, with_profiles)
+
+
+def _check_size(plan: Plan, schedules: int) -> None:
+    """Raise InputError unless the record can be read; each repeat is three times, and all else is less than those."""
+    if 3 * schedules * plan.repeats > MOST_VALUES // 2:
+        raise InputError(
+            f"repeats = {plan.repeats}: of {schedules} schedules, more than a record holds; ask for"
+            f" {MOST_VALUES // 6 // schedules} at most, or measure in parts"
+        )
 
 
 def _refuse_races(schedules: Sequence[Schedule]) -> None:
@@ -213,7 +230,7 @@ def _fingerprint(paths: Sequence[str]) -> str:
         return ""
     found = hashlib.sha256()
     for path in paths:
-        found.update(hashlib.sha256(Path(path).read_bytes()).digest())
+        found.update(hashlib.sha256(read_source(path)).digest())
     return found.hexdigest()[:16]
 
 
