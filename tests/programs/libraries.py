@@ -30,6 +30,7 @@ from streamsim.device.files import parse_device
 from streamsim.device.front_ends import with_front_end
 from streamsim.device.variations import with_values
 from streamsim.files.atomic_files import write_bytes
+from streamsim.program.workload import Point
 from streamsim_validate.calibrate.front_ends import WARM_UP, time_round
 
 if TYPE_CHECKING:
@@ -50,12 +51,16 @@ REPEATS = 9
 CHAIN = 20  # launches
 SPIN_CYCLES = 20_000_000  # some 10 ms, in which the host makes them all
 HOST_BOUND = 0.8  # of the wall time, from which on the calls by themselves set it
-CALLS = ("copy", "kernel", "record", "wait", "synchronize", "enter")  # of a host
+CALLS = ("copy", "kernel", "record", "wait", "synchronize", "enter", "after_wait")  # of a host
 CHUNK = "|iko"  # the round that says how fast the host is
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program and what it took. ``kernel_s``: of each kernel, alone. ``round_s``: of a round of such calls before."""
+    """A program and what it took.
+
+    ``kernel_s``: of each kernel over all the work, alone; ``chunk_s``: over the largest chunk. ``round_s``: of a round
+    of such calls just before.
+    """
 
     front_end: FrontEndName
     order: Order
@@ -65,6 +70,7 @@ class Program(msgspec.Struct, frozen=True):
     chunks: int
     streams: int
     kernel_s: float
+    chunk_s: float
     round_s: float
     wall_s: tuple[float, ...]
 
@@ -98,9 +104,10 @@ def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
             }
 
 
-def workload_of(elements: int, kernels: int, kernel_s: float) -> Workload:
+def workload_of(elements: int, kernels: int, kernel_s: float, points: tuple[Point, ...] = ()) -> Workload:
     """A float in and a float out of each element, through so many kernels that take as long."""
-    return Workload(elements, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(duration_s=kernel_s),) * kernels)
+    kernel = WorkloadKernel(duration_s=kernel_s, points=points)
+    return Workload(elements, (FLOAT_BYTES,), (FLOAT_BYTES,), (kernel,) * kernels)
 
 
 @cache
@@ -115,12 +122,14 @@ def namespace_of(front_end: FrontEndName, order: Order, elements: int, kernels: 
 def measured(what: dict[str, Any], calls: Calls) -> Program:
     """One program, with what stands beside it. Raises RuntimeError if its output is not that of the serial program."""
     names = namespace_of(what["front_end"], what["order"], what["elements"], what["kernels"])
-    kernel_s = CHAINS[what["front_end"]](names, what["elements"], what["work"]) / what["kernels"]
+    chain = CHAINS[what["front_end"]]
+    parts = what["elements"], -(-what["elements"] // what["chunks"])
+    kernel_s, chunk_s = (chain(names, elements, what["work"]) / what["kernels"] for elements in parts)
     round_s = statistics.median(time_round(calls, CHUNK) for _ in range(WARM_UP))
     result = names["measure"](what["chunks"], what["streams"], REPEATS, what["work"])
     if not result["verified"]:
         raise RuntimeError(f"{what}: its output is not that of the serial program")
-    return Program(**what, kernel_s=kernel_s, round_s=round_s, wall_s=tuple(result["wall_s"]))
+    return Program(**what, kernel_s=kernel_s, chunk_s=chunk_s, round_s=round_s, wall_s=tuple(result["wall_s"]))
 
 
 def _cupy_chain(names: dict[str, Any], elements: int, work: int) -> float:
@@ -210,8 +219,11 @@ def at_speed(device: Device, program: Program) -> Device:
 
 def predicted_s(program: Program, device: Device) -> float:
     """From the first call until the synchronisation behind the last one returns."""
-    alone_s = max(1e-9, program.kernel_s - device.hand_over.kernel_to_kernel_s)  # in a chain each waits for one
-    workload = workload_of(program.elements, program.kernels, alone_s)
+    between_s = device.hand_over.kernel_to_kernel_s  # in a chain each waits for one
+    whole_s, part_s = (max(1e-9, seconds - between_s) for seconds in (program.kernel_s, program.chunk_s))
+    part = -(-program.elements // program.chunks)
+    points = (Point(float(part), min(part_s, whole_s)),) if program.chunks > 1 else ()
+    workload = workload_of(program.elements, program.kernels, whole_s, points)
     timeline = simulate(Config(program.order, program.chunks, program.streams).schedule(workload), device)
     return timeline.returned[-1] * 1e-9
 

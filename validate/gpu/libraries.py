@@ -24,13 +24,13 @@ class Calls(Protocol):
     version: str  # of the library, in words
 
     def copy_in(self, turn: int) -> None:
-        """A slice of pinned memory to one on the card."""
+        """A slice of pinned memory to one on the card, and the slice that kernels read."""
 
     def copy_out(self, turn: int) -> None:
-        """And back."""
+        """And back, and the slice that kernels write."""
 
     def kernel(self, turn: int) -> None:
-        """An operation on a slice, element by element."""
+        """An operation on the latest slices, element by element."""
 
     def record(self, turn: int) -> None:
         """An event."""
@@ -66,16 +66,19 @@ class CupyCalls:
         self._kernel = cupy.ElementwiseKernel("float32 x, int32 n", "float32 y", "y = x * n", "streamsim_probe")
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]
         self._events = [cupy.cuda.Event(disable_timing=True) for _ in range(SLICES)]
+        self._read, self._written = self._x[_slice(0)], self._y[_slice(0)]
         self.synchronize = cupy.cuda.Device().synchronize
 
     def copy_in(self, turn: int) -> None:
         self._x[_slice(turn)].set(self._host[_slice(turn)])
+        self._read = self._x[_slice(turn)]
 
     def copy_out(self, turn: int) -> None:
         self._y[_slice(turn)].get(out=self._host[_slice(turn)], blocking=False)
+        self._written = self._y[_slice(turn)]
 
-    def kernel(self, turn: int) -> None:
-        self._kernel(self._x[_slice(turn)], 2, self._y[_slice(turn)])
+    def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._kernel(self._read, 2, self._written)
 
     def record(self, turn: int) -> None:
         self._events[turn % SLICES].record(self._streams[turn % STREAMS])
@@ -103,16 +106,19 @@ class PytorchCalls:
         self._operation, self._entering = torch.sin, torch.cuda.stream
         self._streams = [torch.cuda.Stream() for _ in range(STREAMS)]
         self._events = [torch.cuda.Event() for _ in range(SLICES)]
+        self._read, self._written = self._x[_slice(0)], self._y[_slice(0)]
         self.synchronize = torch.cuda.synchronize
 
     def copy_in(self, turn: int) -> None:
         self._x[_slice(turn)].copy_(self._host[_slice(turn)], non_blocking=True)
+        self._read = self._x[_slice(turn)]
 
     def copy_out(self, turn: int) -> None:
         self._host[_slice(turn)].copy_(self._y[_slice(turn)], non_blocking=True)
+        self._written = self._y[_slice(turn)]
 
-    def kernel(self, turn: int) -> None:
-        self._operation(self._x[_slice(turn)], out=self._y[_slice(turn)])
+    def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._operation(self._read, out=self._written)
 
     def record(self, turn: int) -> None:
         self._events[turn % SLICES].record(self._streams[turn % STREAMS])
