@@ -36,8 +36,8 @@ class FrontEnd(Table, frozen=True):
     ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory, and the slice of it
     that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
     of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
-    another stream the current one. ``after_wait_s``: what the first copy and the first kernel take longer each where
-    the host comes to them with cold caches, as in :class:`streamsim.device.profile.Host`.
+    another stream the current one. In a loop, that is: right behind something that has swept the host's caches the
+    first calls of a program take some 20 us more each.
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -48,7 +48,6 @@ class FrontEnd(Table, frozen=True):
     wait_s: Call
     synchronize_s: Call
     enter_s: Call
-    after_wait_s: Call
     source: str
     spread: float = 0.0
 

@@ -207,10 +207,12 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:
             raise InputError(f"schema_version = {self.schema_version!r}: this streamsim reads {SCHEMA_VERSION}")
-        for field, kind in {"name": str, "description": str, "link": str, "sources": dict, "spread": dict}.items():
+        tables = dict.fromkeys(("sources", "spread", "front_ends"), dict)
+        for field, kind in {**dict.fromkeys(("name", "description", "link"), str), **tables}.items():
             check_is(field, getattr(self, field), kind)
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         for name, front_end in self.front_ends.items():
+            check_is(f"front_ends.{name}", front_end, FrontEnd)
             _check_source(f"front_ends.{name}.source", front_end.source)
         if self.memory_bytes is not None:
             check_whole("memory_bytes", self.memory_bytes, 1, LARGEST_BYTES)

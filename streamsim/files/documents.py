@@ -79,7 +79,7 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         kinds = {field.encode_name: _bare(field.type) for field in msgspec.structs.fields(kind)}
         return {k: _numbers(v, kinds.get(k), f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
-    if isinstance(value, dict) and get_origin(kind) is dict:
+    if isinstance(value, dict) and get_origin(kind) is dict and get_args(kind)[1] is not float:  # of tables
         return {k: _numbers(v, get_args(kind)[1], f"{path}.{k}".lstrip("."), parsers) for k, v in value.items()}
     if isinstance(value, str) and {kind, *get_args(kind)} & {int, float}:
         return _quantity(value, path, parsers)

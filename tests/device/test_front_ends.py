@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NS = 1e-9
 WORKLOAD = Workload(8, (4,), (4,), (WorkloadKernel(duration_s=1e-6),))
 CARD = make_device(copy=1, kernel=1)
-LIBRARY = FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, 0.0, "measured: by hand")
+LIBRARY = FrontEnd(2 * NS, 3 * NS, 0.0, 0.0, 0.0, 5 * NS, "measured: by hand")
 WITH_LIBRARY = msgspec.structs.replace(CARD, front_ends={"mine": LIBRARY})
 
 

@@ -31,12 +31,12 @@ from streamsim.device.front_ends import with_front_end
 from streamsim.device.variations import with_values
 from streamsim.files.atomic_files import write_bytes
 from streamsim.program.workload import Point
-from streamsim_validate.calibrate.front_ends import WARM_UP, time_round
+from streamsim_validate.calibrate import time_round
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from streamsim_validate.gpu.libraries import Calls
+    from streamsim_validate.gpu import Calls
 
 FrontEndName = Literal["cupy", "pytorch"]
 FRONT_ENDS: tuple[FrontEndName, ...] = ("cupy", "pytorch")
@@ -51,7 +51,7 @@ REPEATS = 9
 CHAIN = 20  # launches
 SPIN_CYCLES = 20_000_000  # some 10 ms, in which the host makes them all
 HOST_BOUND = 0.8  # of the wall time, from which on the calls by themselves set it
-CALLS = ("copy", "kernel", "record", "wait", "synchronize", "enter", "after_wait")  # of a host
+CALLS = ("copy", "kernel", "record", "wait", "synchronize", "enter")  # of a host
 CHUNK = "|iko"  # the round that says how fast the host is
 
 
@@ -125,7 +125,7 @@ def measured(what: dict[str, Any], calls: Calls) -> Program:
     chain = CHAINS[what["front_end"]]
     parts = what["elements"], -(-what["elements"] // what["chunks"])
     kernel_s, chunk_s = (chain(names, elements, what["work"]) / what["kernels"] for elements in parts)
-    round_s = statistics.median(time_round(calls, CHUNK) for _ in range(WARM_UP))
+    round_s = statistics.median(time_round(calls, CHUNK) for _ in range(3))
     result = names["measure"](what["chunks"], what["streams"], REPEATS, what["work"])
     if not result["verified"]:
         raise RuntimeError(f"{what}: its output is not that of the serial program")
@@ -180,7 +180,7 @@ CHAINS: dict[str, Callable[[dict[str, Any], int, int], float]] = {"cupy": _cupy_
 
 def record(seed: int, count: int, profile: Path, output: Path, date: str) -> None:
     """Measure and keep so many programs of each front end."""
-    from streamsim_validate.gpu.libraries import installed_libraries
+    from streamsim_validate.gpu import installed_libraries
 
     calls = {library.name: library for library in installed_libraries(0)}
     programs = tuple(measured(what, calls[what["front_end"]]) for what in drawn(seed, count))

@@ -24,20 +24,18 @@ from streamsim_validate.records import median_and_spread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from streamsim_validate.gpu.libraries import Calls
+    from streamsim_validate.gpu import Calls
 
 # Letters: i, o copies in and out, k a kernel, r and w record and wait for an event, | a block that enters a stream and
-# holds what follows; s synchronises, with nothing to wait for; * comes with cold caches, once and not over and over.
+# holds what follows; s synchronises, with nothing to wait for.
 ROUNDS = (
     *("i", "o", "k", "r", "w", "s", "|i", "|k"),
     *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
-    *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo", "*|iko", "*|ikko"),
+    *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
 COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
-COLUMNS |= {"|": "enter_s", "*": "after_wait_s"}
-ENTERS, COLD = "|", "*"
-AFTER_WAIT = 2  # calls that take longer then: the first copy and the first kernel
-CACHES_BYTES = 1 << 26  # more than they hold
+COLUMNS |= {"|": "enter_s"}
+ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
 NORMAL = 1.4826  # standard deviations in half the distance between quartiles
@@ -57,16 +55,10 @@ def measure_front_ends(libraries: Iterable[Calls], on_step: OnStep = quietly) ->
     return {calls.name: LibrarySamples(calls.version, measure_front_end(calls, on_step=on_step)) for calls in libraries}
 
 
-def clear_caches() -> None:
-    """Write to more memory than the host's caches hold."""
-    np.ones(CACHES_BYTES // 8)
-
-
 def measure_front_end(
     calls: Calls,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
-    cool: Callable[[], None] = clear_caches,
     on_step: OnStep = quietly,
 ) -> Rounds:
     """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
@@ -75,10 +67,10 @@ def measure_front_end(
     found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
     with collector_off():
         for kind in ROUNDS[:: len(ROUNDS) // WARM_UP]:
-            time_round(calls, kind, clock, cool)
+            time_round(calls, kind, clock)
         for i, kind in enumerate(runs):
             on_step(f"calibrating {calls.name}", i, len(runs))
-            found[kind].append(time_round(calls, kind, clock, cool))
+            found[kind].append(time_round(calls, kind, clock))
     return {kind: tuple(seconds) for kind, seconds in found.items()}
 
 
@@ -86,7 +78,6 @@ def time_round(
     calls: Calls,
     kind: str,
     clock: Callable[[], float] = time.perf_counter,
-    cool: Callable[[], None] = clear_caches,
 ) -> float:
     """Seconds of a round of that kind."""
     made: dict[str, Callable[[int], object]] = {
@@ -98,27 +89,22 @@ def time_round(
         "s": lambda _: calls.synchronize(),
     }
     outside = nullcontext() if ENTERS in kind else calls.entered(0)
-    blocks = [
-        [made[letter] for letter in block] for block in kind.removeprefix(COLD).removeprefix(ENTERS).split(ENTERS)
-    ]
-    turns = 1 if COLD in kind else TURNS
+    blocks = [[made[letter] for letter in block] for block in kind.removeprefix(ENTERS).split(ENTERS)]
     calls.record(0)
-    if COLD in kind:
-        cool()
     calls.synchronize()
     with outside:
         begin = clock()
         if ENTERS in kind:
-            for turn in range(turns):
+            for turn in range(TURNS):
                 for block in blocks:
                     with calls.entered(turn):
                         for call in block:
                             call(turn)
         else:
-            for turn in range(turns):
+            for turn in range(TURNS):
                 for call in blocks[0]:
                     call(turn)
-        seconds = (clock() - begin) / turns
+        seconds = (clock() - begin) / TURNS
     calls.synchronize()
     return seconds
 
@@ -144,7 +130,7 @@ def _calls_of(kind: str) -> list[int]:
     """How many of each call, in the order of ``TIMES``, a round makes."""
     counts = dict.fromkeys(TIMES, 0)
     for letter in kind:
-        counts[COLUMNS[letter]] += AFTER_WAIT if letter == COLD else 1
+        counts[COLUMNS[letter]] += 1
     return list(counts.values())
 
 

@@ -13,10 +13,16 @@ from streamsim.device.files import write_device
 from streamsim.device.front_ends import TIMES
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
-from streamsim_validate.calibrate import Samples, fits, measure_probes, read_samples, write_samples
-from streamsim_validate.calibrate.front_ends import measure_front_ends, variation
-from streamsim_validate.gpu import open_gpu
-from streamsim_validate.gpu.libraries import installed_libraries
+from streamsim_validate.calibrate import (
+    Samples,
+    fits,
+    measure_front_ends,
+    measure_probes,
+    read_samples,
+    variation,
+    write_samples,
+)
+from streamsim_validate.gpu import installed_libraries, open_gpu
 from streamsim_validate.records import check_writable
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9

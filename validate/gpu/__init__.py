@@ -7,6 +7,7 @@ from streamsim_validate.gpu.bench import Bench, prepare
 from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
 from streamsim_validate.gpu.kernels import load_kernels, read_source
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
+from streamsim_validate.gpu.libraries import Calls, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample, refuse_races
 
@@ -15,6 +16,7 @@ __all__ = [
     "THREADS_PER_BLOCK",
     "Arrays",
     "Bench",
+    "Calls",
     "Gpu",
     "Key",
     "LostGpuError",
@@ -26,6 +28,7 @@ __all__ = [
     "connections",
     "free_host_bytes",
     "import_cupy",
+    "installed_libraries",
     "load_kernels",
     "open_gpu",
     "prepare",
