@@ -31,7 +31,7 @@ ROOMS = (
     "text",
 )
 FOR_ALL = {"errors", "checks", "collector"}
-HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "quantiphy", "numba")
+HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "numba")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -88,7 +88,7 @@ def predict_command(**options: Any) -> None:
     if pipeline.buffers is not None:
         plain = msgspec.structs.replace(pipeline, buffers=None)
         prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
-    _report(prediction, inputs, wanted, card, source_of(pipeline, workload))
+    _report(prediction, inputs, wanted, card, source_of(pipeline, workload) if wanted.explain else None)
 
 
 @click.command("simulate")

@@ -8,7 +8,7 @@ nothing else; ``64Mb`` is refused, as b is the bit.
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S
@@ -89,18 +89,21 @@ def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, mos
 
 def format_seconds(seconds: float) -> str:
     """With four figures and a prefix: ``1.554 ms``."""
-    from quantiphy import Quantity
-
     if seconds == 0 or seconds >= 1:  # no kiloseconds
         return f"{float(f'{seconds:.4g}'):g} s"
-    return Quantity(seconds, "s").render(prec=3)
+    return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3})
 
 
 def format_bytes(n_bytes: int) -> str:
     """With four figures and a binary prefix: ``64 MiB``."""
-    from quantiphy import Quantity
+    return _with_prefix(n_bytes, "B", 1024, {prefix: 1024**k for k, prefix in enumerate(("", *"KMGTPE"))}, "i")
 
-    return Quantity(n_bytes, "B").binary(prec=3)
+
+def _with_prefix(value: float, unit: str, most: int, prefixes: Mapping[str, float], binary: str = "") -> str:
+    """Four figures of ``value`` in the least of the ascending ``prefixes`` that leaves less than ``most``."""
+    figures = ((prefix, float(f"{value / size:.4g}")) for prefix, size in prefixes.items())
+    prefix, figure = next((prefix, figure) for prefix, figure in figures if figure < most)
+    return f"{figure:.10g} {prefix}{binary if prefix else ''}{unit}"
 
 
 def format_change(relative: float) -> str:
@@ -109,7 +112,6 @@ def format_change(relative: float) -> str:
 
 
 def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
-    """Quantiphy does not do here: it takes ``64m`` for 0.064, ``1,5`` for 15 and ``1e3ms`` for 1000 seconds."""
     match = form.fullmatch(text) if len(text) <= LONGEST_TEXT else None
     if not match:
         raise InputError(f"{field} = {shown(text)}: expected {hint}{_meant(form, text)}")

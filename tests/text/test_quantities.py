@@ -163,6 +163,9 @@ def test_written_figures_keep_four_digits(seconds: float, n_bytes: int) -> None:
 
 def test_written_figures() -> None:
     assert [format_seconds(x) for x in (1.5537e-3, 2.7e-6, 0)] == ["1.554 ms", "2.7 us", "0 s"]
+    # What rounds to the next prefix is in it; below the last one there are fewer figures before the point.
+    assert [format_seconds(x) for x in (0.99996e-6, 0.9999e-6, 2e-15)] == ["1 us", "999.9 ns", "0.002 ps"]
+    assert [format_bytes(x) for x in (0, 1023, 1048575, 3 << 50)] == ["0 B", "1023 B", "1 MiB", "3 PiB"]
     assert [format_bytes(x) for x in (64 << 20, 1000)] == ["64 MiB", "1000 B"]
 
 
