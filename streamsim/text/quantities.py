@@ -91,7 +91,7 @@ def format_seconds(seconds: float) -> str:
     """With four figures and a prefix: ``1.554 ms``."""
     if seconds == 0 or seconds >= 1:  # no kiloseconds
         return f"{float(f'{seconds:.4g}'):g} s"
-    return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3})
+    return _with_prefix(seconds, "s", 1000, {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0})
 
 
 def format_bytes(n_bytes: int) -> str:
@@ -102,7 +102,7 @@ def format_bytes(n_bytes: int) -> str:
 def _with_prefix(value: float, unit: str, most: int, prefixes: Mapping[str, float], binary: str = "") -> str:
     """Four figures of ``value`` in the least of the ascending ``prefixes`` that leaves less than ``most``."""
     figures = ((prefix, float(f"{value / size:.4g}")) for prefix, size in prefixes.items())
-    prefix, figure = next((prefix, figure) for prefix, figure in figures if figure < most)
+    prefix, figure = next((prefix, figure) for prefix, figure in figures if abs(figure) < most)
     return f"{figure:.10g} {prefix}{binary if prefix else ''}{unit}"
 
 
