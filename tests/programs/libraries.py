@@ -102,7 +102,7 @@ def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
             )
             yield {
                 "front_end": front_end,
-                "order": rng.choice(orders),
+                "order": rng.choice(orders if min(chunks, streams) > 1 else orders[:1]),
                 "elements": rng.choice(ELEMENTS),
                 "kernels": rng.choice((1, 1, 2, 3, 6)),
                 "work": rng.choice(WORK),
