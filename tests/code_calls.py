@@ -20,20 +20,28 @@ def schedule_of(workload: Workload, config: Config, is_prefetch: bool) -> Schedu
     return pattern(workload, config)
 
 
+SYNCHRONISE: Call = ("synchronise",)
+CLOCK: Call = ("clock",)  # the program reads it
+
+
 def runs_of(log: list[Call], is_graph: bool, repeat: int = 2) -> tuple[list[list[Call]], list[Call]]:
-    """The calls of each run, between the synchronisations around it, and those that were captured."""
+    """The calls of each run, up to the synchronisation that ends it, and those that were captured.
+
+    The clock is read around each. The serial program and 1 + repeat runs that are verified each follow arrays that are
+    cleared, and a synchronisation; then 1 + repeat are timed, back to back: nothing is called between them.
+    """
     captured: list[Call] = []
     if is_graph:
         begin, end = log.index(("capture",)), log.index(("captured",))
         captured, log = log[begin + 1 : end], log[:begin] + log[end + 1 :]
-        rest = log[begin:]
-        assert rest == [("synchronise",), ("graph",), ("synchronise",)] * (1 + repeat)
-        return [log[1 : begin - 1]], captured
-    size, left = divmod(len(log), 2 + repeat)  # the serial program, a run that warms up, the others
-    assert not left
-    runs = [log[k * size : (k + 1) * size] for k in range(2 + repeat)]
-    assert all(one[0] == one[-1] == ("synchronise",) for one in runs)
-    return [one[1:-1] for one in runs], captured
+    clocks = [k for k, call in enumerate(log) if call == CLOCK]
+    parts = [log[a + 1 : b] for a, b in zip([-1, *clocks], [*clocks, len(log)], strict=True)]
+    *before, after = parts[::2]
+    assert before == [[SYNCHRONISE]] * (2 + repeat) + [[]] * (1 + repeat)
+    assert not after
+    runs = parts[1::2]
+    assert all(run[-1] == SYNCHRONISE for run in runs)
+    return [run[:-1] for run in runs], captured
 
 
 def with_events_named(calls: list[Call]) -> list[Call]:
@@ -77,8 +85,11 @@ def calls_of(schedule: Schedule) -> list[Call]:
     return calls
 
 
-def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int) -> None:
-    """The calls that a program with so many streams made are those of its schedule, in their order."""
+def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int, is_forked_once: bool = False) -> None:
+    """The calls that a program with so many streams made are those of its schedule, in their order.
+
+    ``is_forked_once``: all streams of a graph wait for one event of the first, not each for one of its own.
+    """
     runs, captured = runs_of(log, schedule.launch == "graph")
     wanted = calls_of(schedule)
     serial, *rest = runs
@@ -86,9 +97,12 @@ def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int) -
     numbers = {call[-1] for call in serial if call[0] in ("h2d", "d2h", "kernel")}
     assert len(numbers) <= 1, "the serial program has one stream"
     if schedule.launch == "graph":
+        assert rest == [[("graph",)]] * len(rest)
         others = range(2, streams + 1)
-        fork = [("record", "edge 1", 1), *(("wait", "edge 1", k) for k in others)]
-        join = [(call, f"edge {k}", stream) for k in others for call, stream in (("record", k), ("wait", 1))]
+        fork = [(call, f"fork {k}", stream) for k in others for call, stream in (("record", 1), ("wait", k))]
+        if is_forked_once:
+            fork = [("record", "fork", 1), *(("wait", "fork", k) for k in others)]
+        join = [(call, f"join {k}", stream) for k in others for call, stream in (("record", k), ("wait", 1))]
         rest, wanted = [captured], [*fork, *wanted, *join]
     for calls in rest:
         assert with_events_named(calls) == with_events_named(wanted)

@@ -31,7 +31,7 @@ class Card:
         self.log: list[Call] = []
         self.current = LEGACY
         self.numbers = {LEGACY: 0}  # of streams, in the order in which they were made
-        self.events: list[int] = []
+        self.pinned: list[np.ndarray] = []
 
     def add(self, call: Call, work: Callable[[], None]) -> None:
         """A call in the current stream."""
@@ -46,6 +46,12 @@ class Card:
         assert card.shape == host.shape, (card.shape, host.shape)
         to, source = (card, host) if direction == "h2d" else (host, card)
         self.add((direction, host.nbytes, _offset(host), _offset(card)), lambda: np.copyto(to, source))
+
+    def perf_counter(self) -> float:
+        """The clock of a program, which takes the times of whole runs: the card has nothing to do then."""
+        assert not self.cuda._pending, "the clock is read while the card is busy"
+        self.log.append(("clock",))
+        return float(len(self.log))
 
     def synchronise(self) -> None:
         self.log.append(("synchronise",))
@@ -100,6 +106,14 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.card.current = self._before.pop()
 
+    def record(self) -> Event:
+        event = Event(self.card)
+        event.record(self)
+        return event
+
+    def wait_stream(self, other: Stream) -> None:
+        self.wait_event(other.record())
+
     def wait_event(self, event: Event) -> None:
         self.card.log.append(("wait", event.address, self.card.numbers[self.address]))
         self.card.cuda.streamWaitEvent(self.address, event.address)
@@ -132,27 +146,54 @@ class Event:
 
 
 class CuPyArray:
-    """``cupy.ndarray``."""
+    """``cupy.ndarray``, whose floats are ``values``."""
 
-    def __init__(self, card: Card, data: np.ndarray) -> None:
-        self.card, self.data, self.size = card, data, data.size
+    def __init__(self, card: Card, values: np.ndarray) -> None:
+        self.card, self.values, self.size = card, values, values.size
+        self.data = MemoryPointer(card, values)
 
     def __getitem__(self, part: slice) -> CuPyArray:
-        return CuPyArray(self.card, self.data[part])
+        return CuPyArray(self.card, self.values[part])
 
     def fill(self, value: float) -> None:
-        self.card.fill(self.data, value)
+        self.card.fill(self.values, value)
 
     def set(self, host: np.ndarray) -> None:
-        self.card.copy("h2d", self.data, host)
+        self._refuse_capture()
+        self.card.copy("h2d", self.values, host)
 
     def get(self, out: np.ndarray | None = None, blocking: bool = True) -> np.ndarray:
+        self._refuse_capture()
         if out is None:
-            return self.card.fetched(self.data)
-        self.card.copy("d2h", self.data, out)
+            return self.card.fetched(self.values)
+        self.card.copy("d2h", self.values, out)
         if blocking:
             Stream(self.card, self.card.current).synchronize()
         return out
+
+    def _refuse_capture(self) -> None:
+        if self.card.cuda._capturing:
+            raise RuntimeError("the current stream is capturing, so transfers are disallowed")
+
+
+class MemoryPointer:
+    """``cupy.cuda.MemoryPointer``; its copies are in the current stream, and may be captured."""
+
+    def __init__(self, card: Card, values: np.ndarray) -> None:
+        self.card, self.values = card, values
+
+    def copy_from_host_async(self, address: int, size: int) -> None:
+        self._copy("h2d", address, size)
+
+    def copy_to_host_async(self, address: int, size: int) -> None:
+        self._copy("d2h", address, size)
+
+    def _copy(self, direction: str, address: int, size: int) -> None:
+        if size == 0:
+            return
+        whole = next(a for a in self.card.pinned if a.ctypes.data <= address < a.ctypes.data + a.nbytes)
+        first = (address - whole.ctypes.data) // whole.itemsize
+        self.card.copy(direction, self.values, whole[first : first + size // whole.itemsize])
 
 
 def logistic(value: np.ndarray, rounds: int) -> np.ndarray:
@@ -176,7 +217,7 @@ def fake_cupy(card: Card) -> dict[str, Any]:
 
         def __call__(self, *arguments: Any, size: int | None = None) -> None:
             assert len(arguments) == len(self.read) + 1 + len(self.written)
-            arrays = [argument.data for argument in arguments if isinstance(argument, CuPyArray)]
+            arrays = [argument.values for argument in arguments if isinstance(argument, CuPyArray)]
             read, written = arrays[: len(self.read)], arrays[len(self.read) :]
             plain = [a for a, kind in zip(arrays, self.read + self.written, strict=True) if not kind.startswith("raw ")]
             assert (size is None) is bool(plain), "a size is for kernels of raw arrays alone"
@@ -203,7 +244,12 @@ def fake_cupy(card: Card) -> dict[str, Any]:
         empty=lambda n, dtype: CuPyArray(card, np.full(n, 77, dtype)),
         asarray=lambda values: CuPyArray(card, values.copy()),
     )
-    return {"cupy": cupy, "cupyx": SimpleNamespace(empty_pinned=lambda n, dtype: np.full(n, 77, dtype))}
+
+    def empty_pinned(n: int, dtype: type) -> np.ndarray:
+        card.pinned.append(np.full(n, 77, dtype))
+        return card.pinned[-1]
+
+    return {"cupy": cupy, "cupyx": SimpleNamespace(empty_pinned=empty_pinned)}
 
 
 class Tensor:

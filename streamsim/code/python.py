@@ -98,6 +98,11 @@ class Writer(ABC):
     def capture(self, body: list[str]) -> list[str]:
         """Lines that capture the body as ``graph``."""
 
+    def spans(self) -> list[str]:
+        """What copies need to know of the memory, in lines behind it."""
+        return []
+
+    after: str  # the stream ``{0}`` waits for all that is in ``{1}``
     cleared: str  # an array of the card without what an earlier run left there
     generator: tuple[str, ...] = ()  # of random numbers
     replay: str
@@ -160,19 +165,17 @@ class Writer(ABC):
 
     def _measure(self) -> list[str]:
         plan = self.plan
-        lines = ['"""Times of ``repeat`` runs behind one that warms up, and whether all are right."""']
+        lines = ['"""Whether runs are right; times of ``repeat`` more, behind one that warms up."""']
         lines += self._numbers()
-        lines += self._memory()
+        lines += [*self._memory(), *self.spans()]
         kinds = plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
             lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")
         else:
             lines += ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
         lines += [self._events(name, count) for name, count in plan.events]
-        if plan.is_graph:
-            lines.append(self._events("edge", self.streams) + "  # of the graph")
         lines += ["", "def pipeline(stream):", *_indented(self._steps(plan.issue)), ""]
-        lines += [*self._timed(), "", *self._compared()]
+        lines += [*self._runs(), "", *self._compared()]
         return [f"def measure({', '.join(self.arguments)}):", *_indented(lines)]
 
     def _numbers(self) -> list[str]:
@@ -208,13 +211,16 @@ class Writer(ABC):
         return f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
 
     def _captured(self) -> list[str]:
-        """The pipeline captured as a graph."""
-        fork = (Record("edge[0]", "pool[0]"), Loop("k", "1", self.streams, (Wait("edge[0]", "pool[k]"),)))
-        join = (Loop("k", "1", self.streams, (Record("edge[k]", "pool[k]"), Wait("edge[k]", "pool[0]"))),)
-        body = [*self._steps(fork), "pipeline(pool)", *self._steps(join)]
-        return self.capture(body)
+        """The pipeline captured as a graph, in which all streams follow the first and end in it."""
+        fork, join = (self.after.format(*some) for some in (("s", "pool[0]"), ("pool[0]", "s")))
+        others = "for s in pool[1:]:"
+        return self.capture([others, INDENT + fork, "pipeline(pool)", others, INDENT + join])
 
-    def _timed(self) -> list[str]:
+    def _runs(self) -> list[str]:
+        """The functions that run a program: one takes its time, the other its output.
+
+        What spoils the caches of the host, as clearing and comparing arrays does, is in the second alone.
+        """
         plan = self.plan
         cards = [m for m in plan.memory if m.place == "device" and m.start != "resident"]
         hosts = [
@@ -223,14 +229,13 @@ class Writer(ABC):
             if m.place != "device" and (m.start in ("nothing", "blank") or m.name in plan.results)
         ]
         names = [f"*{m.name}" if m.slots else m.name for m in cards]
-        lines = ["def timed(program):", '    """Seconds and output of the program; nothing is left of earlier runs."""']
-        if names:
-            lines += _indented(_each("array", names))
-            lines += [f"        {self.cleared}"]
-        lines += [f"    {self.fresh(memory)}" for memory in hosts]
-        lines += [f"    {self.synchronise}", "    start = time.perf_counter()", "    program()"]
-        lines += [f"    {self.synchronise}"]
-        return [*lines, *_indented(self._output())]
+        timed = ["start = time.perf_counter()", "program()", self.synchronise, "return time.perf_counter() - start"]
+        fresh = [*_each("array", names), INDENT + self.cleared] if names else []
+        fresh += [*map(self.fresh, hosts), self.synchronise, "timed(program)", *self._output()]
+        return [
+            *["def timed(program):", *_indented(timed), ""],
+            *["def output_of(program):  # with nothing left of earlier runs", *_indented(fresh)],
+        ]
 
     def _output(self) -> list[str]:
         by_name = {memory.name: memory for memory in self.plan.memory}
@@ -240,25 +245,20 @@ class Writer(ABC):
                 output.append(f"*({self.fetched.format('d')} for d in {name})")
             else:
                 output.append((self.fetched if by_name[name].place == "device" else self.saved).format(name))
-        line = f"return time.perf_counter() - start, [{', '.join(output)}]"
-        return (
-            [line]
-            if len(line) <= WIDTH - 8
-            else ["return time.perf_counter() - start, [", *(f"    {one}," for one in output), "]"]
-        )
+        line = f"return [{', '.join(output)}]"
+        return [line] if len(line) <= WIDTH - 8 else ["return [", *(f"    {one}," for one in output), "]"]
 
     def _compared(self) -> list[str]:
         plan = self.plan
         fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
+        program = self.replay if plan.is_graph else "lambda: pipeline(pool)"
         return [
-            f"_, wanted = timed(lambda: pipeline(pool[:1] * {self.streams}))  # one stream: serial",
+            f"wanted = output_of(lambda: pipeline(pool[:1] * {self.streams}))  # one stream: serial",
             *(self._captured() if plan.is_graph else ()),
-            "wall_s, verified = [], True",
-            "for _ in range(1 + repeat):  # the first run warms up",
-            f"    seconds, output = timed({self.replay if plan.is_graph else 'lambda: pipeline(pool)'})",
-            "    wall_s.append(seconds)",
-            f"    verified = verified and {self.equal}",
-            f'return {{{fixed}"wall_s": wall_s[1:], "verified": verified}}',
+            f"outputs = (output_of({program}) for _ in range(1 + repeat))",
+            f"right = [{self.equal} for output in outputs]",
+            f"wall_s = [timed({program}) for _ in range(1 + repeat)]",
+            f'return {{{fixed}"wall_s": wall_s[1:], "verified": all(right)}}',
         ]
 
     def _main(self) -> list[str]:

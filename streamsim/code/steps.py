@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from streamsim.device.front_ends import CALLS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4
@@ -146,6 +148,16 @@ class Remark(NamedTuple):
 
 
 Step = Copy | Launch | Run | Record | Wait | Synchronise | Within | If | Loop | Let | Roles | Remark
+
+
+def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
+    """Every copy among the steps and in their bodies, in their order."""
+    for step in steps:
+        match step:
+            case Copy():
+                yield step
+            case Within(_, body) | If(_, body) | Loop(_, _, _, body):
+                yield from copies_in(body)
 
 
 class Events(NamedTuple):

@@ -1,4 +1,5 @@
 // What programs of streamsim code use of CUDA, on the host: each call is done when it is made, and logged on stderr.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,6 +95,11 @@ inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
   return fprintf(stderr, "wait %ld %ld\n", event, stream) < 0;
+}
+
+inline auto Now() {
+  fprintf(stderr, "clock\n");
+  return std::chrono::steady_clock::now();
 }
 
 inline cudaError_t cudaDeviceSynchronize() { return fprintf(stderr, "synchronise\n") < 0; }

@@ -69,6 +69,7 @@ def run(text: str, language: str, seed: int = 0, repeat: int = 2) -> tuple[dict[
         for name, module in (fake_cupy if language == "cupy" else fake_torch)(card).items():
             patch.setitem(sys.modules, name, module)
         exec(compile(text, "the program", "exec"), names)
+        names["time"] = card  # which says what the time is
         given = names["DEFAULTS"] | {"repeat": repeat}
         result = names["measure"](**given | ({"work": 2} if "work" in given else {}))
     assert len(result["wall_s"]) == repeat
@@ -265,9 +266,10 @@ def test_cuda_is_formatted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_program_is_short(language: Language, name: str) -> None:
-    config, is_prefetch = CONFIGS[name]
-    lines = code_of(PLAIN, config, language, is_prefetch).splitlines()
-    said = [line for line in lines if line and not line.strip().startswith("//")]
-    assert len(lines if language != "cuda-c++" else said) < 120
+def test_a_program_is_short(language: Language) -> None:
+    # But for graphs in C++, where a capture alone is over ten lines.
+    asked = configs() if language == "cuda-c++" else [*configs(), *configs("graph")]
+    for config, is_prefetch in asked:
+        lines = code_of(PLAIN, config, language, is_prefetch).splitlines()
+        said = [line for line in lines if line and not line.strip().startswith("//")]
+        assert len(lines if language != "cuda-c++" else said) < 120, config

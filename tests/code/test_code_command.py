@@ -8,10 +8,12 @@ import pytest
 
 from streamsim.cli import main
 from streamsim.code.programs import code_of, code_of_schedule
+from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.program.config import Config, ring_config
 from streamsim.program.files import read_schedule
 from streamsim.program.workload_text import workload_of_sizes
 
+FEW = ("--max-chunks", "2", "--max-streams", "2", "--orders", "depth-first", "--device", "ideal")
 SIZES = ("--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB")
 WORKLOAD = workload_of_sizes(["64KiB"], ["20us"], ["64KiB"])
 
@@ -43,11 +45,27 @@ def test_a_schedule_file_is_written_out(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_best_writes_what_it_says_to_use(capsys: pytest.CaptureFixture[str]) -> None:
-    # On the ideal device one stream cannot overlap, and of one or two chunks over two streams two are faster.
-    options = [*SIZES, "--max-chunks", "2", "--max-streams", "2", "--orders", "depth-first", "--device", "ideal"]
-    assert main(["best", *options, "--as", "cupy", "-o", "best.py"]) == 0
+    # On the ideal device one stream cannot overlap, and of one or two chunks over two streams two are faster: of 1 ms
+    # a stage, two of three stages overlap by halves. The calls of CuPy, some microseconds each, do not change that.
+    sizes = ["--h2d", "64MiB", "--kernel", "1ms", "--d2h", "64MiB"]
+    assert main(["best", *sizes, *FEW, "--as", "cupy", "-o", "best.py"]) == 0
     assert "2 chunks on 2 streams, depth-first" in capsys.readouterr().out
-    assert Path("best.py").read_text() == code_of(WORKLOAD, Config("depth-first", 2, 2), "cupy")
+    workload = workload_of_sizes(["64MiB"], ["1ms"], ["64MiB"])
+    assert Path("best.py").read_text() == code_of(workload, Config("depth-first", 2, 2), "cupy")
+
+
+@pytest.mark.parametrize(("language", "chunks"), [("cupy", 1), ("pytorch", 1), ("cuda-c++", 2)])
+def test_best_counts_the_calls_of_the_program_that_it_writes(
+    language: Language, chunks: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 64 KiB go over the ideal link, 64 GB/s, in 1 us: with bare calls, which cost nothing there, two chunks hide half
+    # of each copy behind the kernels, 1 of 22 us. The calls of a library for another chunk cost several times that.
+    assert main(["best", *SIZES, *FEW, "--as", language, "-o", "best.txt"]) == 0
+    counted = capsys.readouterr().out
+    assert f"{chunks} chunk{'s' * (chunks > 1)} on {chunks} stream" in counted
+    assert main(["best", *SIZES, *FEW, "--front-end", FRONT_END_OF[language]]) == 0
+    assert capsys.readouterr().out == counted
+    assert Path("best.txt").read_text() == code_of(WORKLOAD, Config("depth-first", chunks, chunks), language)
 
 
 COPIES = '{"ops":[{"op":"copy","direction":"h2d","bytes":%d,"stream":%d}],"streams":["blocking"]}'
