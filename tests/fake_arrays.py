@@ -106,6 +106,10 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.card.current = self._before.pop()
 
+    @property
+    def ptr(self) -> int:
+        return self.address
+
     def record(self) -> Event:
         event = Event(self.card)
         event.record(self)
@@ -150,7 +154,7 @@ class CuPyArray:
 
     def __init__(self, card: Card, values: np.ndarray) -> None:
         self.card, self.values, self.size = card, values, values.size
-        self.data = MemoryPointer(card, values)
+        self.data = SimpleNamespace(ptr=Address.of(values))
 
     def __getitem__(self, part: slice) -> CuPyArray:
         return CuPyArray(self.card, self.values[part])
@@ -176,24 +180,34 @@ class CuPyArray:
             raise RuntimeError("the current stream is capturing, so transfers are disallowed")
 
 
-class MemoryPointer:
-    """``cupy.cuda.MemoryPointer``; its copies are in the current stream, and may be captured."""
+class Address(int):
+    """Where ``values`` are on the card."""
 
-    def __init__(self, card: Card, values: np.ndarray) -> None:
-        self.card, self.values = card, values
+    values: np.ndarray
 
-    def copy_from_host_async(self, address: int, size: int) -> None:
-        self._copy("h2d", address, size)
+    @classmethod
+    def of(cls, values: np.ndarray) -> Address:
+        found = cls(values.ctypes.data)
+        found.values = values
+        return found
 
-    def copy_to_host_async(self, address: int, size: int) -> None:
-        self._copy("d2h", address, size)
 
-    def _copy(self, direction: str, address: int, size: int) -> None:
+class Runtime:
+    """``cupy.cuda.runtime``: a copy, which may be captured, from an address to another; one of them is the card's."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+
+    def memcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
+        assert kind == 4, "cudaMemcpyDefault"
+        card, address = (to, source) if isinstance(to, Address) else (source, to)
+        assert isinstance(card, Address)
         if size == 0:
             return
         whole = next(a for a in self.card.pinned if a.ctypes.data <= address < a.ctypes.data + a.nbytes)
-        first = (address - whole.ctypes.data) // whole.itemsize
-        self.card.copy(direction, self.values, whole[first : first + size // whole.itemsize])
+        first, floats = (address - whole.ctypes.data) // whole.itemsize, size // whole.itemsize
+        with self.card.within(Stream(self.card, stream)):
+            self.card.copy("h2d" if card is to else "d2h", card.values[:floats], whole[first : first + floats])
 
 
 def logistic(value: np.ndarray, rounds: int) -> np.ndarray:
@@ -236,6 +250,8 @@ def fake_cupy(card: Card) -> dict[str, Any]:
         Stream=lambda non_blocking: Stream.made(card, non_blocking),
         Event=lambda disable_timing: Event(card),
         Device=lambda: SimpleNamespace(synchronize=card.synchronise),
+        runtime=Runtime(card),
+        get_current_stream=lambda: Stream(card, card.current),
     )
     cuda.Stream.null = Stream(card, LEGACY)
     cupy = SimpleNamespace(

@@ -58,6 +58,10 @@ class Writer(ABC):
 
     # What a library says in its own way
 
+    def functions(self) -> list[list[str]]:
+        """Functions of its own."""
+        return []
+
     @abstractmethod
     def stand_in(self, kernels: Kernels) -> list[str]:
         """The stand-in for the user's kernels, before their function."""
@@ -98,10 +102,6 @@ class Writer(ABC):
     def capture(self, body: list[str]) -> list[str]:
         """Lines that capture the body as ``graph``."""
 
-    def spans(self) -> list[str]:
-        """What copies need to know of the memory, in lines behind it."""
-        return []
-
     after: str  # the stream ``{0}`` waits for all that is in ``{1}``
     cleared: str  # an array of the card without what an earlier run left there
     generator: tuple[str, ...] = ()  # of random numbers
@@ -118,6 +118,7 @@ class Writer(ABC):
         parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
         if plan.cuts:
             parts.append(_CUT.splitlines())
+        parts += self.functions()
         parts += [self._measure(), self._main()]
         return "\n\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -167,7 +168,7 @@ class Writer(ABC):
         plan = self.plan
         lines = ['"""Whether runs are right; times of ``repeat`` more, behind one that warms up."""']
         lines += self._numbers()
-        lines += [*self._memory(), *self.spans()]
+        lines += self._memory()
         kinds = plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
             lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")

@@ -12,7 +12,7 @@ from streamsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamsim.code.steps import Copy, Kernels, Memory, Piece, Plan
+    from streamsim.code.steps import Copy, Kernels, Memory, Plan
 
 MOST_TORCH_STREAMS = 32  # PyTorch's pool of them; who asks for more gets the same ones again
 MOST_TORCH_SOURCES = 3  # that one element-wise operation reads: addcmul
@@ -101,22 +101,27 @@ class CuPy(Writer):
 
     def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
         card, host = self.piece(step.card), self.piece(step.host)
-        if self.plan.is_graph:  # set and get refuse to be captured
-            way = "to" if step.direction == "d2h" else "from"
-            its_part = f"*{_span(step.host)}[{step.host.chunk}]"
-            arguments = [its_part] if step.host.part else [f"{host}.ctypes.data", f"{host}.nbytes"]
-            return call(f"{card}.data.copy_{way}_host_async", arguments, WIDTH - 4 * depth)
+        if self.plan.is_graph:  # set, get and the like refuse to be captured
+            to = "to_host" if step.direction == "d2h" else "to_card"
+            return call(to, [card, host], WIDTH - 4 * depth)
         if step.direction == "d2h":
             more = [] if step.is_blocking else ["blocking=False"]
             return call(f"{card}.get", [f"out={host}", *more], WIDTH - 4 * depth)
         wait = [f"{stream}.synchronize()"] if step.is_blocking else []
         return [*call(f"{card}.set", [host], WIDTH - 4 * depth), *wait]
 
-    def spans(self) -> list[str]:
-        """Of a graph: where the chunks of arrays on the host are, and their bytes."""
-        copies = copies_in(self.plan.issue) if self.plan.is_graph else ()
-        of = {_span(copy.host): copy.host for copy in copies if copy.host.part}
-        return [f"{at} = [({h.name}[p].ctypes.data, {h.name}[p].nbytes) for p in {h.part}]" for at, h in of.items()]
+    def functions(self) -> list[list[str]]:
+        if not self.plan.is_graph:
+            return []
+        ends = {"h2d": ("to_card", "x.data.ptr, h.ctypes.data"), "d2h": ("to_host", "h.ctypes.data, x.data.ptr")}
+        return [
+            [
+                f"def {name}(x, h):  # as set and get, which cannot be captured",
+                "    stream = cp.cuda.get_current_stream().ptr",
+                f"    cp.cuda.runtime.memcpyAsync({both}, h.nbytes, 4, stream)",
+            ]
+            for name, both in (ends[way] for way in dict.fromkeys(c.direction for c in copies_in(self.plan.issue)))
+        ]
 
     def host(self, memory: Memory, size: str) -> list[str]:
         made = "cupyx.empty_pinned" if memory.place == "pinned" else "np.empty"
@@ -134,11 +139,6 @@ class CuPy(Writer):
 
     def capture(self, body: list[str]) -> list[str]:
         return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
-
-
-def _span(host: Piece) -> str:
-    """The name of where the chunks of an array on the host are."""
-    return f"at_{host.name.removeprefix('h_')}"
 
 
 def _target(name: str, kernels: Kernels) -> str:
