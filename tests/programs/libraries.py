@@ -211,7 +211,7 @@ def read_record(path: Path) -> Record:
     return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Record)
 
 
-def device_of(record: Record, front_end: FrontEndName) -> Device:
+def device_of(record: Record, front_end: str) -> Device:
     """The card as it was calibrated, with the calls of the front end."""
     return with_front_end(parse_device(record.profile), front_end)
 
