@@ -14,6 +14,7 @@ WORDS = {
     "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
     "samples": "calibration samples, for `streamsim-validate calibrate --from`",
     "programs": "what compiled programs took, for tests/programs/predicted.py",
+    "libraries": "what programs in CuPy and PyTorch took, for tests/programs/libraries.py",
     "trace": "a trace, for https://ui.perfetto.dev",
 }
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
@@ -22,6 +23,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 # Of JSON, by kind: the first of these that is found.
 _JSON = {
     "journal": re.compile(rb'\A\s*\{"line":'),
+    "libraries": re.compile(rb'\A\s*\{"seed":'),
     "record": re.compile(rb'"machine"\s*:'),
     "samples": re.compile(rb'"timings"\s*:'),
     "programs": re.compile(rb'"curves"\s*:'),
