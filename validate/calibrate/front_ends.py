@@ -19,7 +19,7 @@ from streamsim.collector import collector_off
 from streamsim.device.front_ends import TIMES, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import median_and_spread
+from streamsim_validate.records import relative_deviation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,6 @@ COLUMNS |= {"|": "enter_s"}
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
-NORMAL = 1.4826  # standard deviations in half the distance between quartiles
 
 Rounds = dict[str, tuple[float, ...]]  # by round the seconds that each took, one figure a run
 
@@ -121,7 +120,7 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     relative = np.array([_calls_of(kind) for kind in ROUNDS]) / medians[:, None]
     costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(ROUNDS)), rcond=None)[0])
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
-    scatter = median(NORMAL * half / middle for middle, half in map(median_and_spread, map(tuple, rounds.values())))
+    scatter = median(map(relative_deviation, map(tuple, rounds.values())))
     known = dict(zip(TIMES, map(float, costs), strict=True))
     return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
 

@@ -24,12 +24,12 @@ from streamsim_validate.calibrate.probe import (
     tiny,
     with_kernel,
 )
-from streamsim_validate.calibrate.samples import NORMAL, Samples
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
 from streamsim_validate.records import (
     CHUNK,
     MIX_LENGTH,
     MIXES,
+    NORMAL,
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streamsim_validate.calibrate.copies import Link
+    from streamsim_validate.calibrate.samples import Samples
 
 HOST_LENGTHS = (16, 64)
 GRAPH_NODES = (8, 32, 128)

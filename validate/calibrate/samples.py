@@ -20,9 +20,9 @@ from streamsim_validate.records import (
     Chain,
     ChainRow,
     Timing,
-    median_and_spread,
     per_link,
     read_stored,
+    relative_deviation,
     rows_of,
     timings_of,
     unzipped,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SAMPLES_VERSION = 2
 SHORTEST_S, LONGEST_S = 1e-9, 86_400.0  # of a run: no clock here resolves less, and no probe takes a day
-NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
 # Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
 RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0
@@ -95,11 +94,8 @@ class Samples:
 
     def scatter(self, kind: str, column: str = "device_s") -> float:
         """Relative standard deviation of the runs of a chain of a kind, typical of them; outliers count for little."""
-        found = []
-        for chain in self.of(kind):
-            middle, half = median_and_spread(tuple(getattr(t, column) for t in self.timings[chain]))
-            found.append(NORMAL * half / middle)
-        return float(median(found))
+        runs = (tuple(getattr(timing, column) for timing in self.timings[chain]) for chain in self.of(kind))
+        return float(median(map(relative_deviation, runs)))
 
     def has(self, kinds: Collection[str]) -> bool:
         """Whether there is a chain of any of these kinds."""

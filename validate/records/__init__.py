@@ -32,7 +32,18 @@ from streamsim_validate.records.journal import (
     read_journal,
 )
 from streamsim_validate.records.recipe import Recipe, Value, digest, workload_key
-from streamsim_validate.records.record import Entry, Group, Machine, Record, Run, median_and_spread, now, to_times
+from streamsim_validate.records.record import (
+    NORMAL,
+    Entry,
+    Group,
+    Machine,
+    Record,
+    Run,
+    median_and_spread,
+    now,
+    relative_deviation,
+    to_times,
+)
 from streamsim_validate.records.spans import (
     COMPUTE,
     D2H,
@@ -57,6 +68,7 @@ __all__ = [
     "MIXES",
     "MIX_LENGTH",
     "MOST_VALUES",
+    "NORMAL",
     "NOTHING",
     "RECORD_CHAINS",
     "SYNCHRONISE_CHAINS",
@@ -99,6 +111,7 @@ __all__ = [
     "read_journal",
     "read_record",
     "read_stored",
+    "relative_deviation",
     "rows_of",
     "spans_of",
     "timeline_of",

@@ -140,12 +140,21 @@ class Record(msgspec.Struct, frozen=True):
         return ((run, entry) for run in self.runs for entry in run.entries if entry.status != "ok" or not entry.wall_s)
 
 
+NORMAL = 1.4826  # standard deviations in half the distance between the quartiles of what scatters normally
+
+
 def median_and_spread(samples: Times) -> tuple[float, float]:
     """(median, half the distance between the quartiles), in the samples' unit."""
     if len(samples) < 2:
         return (samples[0] if samples else 0.0), 0.0
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
     return middle, (high - low) / 2
+
+
+def relative_deviation(samples: Times) -> float:
+    """Standard deviation of what scatters normally, over its median; outliers count for little."""
+    middle, half = median_and_spread(samples)
+    return NORMAL * half / middle
 
 
 def to_times(values: Iterable[float]) -> Times:
