@@ -22,19 +22,24 @@ if TYPE_CHECKING:
     from streamsim.analysis.predict import EngineUse, Prediction, WithoutRing, predict
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import Source
-    from streamsim.code.programs import code_of, code_of_schedule
+    from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
+    from streamsim.code.layers import code_of_layers
+    from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
     from streamsim.device.assumptions import link_words
     from streamsim.device.files import read_device, write_device
     from streamsim.device.front_ends import FrontEnd
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.library import device_names, load_device
-    from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, LinkDirection
+    from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, KernelUse, LinkDirection
     from streamsim.device.variations import changed
     from streamsim.errors import InputError
     from streamsim.model import simulate
     from streamsim.program.builder import Event, Memory, Program, Stream
     from streamsim.program.config import Config
     from streamsim.program.files import read_schedule, read_workload, write_schedule, write_workload
+    from streamsim.program.layer_files import read_layers, write_layers
+    from streamsim.program.layers import Layer, Layers, LayerStep
+    from streamsim.program.offload import Offload, offload
     from streamsim.program.patterns import (
         breadth_first,
         build,
@@ -45,9 +50,23 @@ if TYPE_CHECKING:
         serial,
         serialized,
     )
-    from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+    from streamsim.program.recorded_times import RecordedTimes
+    from streamsim.program.schedule import (
+        Buffer,
+        Copy,
+        HostWork,
+        Kernel,
+        RecordEvent,
+        Region,
+        Schedule,
+        Synchronize,
+        WaitEvent,
+        WaitThread,
+    )
     from streamsim.program.workload import Part, Point, Workload, WorkloadKernel
     from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+    from streamsim.recorded.card_profile import profile_of
+    from streamsim.recorded.program import HostCosts, RecordedProgram, program_of
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.recording import (
         AnnotationKind,
@@ -64,6 +83,7 @@ if TYPE_CHECKING:
         Unread,
         WorkKind,
     )
+    from streamsim.recorded.replay import EngineReplay, Misplaced, Replay, replay, untraced
     from streamsim.recorded.summary import (
         RecordedAmount,
         RecordedCalls,
@@ -73,12 +93,22 @@ if TYPE_CHECKING:
         RecordingSummary,
         summarise,
     )
+    from streamsim.recorded.times import recorded_times
     from streamsim.recorded.windows import NamedSpan, named_spans, part_of
-    from streamsim.report.gantt import plot_explanation, plot_gantt, save_explanation, save_gantt
+    from streamsim.report.gantt import (
+        plot_explanation,
+        plot_gantt,
+        plot_gantts,
+        save_explanation,
+        save_gantt,
+        save_gantts,
+    )
     from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
     from streamsim.report.text import gantt
-    from streamsim.report.trace import write_trace
+    from streamsim.report.trace import write_trace, write_traces
     from streamsim.search.best import Best, Flatness, Found, best
+    from streamsim.search.best_offload import BestOffload, Placed, best_offload
+    from streamsim.search.best_steps import BestSteps, TimedWay, Way, best_steps
     from streamsim.search.evaluate import evaluate
     from streamsim.search.grid import Grid
     from streamsim.search.sweep import Axis, Sweep
@@ -86,7 +116,7 @@ if TYPE_CHECKING:
     from streamsim.search.sweep_text import read_sweep, sweep
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.timeline.critical_path import Step, critical_path
-    from streamsim.timeline.timeline import Span, Timeline
+    from streamsim.timeline.timeline import Span, Timeline, recorded_timeline
 
     __version__: str
 
@@ -98,6 +128,8 @@ _HOME = {
     "RecordEvent": "program.schedule",  # an event marks a place in a stream
     "WaitEvent": "program.schedule",  # a stream waits for an event
     "Synchronize": "program.schedule",  # the host waits
+    "HostWork": "program.schedule",  # a thread of the host does something else
+    "WaitThread": "program.schedule",  # a thread of the host waits for another
     "Buffer": "program.schedule",  # a named piece of host or device memory
     "Region": "program.schedule",  # a byte range of a buffer
     # The same, written with handles
@@ -112,23 +144,31 @@ _HOME = {
     "Part": "program.workload",  # what some chunks have of a workload
     "workload_of_sizes": "program.workload_text",  # a workload from sizes and times, as numbers or as text
     "parse_kernel": "program.workload_text",  # "0.57ms,9us@64Ki" to a WorkloadKernel
+    "Layers": "program.layers",  # a model's layers, and how many passes over them
+    "Layer": "program.layers",  # the bytes of its weights, and its kernels
+    "LayerStep": "program.layers",  # one of those that a pass goes through
     "serial": "program.patterns",  # blocking copies, one chunk after another
     "one_stream": "program.patterns",  # asynchronous, in one stream
     "depth_first": "program.patterns",  # chunk by chunk over several streams
     "breadth_first": "program.patterns",  # stage by stage over several streams
     "ring": "program.patterns",  # k device buffers used in turn (double buffering)
     "prefetch": "program.patterns",  # copy the next batch beside the kernels of this one
+    "offload": "program.offload",  # a model's layers streamed to the card, but for those that stay there
+    "Offload": "program.offload",  # how deep, and which stay
     "serialized": "program.patterns",  # any schedule without its overlap
     "build": "program.patterns",  # a pattern by name
     # Programs
     "code_of": "code.programs",  # a workload cut and issued so, as a program in CuPy, PyTorch or CUDA C++
     "code_of_schedule": "code.programs",  # a schedule as a program, call by call
+    "code_of_steps": "code.programs",  # the loop of a program whose steps repeat
+    "code_of_layers": "code.layers",  # layers streamed to the card, as a program in PyTorch
     # Devices
     "Device": "device.profile",  # a card, its link and its host
     "LinkDirection": "device.profile",  # a direction of its link
     "CopyEngines": "device.profile",  # what copies
     "Compute": "device.profile",  # what runs kernels
     "KernelCost": "device.kernel_costs",  # how long a kernel of a name takes
+    "KernelUse": "device.profile",  # what a kernel takes of the card
     "HandOver": "device.profile",  # what it costs to go on on another engine
     "Host": "device.profile",  # what calls cost
     "device_names": "device.library",  # the shipped profiles
@@ -162,6 +202,9 @@ _HOME = {
     "Best": "search.best",  # what best gives
     "Found": "search.best",  # a configuration and its time
     "Flatness": "search.best",  # how much it matters to hit the optimum
+    "best_offload": "search.best_offload",  # which layers stay on the card, and how deep the others are prefetched
+    "BestOffload": "search.best_offload",  # what best_offload gives
+    "Placed": "search.best_offload",  # a way to place layers and what it takes
     "Sweep": "search.sweep",  # what sweep gives: iterate over it for its rows
     "Axis": "search.sweep",  # a name and its values
     "sweep": "search.sweep_text",  # every combination of ranges such as "1..64*2", predicted
@@ -181,7 +224,7 @@ _HOME = {
     "interval": "analysis.intervals",  # where the makespan lies with a probability of 90 %
     "Interval": "analysis.intervals",  # what interval gives
     # Recorded programs
-    "read_recording": "recorded.read",  # what PyTorch's profiler or Nsight Systems recorded
+    "read_recording": "recorded.read",  # what PyTorch's profiler, Nsight Systems or a capture recorded
     "Recording": "recorded.recording",  # a recorded program, whatever the format: columns of
     "HostCalls": "recorded.recording",  # its calls,
     "CardWork": "recorded.recording",  # what its cards did,
@@ -205,17 +248,42 @@ _HOME = {
     "RecordedEngine": "recorded.summary",  # how busy one of its engines was
     "RecordedReason": "recorded.summary",  # why something stood still
     "RecordedCalls": "recorded.summary",  # the host's calls of one name
+    "program_of": "recorded.program",  # the program that a recording is of, as a schedule
+    "RecordedProgram": "recorded.program",  # what program_of gives
+    "HostCosts": "recorded.program",  # what recording cost
+    "profile_of": "recorded.card_profile",  # the profile of a recording's card
+    "replay": "recorded.replay",  # a recorded program, predicted beside what was recorded
+    "untraced": "recorded.replay",  # the program without what recording cost
+    "Replay": "recorded.replay",  # what replay gives
+    "EngineReplay": "recorded.replay",  # an engine's time, recorded and predicted
+    "Misplaced": "recorded.replay",  # an op whose start is predicted worst
+    "RecordedTimes": "program.recorded_times",  # when the ops of a schedule were recorded to run
+    "recorded_times": "recorded.times",  # of a recorded program
+    "recorded_timeline": "timeline.timeline",  # the same as a time line, to draw
+    "what_if": "analysis.what_if",  # what changes of a program bring, each alone and together
+    "WhatIf": "analysis.what_if",  # what what_if gives
+    "Outcome": "analysis.what_if",  # of one change, or of all
+    "Change": "analysis.what_if",  # pin(), make_async(), streams(4, assumed=True) of that module
+    "best_steps": "search.best_steps",  # of a program whose steps repeat: pieces, streams, steps copied ahead
+    "BestSteps": "search.best_steps",  # what best_steps gives
+    "Way": "search.best_steps",  # how to issue the steps
+    "TimedWay": "search.best_steps",  # and what that takes
     # Pictures and files
     "gantt": "report.text",  # a time line as text
     "plot_gantt": "report.gantt",  # a time line drawn into Axes
     "save_gantt": "report.gantt",  # as a picture
     "plot_explanation": "report.gantt",  # the same with the critical path and the lost time by cause
     "save_explanation": "report.gantt",  # as a picture
+    "plot_gantts": "report.gantt",  # several time lines, one above the other
+    "save_gantts": "report.gantt",  # as a picture
     "write_trace": "report.trace",  # a time line for Perfetto
+    "write_traces": "report.trace",  # several, a process each
     "read_schedule": "program.files",  # from JSON
     "write_schedule": "program.files",  # to JSON
     "read_workload": "program.files",  # from TOML
     "write_workload": "program.files",  # to TOML
+    "read_layers": "program.layer_files",  # from TOML or CSV
+    "write_layers": "program.layer_files",  # to TOML
     "read_device": "device.files",  # from TOML
     "write_device": "device.files",  # to TOML
     "parse_bytes": "text.quantities",  # "64MiB" to 67108864
@@ -229,10 +297,13 @@ __all__ = [
     "Annotations",
     "Axis",
     "Best",
+    "BestOffload",
+    "BestSteps",
     "Bound",
     "Buffer",
     "CallKind",
     "CardWork",
+    "Change",
     "Compute",
     "Config",
     "Copy",
@@ -240,6 +311,7 @@ __all__ = [
     "CopyEngines",
     "CopyMemory",
     "Device",
+    "EngineReplay",
     "EngineUse",
     "Event",
     "Explanation",
@@ -253,17 +325,27 @@ __all__ = [
     "HeatMap",
     "Host",
     "HostCalls",
+    "HostCosts",
+    "HostWork",
     "InputError",
     "Interval",
     "Journal",
     "Kernel",
     "KernelCost",
+    "KernelUse",
+    "Layer",
+    "LayerStep",
+    "Layers",
     "LinkDirection",
     "Loss",
     "Memory",
+    "Misplaced",
     "MissingWait",
     "NamedSpan",
+    "Offload",
+    "Outcome",
     "Part",
+    "Placed",
     "Point",
     "Prediction",
     "Program",
@@ -273,12 +355,15 @@ __all__ = [
     "RecordedCard",
     "RecordedCardUse",
     "RecordedEngine",
+    "RecordedProgram",
     "RecordedReason",
     "RecordedStream",
     "RecordedThread",
+    "RecordedTimes",
     "Recording",
     "RecordingSummary",
     "Region",
+    "Replay",
     "Scenario",
     "Schedule",
     "Source",
@@ -287,21 +372,29 @@ __all__ = [
     "Stream",
     "Sweep",
     "Synchronize",
+    "TimedWay",
     "Timeline",
     "Unread",
     "WaitEvent",
+    "WaitThread",
+    "Way",
+    "WhatIf",
     "WithoutRing",
     "WorkKind",
     "Workload",
     "WorkloadKernel",
     "__version__",
     "best",
+    "best_offload",
+    "best_steps",
     "breadth_first",
     "build",
     "changed",
     "check",
     "code_of",
+    "code_of_layers",
     "code_of_schedule",
+    "code_of_steps",
     "critical_path",
     "depth_first",
     "device_names",
@@ -313,6 +406,7 @@ __all__ = [
     "load_device",
     "lower_bound",
     "named_spans",
+    "offload",
     "one_stream",
     "parse_bandwidth",
     "parse_bytes",
@@ -321,30 +415,42 @@ __all__ = [
     "part_of",
     "plot_explanation",
     "plot_gantt",
+    "plot_gantts",
     "plot_heatmap",
     "predict",
     "prefetch",
+    "profile_of",
+    "program_of",
     "published",
     "read_device",
+    "read_layers",
     "read_recording",
     "read_schedule",
     "read_sweep",
     "read_workload",
+    "recorded_timeline",
+    "recorded_times",
     "repaired",
+    "replay",
     "ring",
     "save_explanation",
     "save_gantt",
+    "save_gantts",
     "save_heatmap",
     "serial",
     "serialized",
     "simulate",
     "summarise",
     "sweep",
+    "untraced",
+    "what_if",
     "workload_of_sizes",
     "write_device",
+    "write_layers",
     "write_schedule",
     "write_sweep",
     "write_trace",
+    "write_traces",
     "write_workload",
 ]
 

@@ -6,7 +6,7 @@ A bound holds whatever order the engines choose: the simulated makespan is never
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device
 from streamsim.lowering.costs import D2H, H2D, NOTHING, Shape
+from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import S_PER_TICK
@@ -57,11 +58,11 @@ def bound_of(lowered: Lowered) -> Bound:
     """:func:`lower_bound` of a schedule that is lowered for its device already."""
     counts = Counter(lowered.shape)
     amounts = [(shape, counts[index]) for index, shape in enumerate(lowered.shapes)]
-    longest = _longest_chain(lowered)
+    longest, arrivals = _longest_chain(lowered), _arrivals(lowered)
     ticks = {
-        **{ENGINE_WORDS[name]: work for name, work in _engine_work(lowered, amounts)},
-        LINK: _link_work(lowered, amounts),
-        HOST: longest.end if longest.is_calls else _host_work(lowered),
+        **{ENGINE_WORDS[name]: work for name, work in _engine_work(lowered, amounts, arrivals)},
+        LINK: _link_work(lowered, amounts, arrivals),
+        HOST: longest.end if longest.is_calls else _host_work(lowered, arrivals),
         CHAIN: longest.end,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
@@ -88,9 +89,12 @@ def _longest_chain(lowered: Lowered) -> _Chain:
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
     ready, ready_calls = [0] * n, [0] * n  # the same when the ops that it waits for have ended
     followers = _followers(lowered)
-    now = calls = lowered.launch
+    threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
+    returned: list[tuple[int, int]] = []  # the same of every segment
     for segment in lowered.segments:
-        for op, call in enumerate(lowered.calls(segment), segment.first):
+        now, calls = threads[segment.thread]
+        for op in range(segment.first, segment.last):
+            call = lowered.call[op]
             now += call
             calls += call
             if kind[op] == NOTHING:
@@ -105,6 +109,10 @@ def _longest_chain(lowered: Lowered) -> _Chain:
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
         if last >= 0 and end[last] + lowered.wake > now:
             now, calls = end[last] + lowered.wake, calls_in[last]
+        if segment.behind != NO_SEGMENT and returned[segment.behind][0] > now:
+            now, calls = returned[segment.behind]
+        threads[segment.thread] = now, calls
+        returned.append((now, calls))
     latest = max(range(n), key=end.__getitem__)
     return _Chain(end[latest], 2 * calls_in[latest] > end[latest])
 
@@ -120,28 +128,30 @@ def _followers(lowered: Lowered) -> Callable[[int], list[tuple[int, int]]]:
     return of
 
 
-def _calls(lowered: Lowered) -> Iterator[int]:
-    """Ticks of every call."""
-    return chain.from_iterable(map(lowered.calls, lowered.segments))
+def _arrivals(lowered: Lowered) -> list[int]:
+    """For every op the tick at which the card has it if no call ever waits for the card."""
+    returned: list[int] = []
+    now = dict.fromkeys(lowered.threads, lowered.launch)
+    for segment in lowered.segments:
+        before = now[segment.thread]
+        returned += islice(accumulate(lowered.call[segment.first : segment.last], initial=before), 1, None)
+        if segment.behind != NO_SEGMENT:
+            returned[-1] = max(returned[-1], returned[lowered.segments[segment.behind].last - 1])
+        now[segment.thread] = returned[-1]
+    return [tick + lowered.submit for tick in returned]
 
 
-def _first_arrival(lowered: Lowered, *kinds: int) -> int:
-    """Add up the host's calls to the first op of these kinds: none of them can be on the card before this tick."""
-    now = lowered.launch + lowered.submit
-    for kind, call in zip(lowered.kind, _calls(lowered), strict=True):
-        now += call
-        if kind in kinds:
-            return now
-    return now
+def _first_arrival(lowered: Lowered, arrivals: Sequence[int], *kinds: int) -> int:
+    """None of the ops of these kinds can be on the card before this tick."""
+    return min(tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind in kinds)
 
 
-def _host_work(lowered: Lowered) -> int:
+def _host_work(lowered: Lowered, arrivals: Sequence[int]) -> int:
     """Ticks until the last op is on the card if no call ever waits."""
-    last = max((op for op, kind in enumerate(lowered.kind) if kind != NOTHING), default=-1)
-    return lowered.launch + sum(islice(_calls(lowered), last + 1)) + lowered.submit if last >= 0 else 0
+    return max((tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind != NOTHING), default=0)
 
 
-def _engine_work(lowered: Lowered, amounts: Amounts) -> Iterator[tuple[str, int]]:
+def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> Iterator[tuple[str, int]]:
     """Ticks of each engine's ops one after another, from when the first of them can be on the card.
 
     While a kernel drains others may work; behind the last to work there is a drain that none hides.
@@ -153,7 +163,7 @@ def _engine_work(lowered: Lowered, amounts: Amounts) -> Iterator[tuple[str, int]
             busy = sum(shape.works * count for shape, count in own)
             if name == "compute":
                 busy = _side_by_side(lowered, own, busy) + min(shape.drain for shape, _ in own)
-            yield name, _first_arrival(lowered, *kinds) + busy
+            yield name, _first_arrival(lowered, arrivals, *kinds) + busy
 
 
 def _side_by_side(lowered: Lowered, kernels: Amounts, one_by_one: int) -> int:
@@ -165,12 +175,12 @@ def _side_by_side(lowered: Lowered, kernels: Amounts, one_by_one: int) -> int:
     return max(-(-area // FULL_CARD), -(-one_by_one // most))
 
 
-def _link_work(lowered: Lowered, amounts: Amounts) -> int:
+def _link_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> int:
     """Ticks that both directions together need on a link on which they slow each other down."""
     if len(lowered.engine_names) < 3 or not any(shape.kind in (H2D, D2H) for shape, _ in amounts):
         return 0
     there, back = (_flow([(shape, count) for shape, count in amounts if shape.kind == kind]) for kind in (H2D, D2H))
-    return _first_arrival(lowered, H2D, D2H) + math.floor(duplex_bound(there, back))
+    return _first_arrival(lowered, arrivals, H2D, D2H) + math.floor(duplex_bound(there, back))
 
 
 class Flow(msgspec.Struct, frozen=True):

@@ -24,6 +24,8 @@ Key = Literal[
     "needless-order",
     "connections",
     "many-streams",
+    "host-work",
+    "slow-calls",
     "host-issue",
     "small-chunks",
     "duplex",
@@ -50,6 +52,8 @@ CAUSES: dict[Key, Cause] = {
     "needless-order": Cause("wait that serialises", "give independent chunks streams and buffers of their own"),
     "connections": Cause("more streams than connections", "the card has no more hardware queues"),
     "many-streams": Cause("more streams than pay", "chunks are not in streams of their own"),
+    "host-work": Cause("work of the host between its calls", "do it beforehand, or in another thread"),
+    "slow-calls": Cause("single calls that hold the host", "make them once before"),
     "host-issue": Cause("host issue cost", "its calls cannot be captured in a graph; issue fewer and larger ops"),
     "small-chunks": Cause(
         "chunks too small (latencies, hand-overs, kernel floor)", "these ops cannot be merged; issue larger ones"

@@ -6,6 +6,7 @@ of ops are made by :mod:`streamsim.analysis.rework`.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -18,17 +19,20 @@ from streamsim.device.variations import with_values, without
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
+    HostWork,
     Kernel,
     Op,
     Region,
     Schedule,
     Synchronize,
+    WaitThread,
 )
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 ALL_AT_ONCE = 1024  # kernels
+SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room
 
 
@@ -118,9 +122,50 @@ def without_duplex_loss(device: Device) -> Device:
     return without(device, "duplex")
 
 
-def without_host_costs(device: Device) -> Device:
+def without_host_costs(scenario: Scenario) -> Scenario:
     """The host's calls take no time."""
-    return without(device, "host")
+    ops = [replace(op, call_s=0.0) if _is_dear(op) else op for op in scenario.schedule.ops]
+    return Scenario(replace(scenario.schedule, ops=tuple(ops)), without(scenario.device, "host"))
+
+
+def _is_dear(op: Op) -> bool:
+    """Whether an op says that its call takes time."""
+    return not isinstance(op, HostWork | WaitThread) and bool(op.call_s)
+
+
+def slow_calls(schedule: Schedule) -> dict[int, float]:
+    """The ops whose calls hold the host far longer than others of their kind do, and what those take; seconds.
+
+    Of at least three calls that say what they cost, those of ten times their median, from 20 us on.
+    """
+    costs: dict[type[Op], list[tuple[int, float]]] = {}
+    for i, op in enumerate(schedule.ops):
+        if op.call_s is not None and not isinstance(op, HostWork | WaitThread):
+            costs.setdefault(type(op), []).append((i, op.call_s))
+    found: dict[int, float] = {}
+    for own in costs.values():
+        usual = median(cost for _, cost in own)
+        slow = {i: usual for i, cost in own if cost > SLOW_TIMES * usual and cost >= SLOW_S}
+        found |= slow if len(own) >= LEAST_CALLS else {}
+    return found
+
+
+def without_slow_calls(schedule: Schedule) -> Schedule:
+    """Every call takes about as long as others of its kind."""
+    usual = slow_calls(schedule)
+    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(schedule.ops)]
+    return replace(schedule, ops=tuple(ops))
+
+
+def has_host_work(scenario: Scenario) -> bool:
+    """Whether the host does something between its calls before the last copy or kernel is issued."""
+    ops = scenario.schedule.ops[: max(0, last_work(scenario.schedule))]
+    return any(isinstance(op, HostWork) and op.duration_s for op in ops)
+
+
+def without_host_work(schedule: Schedule) -> Schedule:
+    """The host does nothing but its calls."""
+    return replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, HostWork)))
 
 
 def without_latencies(scenario: Scenario) -> Scenario:

@@ -6,7 +6,9 @@ says what is left. So every figure is simulated, and none is read off the time l
 **Which bound.** Much of what loses time also raises the lower bound of the schedule as it stands (``lower_bound``
 counts pageable copies at the pageable rate, and latencies, and host calls). Here the bound is that of the *work*: the
 busiest engine's bytes at the rate of pinned memory alone on the link, or its kernels' own time, with nothing else in
-the way. It is the same whichever causes are removed, so what is lost is always lost against it: ``bound_s``.
+the way, or as the schedule stands where that is less: what kernels leave each other of the card as they are launched,
+they do not without launches. It is the same whichever causes are removed, so what is lost is always lost against it:
+``bound_s``.
 What the schedule's own bound lies above it (``own_bound_s``) is lost as well.
 
 **How causes share.** Asynchronous copies help little while pageable memory still holds the host, and the other way
@@ -60,6 +62,7 @@ from streamsim.rules.clock import S_PER_TICK
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamsim.analysis.bounds import Bound
     from streamsim.analysis.remedies import Source
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -77,10 +80,10 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
     lab = Lab(Scenario(schedule, device), source)
     values = shares_of(lab)
     best = lab.best()
-    bound = lower_bound(*lab.scenario(frozenset(lab.present)))
-    bound_by = max(ENGINE_WORDS.values(), key=lambda name: bound.each.get(name, 0.0))
-    own = lower_bound(schedule, device).seconds
-    floor = min(best, *map(in_ticks, (bound.each.get(bound_by, 0.0), own)))
+    own = lower_bound(schedule, device)
+    work = _work_s(own, lower_bound(*lab.scenario(frozenset(lab.present))))
+    bound_by = max(ENGINE_WORDS.values(), key=work.__getitem__)
+    floor = min(best, *map(in_ticks, (work[bound_by], own.seconds)))
     values[LAST] = Fraction(best - floor)
     losses = {key: 0 for key in KEYS if key in MADE} | _whole(values, lab.makespan - floor)
     even, limits = limits_of(lab.loads, floor)
@@ -90,7 +93,7 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
         makespan_s=lab.makespan * S_PER_TICK,
         bound_s=floor * S_PER_TICK,
         bound_by=bound_by,
-        own_bound_s=own,
+        own_bound_s=own.seconds,
         even_s=even * S_PER_TICK,
         losses=_ranked(lab, losses),
         limits=_ranked(lab, limits),
@@ -99,6 +102,15 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
         is_racy=lab.is_racy,
         link=link_words(device, bool(schedule.pageable_names)),
     )
+
+
+def _work_s(own: Bound, without_causes: Bound) -> dict[str, float]:
+    """What the work takes each engine, seconds; neither bound is the lower one of every schedule.
+
+    Without its latencies a kernel has no launch, in which others have the card.
+    """
+    both = own.each, without_causes.each
+    return {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
 
 
 def _ranked(lab: Lab, parts: dict[Key, int]) -> tuple[Loss, ...]:

@@ -91,29 +91,37 @@ class HappensBefore:
         self.streams = StreamOrder(schedule)
         self._clocks = _Clocks(width)
         self.nothing = self._clocks.nothing
-        self.host = self.nothing
+        self._hosts: dict[int, Clock] = {}  # by thread of the host: what it knows to have ended
         self._stream_of = [op.stream or 0 for op in schedule.ops]
         self._known = [self.nothing] * len(schedule.ops)
-        # Of every stream: its last ops and the host's clock when it was last asked for, and the clock it had then.
+        # Of every stream: its last ops and the thread's clock when it was last asked for, and the clock it had then.
         self._last: list[tuple[tuple[int, ...], Clock, Clock]] = [((), self.nothing, self.nothing)] * width
 
-    def now(self, stream: int) -> Clock:
-        """What has surely ended when an op issued now in ``stream`` starts."""
-        before = self.streams.before(stream)
+    def now(self, stream: int, thread: int) -> Clock:
+        """What has surely ended when an op that ``thread`` issues now in ``stream`` starts."""
+        before, own = self.streams.before(stream), self._host(thread)
         seen, host, clock = self._last[stream]
-        if before != seen or host is not self.host:
-            clock = self.after(clock if host is self.host else self.host, before)
-            self._last[stream] = before, self.host, clock
+        if before != seen or host is not own:
+            clock = self.after(clock if host is own else own, before)
+            self._last[stream] = before, own, clock
         return clock
 
-    def start(self, op: int, stream: int, clock: Clock) -> None:
-        """Put ``op`` into ``stream`` behind what ``clock`` says."""
+    def start(self, op: int, stream: int, thread: int, clock: Clock) -> None:
+        """Put ``op``, which ``thread`` issues, into ``stream`` behind what ``clock`` says."""
         self._known[op] = clock
         self.streams.append(stream, op)
-        self._last[stream] = (op,), self.host, clock
+        self._last[stream] = (op,), self._host(thread), clock
 
-    def host_waits(self, ops: Iterable[int]) -> None:
-        self.host = self.after(self.host, ops)
+    def _host(self, thread: int) -> Clock:
+        return self._hosts.get(thread, self.nothing)
+
+    def host_waits(self, thread: int, ops: Iterable[int]) -> None:
+        """The thread goes on when ``ops`` have ended."""
+        self._hosts[thread] = self.after(self._host(thread), ops)
+
+    def thread_waits(self, thread: int, other: int) -> None:
+        """The thread goes on when all calls of another one so far have returned: it knows what that one knows."""
+        self._hosts[thread] = self._clocks.join(self._host(thread), self._host(other))
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
         """``clock`` once ``ops`` have ended too, and with them what they came after."""
@@ -130,8 +138,8 @@ class HappensBefore:
         return of == stream or self._clocks.at(clock, of) >= op
 
     def host_waited_for(self, op: int) -> bool:
-        """Whether the host has waited until ``op`` ended."""
-        return self._clocks.at(self.host, self._stream_of[op]) >= op
+        """Whether a thread of the host has waited until ``op`` ended."""
+        return any(self._clocks.at(clock, self._stream_of[op]) >= op for clock in self._hosts.values())
 
     def last_of(self, ops: Iterable[int]) -> list[int]:
         """Those of ``ops``, in order of issue, that none of the others comes after."""

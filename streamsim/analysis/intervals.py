@@ -16,11 +16,12 @@ import msgspec
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.front_ends import CALLS, TIMES, front_end_of
 from streamsim.device.library import as_device
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule, Synchronize
+from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
@@ -130,9 +131,9 @@ def _generators(seed: int) -> tuple[np.random.Generator, ...]:
 def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Device]:
     """``samples`` devices as likely as ``device``: each number times exp(spread * z), z standard normal.
 
-    Independent of each other, but that all kernels share one z. Then a link that is shared is made no faster than
-    one that is not. Whole numbers (queues, engines, bytes) are known, and a time of 0 stays 0. Arguments and errors
-    as for :func:`interval`.
+    Independent of each other, but that all kernels share one z, and so do the calls of a front end. Then a link that is
+    shared is made no faster than one that is not. Whole numbers (queues, engines, bytes) are known, and a time of 0
+    stays 0. Arguments and errors as for :func:`interval`.
     """
     _check(device, samples, seed)
     return _draws(device, samples, seed)
@@ -141,10 +142,14 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
 def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
     generator = _generators(seed)[0]
     names = sorted(number_names(device) & set(device.spread))
+    together = set() if front_end_of(device) == CALLS else {f"host.{name}" for name in TIMES}  # one host, one speed
     for _ in range(samples):
-        numbers = generator.standard_normal(len(names))
-        factors = {name: _factor(device.spread[name] * z) for name, z in zip(names, numbers, strict=True)}
-        yield multiplied(device, factors)
+        drawn = dict(zip(names, generator.standard_normal(len(names)), strict=True))
+        shared = next((drawn[name] for name in names if name in together), 0.0)
+        yield multiplied(
+            device,
+            {name: _factor(device.spread[name] * (shared if name in together else z)) for name, z in drawn.items()},
+        )
 
 
 def _factor(power: float) -> float:
@@ -190,6 +195,6 @@ def served_in_order(schedule: Schedule, order: Sequence[int]) -> Schedule:
 
 
 def _in_stream(op: Op, name: Sequence[int]) -> Op:
-    if isinstance(op, Synchronize) and op.stream is None:
+    if op.stream is None:
         return op
     return msgspec.structs.replace(op, stream=name[op.stream or LEGACY_STREAM])

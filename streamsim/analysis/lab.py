@@ -110,6 +110,8 @@ class Lab:
         for key, change in _DEVICE_CHANGES.items():
             device = change(device) if key in removed else device
         scenario = Scenario(schedule, device)
+        if "host-issue" in removed:
+            scenario = without.without_host_costs(scenario)
         return without.without_latencies(scenario) if "small-chunks" in removed else scenario
 
     def _program(self, removed: frozenset[Key]) -> Schedule:
@@ -121,6 +123,11 @@ class Lab:
         return made
 
     def _changed(self, removed: frozenset[Key]) -> Schedule:
+        made = self._reissued(removed)
+        made = without.without_slow_calls(made) if "slow-calls" in removed else made
+        return without.without_host_work(made) if "host-work" in removed else made
+
+    def _reissued(self, removed: frozenset[Key]) -> Schedule:
         schedule, holds = self._case.schedule, "host-waits" not in removed
         if not removed & {"needless-order", "issue-order"}:
             schedule = schedule if holds else without.without_host_waits(schedule)
@@ -161,7 +168,7 @@ def _has_duplex(scenario: Scenario) -> bool:
 
 
 def _has_host_costs(scenario: Scenario) -> bool:
-    return without.without_host_costs(scenario.device) != scenario.device
+    return without.without_host_costs(scenario) != scenario
 
 
 def _has_latencies(scenario: Scenario) -> bool:
@@ -175,13 +182,16 @@ _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
     "issue-order": bool,  # these two are asked of the Rework
     "needless-order": bool,
     "connections": without.has_few_connections,
+    "host-work": without.has_host_work,
+    "slow-calls": lambda scenario: bool(without.slow_calls(scenario.schedule)),
     "host-issue": _has_host_costs,
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,
 }
-_PROGRAM: frozenset[Key] = frozenset(("legacy-stream", "host-waits", "issue-order", "needless-order"))
+_PROGRAM: frozenset[Key] = frozenset(
+    ("legacy-stream", "host-waits", "issue-order", "needless-order", "host-work", "slow-calls")
+)
 _DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
     "connections": without.all_connections,
-    "host-issue": without.without_host_costs,
     "duplex": without.without_duplex_loss,
 }

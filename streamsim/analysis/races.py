@@ -45,6 +45,7 @@ from streamsim.program.schedule import (
     Schedule,
     Synchronize,
     WaitEvent,
+    WaitThread,
     check_schedule,
 )
 
@@ -120,10 +121,10 @@ def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
         before.setdefault(wait.before, []).append(events[wait.after] if wait.event is None else wait.event)
     ops: list[Op] = []
     for i, op in enumerate(schedule.ops):
-        ops += (WaitEvent(event, op.stream or 0) for event in before.get(i, ()))
+        ops += (WaitEvent(event, op.stream or 0, thread=op.thread) for event in before.get(i, ()))
         ops.append(op)
         if i in events:
-            ops.append(RecordEvent(events[i], op.stream or 0))
+            ops.append(RecordEvent(events[i], op.stream or 0, thread=op.thread))
     return msgspec.structs.replace(schedule, ops=tuple(ops), events=schedule.events + len(events))
 
 
@@ -163,15 +164,17 @@ class _Checker:
                 self._record(i, op)
             elif isinstance(op, WaitEvent):
                 yield from self._wait(i, op)
-            else:
+            elif isinstance(op, Synchronize):
                 yield from self._synchronize(i, op)
+            elif isinstance(op, WaitThread):
+                self._order.thread_waits(op.thread, op.other)
         yield from self._unsynchronised()
 
     # Copies and kernels
 
     def _work(self, i: int, op: Copy | Kernel) -> Iterator[Finding]:
         stream, order = op.stream, self._order
-        clock = order.now(stream)
+        clock = order.now(stream, op.thread)
         racing = [earlier for earlier in self._earlier(i, op) if not order.has_ended(earlier, clock, stream)]
         if racing:
             for earlier in order.last_of(racing):
@@ -179,10 +182,10 @@ class _Checker:
                     event, record = self._event_after(earlier)
                     yield self._race(earlier, i, event)
                     clock = order.after(clock, record.completes)
-        order.start(i, stream, clock)
+        order.start(i, stream, op.thread, clock)
         self._note(i, op)
         if isinstance(op, Copy) and self._is_done_on_return(op):
-            order.host_waits((i,))
+            order.host_waits(op.thread, (i,))
 
     def _earlier(self, i: int, op: Copy | Kernel) -> list[int]:
         """The ops that must have ended before ``op`` starts, for what it touches."""
@@ -260,7 +263,7 @@ class _Checker:
         if record is None:
             yield self._unrecorded(i, op.event)
         elif op.stream != LEGACY_STREAM or not self._has_blocking_streams:
-            clock = order.now(op.stream)
+            clock = order.now(op.stream, op.thread)
             if all(order.has_ended(earlier, clock, op.stream) for earlier in record.completes):
                 yield self._redundant(i, op, record)
         order.streams.wait(op.stream, op.event)
@@ -268,7 +271,7 @@ class _Checker:
     def _synchronize(self, i: int, op: Synchronize) -> Iterator[Finding]:
         if op.event is not None and op.event not in self._records:
             yield self._unrecorded(i, op.event)
-        self._order.host_waits(self._order.streams.awaited(op))
+        self._order.host_waits(op.thread, self._order.streams.awaited(op))
 
     def _unrecorded(self, i: int, event: int) -> Finding:
         later = self._first_records.get(event)

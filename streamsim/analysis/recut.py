@@ -236,7 +236,7 @@ class Recut:
             }
             of, kinds = dict(enumerate(old)), self._schedule.streams
         else:  # what the host waits for is then in several streams
-            ops = [Synchronize() if isinstance(op, Synchronize) else op for op in ops]
+            ops = [replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op for op in ops]
             turn: dict[Part, int] = {}
             common = self._rework.common
             for (i, p), op in zip(parts, ops, strict=True):

@@ -27,7 +27,8 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Synchronize
 from streamsim.program.workload import Workload
-from streamsim.text.quantities import format_bytes
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.timeline.timeline import call_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -167,6 +168,15 @@ class Remedies:
             for streams in (n for n in reversed((1, *STREAMS)) if n < recut.streams):
                 yield self._remedy(f"use {streams} streams instead of {recut.streams}", recut.dealt(streams))
 
+    def _warmed(self) -> Iterator[Remedy]:
+        slow = without.slow_calls(self._sound)
+        if slow:
+            held_s = {i: self._sound.ops[i].call_s or 0.0 for i in slow}
+            i = max(held_s, key=held_s.__getitem__)
+            held = f"{call_name(self._sound.ops[i])} of ops[{i}] held the host for {format_seconds(held_s[i])}"
+            more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
+            yield self._remedy(f"make the call once before: {held}{more}", without.without_slow_calls(self._sound))
+
     def _launched(self) -> Iterator[Remedy]:
         launch: Launch = "live" if self._sound.launch == "graph" else "graph"
         text = "launch it as a CUDA graph" if launch == "graph" else "issue its ops one by one, without the graph"
@@ -209,13 +219,14 @@ class Remedies:
         most = min(workload.most_chunks, MOST_OPS * config.chunks // len(self._sound))
         if chunks == config.chunks or chunks > max(most, config.chunks):
             return
-        was_one = config.chunks == 1
+        whole = workload.loaded_once(config.chunks)  # the host does no less for fewer chunks
+        was_one = config.chunks == 1 and not config.is_prefetch
         serial = config.order == "serial" and was_one
         for streams in SEVERAL if was_one else (min(config.streams, chunks),):
-            text = _in_chunks(chunks, streams) + ASYNCHRONOUS * serial
+            text = _in_chunks(chunks, None if config.is_prefetch else streams) + ASYNCHRONOUS * serial
             order = "depth-first" if serial else config.order
             other = replace(config, order=order, chunks=chunks, streams=streams)
-            yield Remedy(text, Scenario(other.schedule(workload), self._case.device))
+            yield Remedy(text, Scenario(other.schedule(whole), self._case.device))
 
 
 def _in_chunks(chunks: int, streams: int | None) -> str:
@@ -239,6 +250,7 @@ _MAKERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
     "needless-order": Remedies._apart,
     "connections": Remedies._connected,
     "many-streams": Remedies._thinned,
+    "slow-calls": Remedies._warmed,
     "host-issue": Remedies._launched,
     "small-chunks": Remedies._coarser,
     "few-chunks": Remedies._finer,

@@ -17,6 +17,7 @@ from streamsim.analysis.touched_bytes import History, touched
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Copy,
+    HostWork,
     Kernel,
     Op,
     RecordEvent,
@@ -25,6 +26,7 @@ from streamsim.program.schedule import (
     StreamKind,
     Synchronize,
     WaitEvent,
+    WaitThread,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ class Rework:
                 recorded[op.event] = front.get(op.stream, nothing)
             elif isinstance(op, WaitEvent):
                 front[op.stream] = front.get(op.stream, nothing) | recorded.get(op.event, nothing)
-            else:
+            elif isinstance(op, Copy | Kernel):
                 before, front[op.stream] = front.get(op.stream, nothing), frozenset((i,))
             self.before.append(before)
 
@@ -229,14 +231,17 @@ class Rework:
         return self._emit(schedule, sequence, new.of, new.kinds(), self.reads_from)
 
     def sequence(self, order: str | None, holds: bool) -> list[int]:
-        """The copies, kernels and (if the host ``holds``) synchronisations in the order of issue."""
+        """The copies, kernels and (if the host ``holds``) synchronisations in the order of issue.
+
+        Nothing passes what the host does between its calls: its data may come from there.
+        """
         ops = self._schedule.ops
         place = {i: k for k, i in enumerate(self.orders[order])} if order else {i: i for i in range(len(ops))}
         stretch, found = list[int](), list[int]()
         for i, op in enumerate(ops[: self.last + 1]):
             if is_work(op):
                 stretch.append(i)
-            elif holds and isinstance(op, Synchronize):
+            elif isinstance(op, HostWork | WaitThread) or (holds and isinstance(op, Synchronize)):
                 found += (*sorted(stretch, key=place.__getitem__), i)
                 stretch = []
         return found + sorted(stretch, key=place.__getitem__)
@@ -274,15 +279,16 @@ def issued(
     found: list[Op] = []
     for i, op in zip(numbers, ops, strict=True):
         if isinstance(op, Copy | Kernel):
-            found += (WaitEvent(events[k], streams[i]) for k in waits[i])
+            found += (WaitEvent(events[k], streams[i], thread=op.thread) for k in waits[i])
             found.append(replace(op, stream=streams[i]))
             if i in events:
-                found.append(RecordEvent(events[i], streams[i]))
-        elif op.event is None and op.stream is None:
-            found.append(Synchronize())
+                found.append(RecordEvent(events[i], streams[i], thread=op.thread))
+        elif isinstance(op, Synchronize) and (op.event is not None or op.stream is not None):
+            found += (replace(op, stream=stream, event=None) for stream in {streams[k]: k for k in awaited[i]})
         else:
-            found += (Synchronize(stream=stream) for stream in {streams[k]: k for k in awaited[i]})
-    if last_work(schedule) + 1 < len(schedule.ops):
+            found.append(op)
+    if behind := schedule.ops[last_work(schedule) + 1 :]:
+        found += [op for op in behind if isinstance(op, HostWork)]
         found.append(Synchronize())
     return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
 
@@ -296,13 +302,14 @@ def _waits(i: int, edges: Collection[int], streams: Mapping[int, int], place: di
 class _NewStreams:
     """Deals ops out to streams: behind an op that they read from, else in a new one, else in that used longest ago.
 
-    Ops of the legacy default stream stay in it, and those of blocking streams in blocking ones.
+    Ops of the legacy default stream stay in it, unless all are there, and those of blocking streams in blocking ones.
     """
 
     def __init__(self, schedule: Schedule, most: int) -> None:
         self.of: dict[int, int] = {}
         self._schedule = schedule
         self._most = most
+        self._stays = {LEGACY_STREAM} < working_streams(schedule)  # else it is a stream like another
         self._kinds: list[StreamKind] = []
         self._tail: dict[int, int] = {}  # by new stream its last op; the one used longest ago first
 
@@ -311,7 +318,8 @@ class _NewStreams:
 
     def put(self, i: int, reads_from: Collection[int]) -> None:
         old = self._schedule.ops[i].stream
-        stream = self._choose(self._schedule.streams[old - 1], reads_from) if old else LEGACY_STREAM
+        kind = self._schedule.streams[old - 1] if old else NON_BLOCKING[0]
+        stream = LEGACY_STREAM if self._stays and not old else self._choose(kind, reads_from)
         self._tail.pop(stream, None)
         self._tail[stream] = i
         self.of[i] = stream

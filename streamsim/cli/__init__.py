@@ -20,6 +20,7 @@ COMMANDS = {
     "schema": "streamsim.cli.devices:schema_command",
     "check": "streamsim.cli.check:check_command",
     "import": "streamsim.cli.import_trace:import_command",
+    "whatif": "streamsim.cli.whatif:whatif_command",
 }
 
 

@@ -4,26 +4,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from msgspec.structs import asdict, replace
 
+from streamsim.cli.best_steps import print_best_steps, program_given
+from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers, print_best_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     CHUNKS,
-    COUNT,
     FILE,
-    KERNEL,
     PLAIN,
-    SIZE,
     Chosen,
     Pipeline,
     device_options,
     format_options,
     taken,
+    workload_options,
 )
 from streamsim.cli.printing import print_csv, print_json
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
-from streamsim.device.front_ends import SEPARATOR
+from streamsim.device.library import names_front_end
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
@@ -37,19 +38,13 @@ from streamsim.text.ranges import chosen, parse_buffers
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.search.best import Best, Flatness, Found
+    from streamsim.search.best import Best, Flatness
 
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
 @click.command("best")
-@click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False)
-@click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable.")
-@click.option("--kernel", type=KERNEL, multiple=True, help="Time of a kernel over all the work, as for predict.")
-@click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable.")
-@click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk.")
-@click.option("--d2h-once", type=SIZE, multiple=True, help="Size of an array copied back once, after the last.")
-@click.option("--elements", type=COUNT, help="Chunks are whole elements of so many, as for predict.")
+@workload_options
 @device_options
 @click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Search 1 to this many chunks.")
 @click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Search 1 to this many streams.")
@@ -75,7 +70,12 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     help="Write the program to use, in this language; its calls are counted.",
 )
 @click.option("--output", "-o", type=FILE, help="The file of --as.")
+@click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
+@bound_layers
+@click.pass_context
 def best_command(
+    context: click.Context,
+    /,
     max_chunks: int,
     max_streams: int,
     orders: str,
@@ -85,6 +85,7 @@ def best_command(
     form: str,
     language: Language | None,
     output: Path | None,
+    independent: bool,
     **sizes: Any,
 ) -> None:
     """Find how many chunks and streams, in which order: the optimum of the grid, by the full model.
@@ -94,20 +95,32 @@ def best_command(
     fine within 20 seconds or so, and the answer says whether it is exact, and if not, how far from it at most.
     With --as and -o the program of what to use is written, as streamsim code does.
 
+    With --layers, of a model whose weights do not all fit: which layers stay on the card, and over how many buffers the
+    others are streamed to it, in --memory-limit less what is reserved. Of a program whose steps repeat (a .json file,
+    as import -o writes it): in how many pieces, over how many streams, how far ahead to issue them, as by whatif.
+
     \b
     Examples:
       streamsim best --h2d 64MiB --kernel 0.57ms --d2h 64MiB --max-chunks 32 --max-streams 4
       streamsim best workload.toml --device a100 --max-chunks 16 --max-streams 4 --launch both --json
       streamsim best --h2d 1GiB --kernel 20ms --d2h 1GiB --max-chunks 32 --max-streams 4 --memory-limit 512MiB
       streamsim best workload.toml --max-chunks 32 --max-streams 4 --as pytorch -o pipeline.py
+      streamsim best --layers layers.toml --memory-limit 8GiB --reserve 2GiB
+      streamsim best program.json --device h200 --independent
     """  # noqa: D301 - click wants the backspace itself
-    if (language is None) is not (output is None):
-        raise InputError("--as, --output: the program needs both, its language and its file; give the other one too")
+    program = _program_asked(language, output)
     memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
-    if language is not None and device_chosen.front_end is None and SEPARATOR not in device_chosen.device:
-        device_chosen = replace(device_chosen, front_end=FRONT_END_OF[language])  # the choice is of that program
+    bounds = taken(BoundOptions, sizes)
+    check_beside_layers(context, bounds.layers is not None, BoundOptions)
+    if bounds.layers is not None:
+        return _best_layers(bounds, device_chosen, exact, program, form)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
-    workload, card = pipeline.load(), device_chosen.load()
+    schedule = program_given(context, pipeline, independent)
+    if schedule is not None:
+        most = max_chunks, max_streams
+        return print_best_steps(schedule, pipeline.workload, device_chosen, independent, most, program, form)
+    workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
+    card = device_chosen.load_for(workload)
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
@@ -118,13 +131,52 @@ def best_command(
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )
+    return _best_of_grid(workload, card, grid, exact, device_chosen, program, form)
+
+
+def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
+    if (language is None) is not (output is None):
+        raise InputError("--as, --output: the program needs both, its language and its file; give the other one too")
+    return None if language is None or output is None else (language, output)
+
+
+def _best_of_grid(
+    workload: Workload,
+    card: Device,
+    grid: Grid,
+    exact: bool,
+    asked_of: Chosen,
+    program: tuple[Language, Path] | None,
+    form: str,
+) -> None:
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         found = _search(workload, card, grid, exact)
-    if language is not None and output is not None:
+    if program is not None:
         from streamsim.code.programs import code_of
 
-        write_text(code_of(workload, found.simplest.config, language), output)
-    _report(found, workload, grid, device_chosen, form)
+        write_text(code_of(workload, found.simplest.config, program[0]), program[1])
+    return _report(found, workload, grid, asked_of, form)
+
+
+def _best_layers(
+    bounds: BoundOptions, device_chosen: Chosen, exact: bool, program: tuple[Language, Path] | None, form: str
+) -> None:
+    from streamsim.code.layers import code_of_layers
+    from streamsim.program.offload import Offload
+
+    if program and device_chosen.front_end is None and not names_front_end(device_chosen.device):
+        device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
+    layers, card = bounds.load(), device_chosen.load()
+    if program is not None:
+        code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
+    with collector_off():
+        found = bounds.best(layers, card, device_chosen.memory_limit, exact)
+    if program is not None:
+        write_text(code_of_layers(layers, found.lean.config, program[0]), program[1])
+    if form == "table":
+        return print_best_layers(found, layers)
+    value = found.to_json({**bounds.inputs(layers), **device_chosen.inputs()})
+    return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
 def _launches(name: str) -> tuple[Launch, ...]:
@@ -143,8 +195,6 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best"
 
 
 def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, form: str) -> None:
-    import msgspec
-
     if form == "table":
         return _print_best(found)
     asked = msgspec.to_builtins(grid) | {
@@ -222,18 +272,19 @@ def _sections(best: "Best") -> list[list[Row]]:
         (
             "use",
             best.simplest.makespan_s,
-            f"{_words(best.simplest)}: the simplest{'' if best.simplest_exact else ' found'} within 1 % of {the_best}",
+            f"{best.simplest.config.words}: the simplest{'' if best.simplest_exact else ' found'} within 1 % of"
+            f" {the_best}",
         ),
         (
             "optimum" if best.exact else "best found",
             optimum,
-            f"{_words(best.best)}; {format_bytes(best.device_bytes)} on the card",
+            f"{best.best.config.words}; {format_bytes(best.device_bytes)} on the card",
         ),
         ("serial", best.serial_s, f"the unchunked program, blocking copies; {the_best} is {best.speedup:.2f}x"),
         (
             "usual",
             best.usual.makespan_s,
-            f"{_words(best.usual)}{'' if best.usual_fits else ', which needs more memory than allowed'}:"
+            f"{best.usual.config.words}{'' if best.usual_fits else ', which needs more memory than allowed'}:"
             f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
         ),
     ]
@@ -269,13 +320,3 @@ def _flat(flatness: "Flatness", the_best: str) -> list[Row]:
         low, high = flatness.chunks_within
         reach = f"{low} to {high} chunks stay {stay}"
     return [("flatness", None, f"{', '.join(shares)} of {the_best}"), ("", None, reach)]
-
-
-def _words(found: "Found") -> str:
-    config = found.config
-    ring = f", {config.buffers} buffers" if config.buffers else ""
-    graph = ", as a graph" if config.launch == "graph" else ""
-    chunks, streams = (
-        f"{n} {name}{'s' * (n != 1)}" for n, name in ((config.chunks, "chunk"), (config.streams, "stream"))
-    )
-    return f"{chunks} on {streams}, {config.order}{ring}{graph}"

@@ -4,68 +4,81 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
-from msgspec.structs import replace
 
-from streamsim.cli.options import FILE, PLAIN, Pipeline, pipeline_options, schedule_given
+from streamsim.analysis.repeated_step import has_more, is_recorded
+from streamsim.cli.layers import LayerOptions, layers_given, place_layers
+from streamsim.cli.notes import note
+from streamsim.cli.options import FILE, Pipeline, pipeline_options, schedule_given, taken
 from streamsim.cli.predict import take_options_of_predict
 from streamsim.cli.printing import print_data
-from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.code.steps import LANGUAGES, Language
+from streamsim.code.layers import code_of_layers
+from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
+from streamsim.code.steps import LANGUAGES, Language, language_of
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
-from streamsim.program.config import ORDERS, ring_config
+from streamsim.program.schedule import Schedule
 
-PREFETCH = "prefetch"
-PREFETCH_STREAMS = 3  # one to copy in, one to compute, one to copy back
-as_option = click.option("--as", "language", type=click.Choice(LANGUAGES), help="The language of the program.")
+as_option = click.option(
+    "--as",
+    "language",
+    type=click.Choice(LANGUAGES),
+    help="The language of the program. Default: that of the workload file's front_end.",
+)
 output_option = click.option("--output", "-o", type=FILE, help="File to write. Default: standard output.")
 
 
 @click.command("code")
 @pipeline_options
+@place_layers
 @as_option
 @output_option
 @click.pass_context
-def code_command(
-    context: click.Context, /, language: Language | None, output: Path | None, order: str, **options: Any
-) -> None:
+def code_command(context: click.Context, /, language: Language | None, output: Path | None, **options: Any) -> None:
     """Write the program that the options of predict, or a schedule from a .json file, describe.
 
     It is complete: pinned memory, streams, events, the loop of the pattern, a marked place for your kernels with a
     stand-in that runs as it is. It compares its output with that of the serial program and prints its wall times as
     one line of JSON; it takes --chunks, --streams, --buffers, --repeat and --work (how much its stand-in computes).
-    A schedule is written out call by call. Takes every option of predict; those that say nothing of the program
-    (--device, --json, --plot ...) change nothing.
+    A schedule is written out call by call; of a recorded program, whose steps repeat, the loop is written. Takes every
+    option of predict; those that say nothing of the program (--device, --json, --plot ...) change nothing. With
+    --layers: a PyTorch nn.Sequential whose weights are streamed.
 
     \b
     Examples:
       streamsim code --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --as cupy -o pipeline.py
       streamsim code workload.toml --chunks 32 --order prefetch --buffers 2 --as pytorch
       streamsim code schedule.json --as cuda-c++ -o pipeline.cu
+      streamsim code program.json --as pytorch -o pipeline.py
+      streamsim code --layers layers.toml --depth 3 --resident head --as pytorch -o offload.py
     """  # noqa: D301 - click wants the backspace itself
-    if language is None:
-        raise InputError(f"--as: no language; give one of {', '.join(LANGUAGES)}")
-    pipeline = Pipeline(**options, order=PLAIN.order if order == PREFETCH else order)  # type: ignore[arg-type]
+    of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
+    given = layers_given(context, of_layers, pipeline.memory)
     schedule = schedule_given(context, pipeline)
-    if schedule is not None:
-        text = code_of_schedule(schedule, language)
-    elif order == PREFETCH:
-        is_said = context.get_parameter_source("streams") is ParameterSource.COMMANDLINE
-        if is_said and pipeline.streams != PREFETCH_STREAMS:
-            raise InputError(f"--streams {pipeline.streams}: --order prefetch has {PREFETCH_STREAMS}; leave it out")
-        pipeline = replace(pipeline, buffers=2 if pipeline.buffers is None else pipeline.buffers)
-        config = ring_config(pipeline.chunks, pipeline.buffers or 1, PREFETCH_STREAMS, pipeline.memory, pipeline.launch)
-        text = code_of(pipeline.load(), config, language, prefetch=True)
+    if given is not None:
+        text = code_of_layers(*given, _said(language))
+    elif schedule is not None:
+        text = (code_of_steps_noted if is_recorded(schedule) else code_of_schedule)(schedule, _said(language))
     else:
-        text = code_of(pipeline.load(), pipeline.config(), language)
+        workload = pipeline.load()
+        text = code_of(workload, pipeline.config(), _said(language or language_of(workload.front_end)))
     if output is None:
         print_data(text.encode())
     else:
         write_text(text, output)
 
 
+def _said(language: Language | None) -> Language:
+    if language is None:
+        raise InputError(f"--as: no language; give one of {', '.join(LANGUAGES)}")
+    return language
+
+
+def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:
+    """As :func:`code_of_steps`, with a note where the schedule has more than a pipeline."""
+    text = code_of_steps(schedule, language, depth)
+    if has_more(schedule):
+        note("what the host does between its calls is not in the pipeline, nor are its waits, but for copies")
+    return text
+
+
 take_options_of_predict(code_command)
-for _option in code_command.params:
-    if _option.name == "order":  # the same, and one more
-        _option.type = click.Choice((*ORDERS, PREFETCH))

@@ -44,7 +44,7 @@ def check_device(file: Path) -> None:
 @click.command("schema")
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 def schema_command(kind: str) -> None:
-    """Print the JSON Schema of a schedule (JSON), workload (TOML) or device (TOML) file."""
+    """Print the JSON Schema of a schedule (JSON), workload, layers or device (TOML) file."""
     print_json(file_schema(kind))
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers
 from streamsim.cli.options import (
     FILE,
     Chosen,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.remedies import Source
+    from streamsim.device.profile import Device
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
@@ -37,6 +39,7 @@ ALONE = (
 
 @click.command("explain")
 @pipeline_options
+@place_layers
 @device_options
 @format_options
 @click.option("--plot", type=FILE, help="Save the Gantt chart with the critical path and the lost time by cause.")
@@ -52,8 +55,8 @@ def explain_command(
 ) -> None:
     """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what to do first.
 
-    Takes what predict takes, or a schedule from a .json file. First comes the change that gains most when it
-    alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
+    Takes what predict takes, layers too, or a schedule from a .json file. First comes the change that gains most
+    when it alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
     work with causes removed, and add up to all that is lost.
 
     \b
@@ -65,9 +68,9 @@ def explain_command(
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.explain import explain
 
-    chosen = taken(Chosen, options)
-    schedule, inputs, source = _chosen(context, Pipeline(**options))
-    explanation = explain(schedule, chosen.load(), source)
+    chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
+    schedule, inputs, source, device = _chosen(context, Pipeline(**options), chosen, of_layers)
+    explanation = explain(schedule, device, source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
@@ -78,7 +81,7 @@ def explain_command(
         print_explanation(explanation)
         print(one_line(f"{explanation.device}: {explanation.link}"))
     elif form == "json":
-        print_json(explanation.to_json({**inputs, **chosen.inputs()}))
+        print_json(explanation.to_json(inputs))
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
@@ -96,13 +99,18 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
     return first.remedied.schedule
 
 
-def _chosen(context: click.Context, pipeline: Pipeline) -> "tuple[Schedule, dict[str, Any], Source | None]":
-    """The schedule that is asked for, and how it was: a file, or the options of a pipeline."""
+def _chosen(
+    context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions
+) -> "tuple[Schedule, dict[str, Any], Source | None, Device]":
+    """The schedule that is asked for, and how it was: a file, layers, or options of a pipeline; and its device."""
+    if given := layers_given(context, of_layers, pipeline.memory):
+        return given[1].schedule(given[0]), {**inputs_of(*given), **chosen.inputs()}, None, chosen.load()
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
-        return schedule, {"schedule": str(pipeline.workload)}, None
-    workload = pipeline.load()
-    return pipeline.schedule(workload), pipeline.inputs(workload), source_of(pipeline, workload)
+        return schedule, {"schedule": str(pipeline.workload), **chosen.inputs()}, None, chosen.load()
+    workload, chosen = chosen.written_in(pipeline.load())
+    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
+    return pipeline.schedule(workload), inputs, source_of(pipeline, workload), chosen.load_for(workload)
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":

@@ -1,9 +1,10 @@
-"""What a long command says on stderr, so that its output stays clean."""
+"""What a long command says on stderr, so that its output stays clean. That nobody reads it stops nothing."""
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,8 +19,23 @@ SECONDS_A_REFRESH = 0.5
 
 
 def note(text: str) -> None:
-    """One line."""
-    print(one_line(f"streamsim: {text}"), file=sys.stderr)
+    """One line of this program."""
+    say(f"streamsim: {text}")
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """One line, on stderr unless another ``stream`` is given."""
+    stream = stream or sys.stderr
+    try:
+        print(one_line(text), file=stream, flush=True)
+    except OSError:
+        drop_output(stream)
+
+
+def drop_output(stream: TextIO) -> None:
+    """What cannot be sent is dropped from now on, so that the interpreter does not try again when it ends."""
+    with suppress(OSError):  # text kept in memory
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
@@ -53,7 +69,7 @@ class _Lines:
 
     def tell(self, what: str, _done: int, _of_all: int) -> None:
         if what != self._said:
-            print(one_line(what), file=self._stream, flush=True)
+            say(what, self._stream)
             self._said = what
 
 

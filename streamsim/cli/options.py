@@ -9,8 +9,10 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.device.front_ends import with_front_end
-from streamsim.device.library import device_names, load_device
+from streamsim.cli.notes import note
+from streamsim.code.steps import FRONT_END_OF, Language
+from streamsim.device.front_ends import CALLS, LINEAR, front_end_of, with_front_end
+from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, with_memory_limit
@@ -54,6 +56,7 @@ class File(click.Path):
 FILE = File()
 SIZE = Quantity("size", parse_bytes)
 TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
+WAIT = Quantity("time", parse_seconds)
 KERNEL = Quantity("kernel", parse_kernel)
 COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
@@ -91,7 +94,7 @@ def formats(
 format_options = formats(FORMATS, "table", "json")
 
 
-pipeline_options = all_of(
+workload_options = all_of(
     click.argument("workload", metavar="[WORKLOAD.toml]", type=FILE, required=False),
     click.option("--h2d", type=SIZE, multiple=True, help="Size of an input array, such as 64MiB. Repeatable."),
     click.option(
@@ -109,6 +112,12 @@ pipeline_options = all_of(
         type=COUNT,
         help="Chunks are whole elements of so many, such as 256 images. Default: arrays are cut at any 16 bytes.",
     ),
+    click.option("--host-work", type=WAIT, help="How long the host works before it issues each chunk, such as 3ms."),
+    click.option("--host-load", type=WAIT, help="And in all, before each chunk its share, such as reading the data."),
+)
+
+pipeline_options = all_of(
+    workload_options,
     click.option(
         "--chunks", type=CHUNKS, default=PLAIN.chunks, show_default=True, help="Cut the workload into this many chunks."
     ),
@@ -120,10 +129,13 @@ pipeline_options = all_of(
         type=click.Choice(ORDERS),
         default=PLAIN.order,
         show_default=True,
-        help="Issue chunk by chunk, stage by stage, or as a program that waits for every copy.",
+        help="Issue chunk by chunk, stage by stage, as a program that waits for every copy, or with the next chunk's"
+        " copies before this one's kernels.",
     ),
     click.option(
-        "--buffers", type=CHUNKS, help="Device buffers used in turn (2: double buffering). Default: no buffer twice."
+        "--buffers",
+        type=CHUNKS,
+        help="Device buffers used in turn (2: double buffering). Default: no buffer twice; of prefetch 2.",
     ),
     click.option("--memory", type=click.Choice(HOST_MEMORIES), default=PLAIN.memory, show_default=True),
     click.option(
@@ -178,6 +190,8 @@ class Pipeline(msgspec.Struct, frozen=True):
     h2d_once: tuple[int, ...]
     d2h_once: tuple[int, ...]
     elements: int | None
+    host_work: float | None
+    host_load: float | None
     chunks: int
     streams: int
     order: Order
@@ -186,15 +200,18 @@ class Pipeline(msgspec.Struct, frozen=True):
     launch: Launch
 
     def load(self) -> Workload:
-        """The workload, from its file or from sizes and times."""
+        """The workload, from its file or from sizes and times; what the host does, from the options before the file."""
         given = (self.h2d, self.kernel, self.d2h, self.h2d_once, self.d2h_once)
         if self.workload is None:
             if not any(given):
                 raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
-            return workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements, self.h2d_once, self.d2h_once)
-        if any(given) or self.elements:
+            found = workload_of_sizes(self.h2d, self.kernel, self.d2h, self.elements, self.h2d_once, self.d2h_once)
+        elif any(given) or self.elements:
             raise InputError(f"{self.workload}: give a workload file or --h2d, --kernel, --d2h, --elements, not both")
-        return read_workload(self.workload)
+        else:
+            found = read_workload(self.workload)
+        host = {"host_work_s": self.host_work, "host_load_s": self.host_load}
+        return msgspec.structs.replace(found, **{name: value for name, value in host.items() if value is not None})
 
     def config(self) -> Config:
         """How to cut and issue it. Raises InputError when the options do not go together."""
@@ -244,10 +261,35 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.front_end is not None:
             device = with_front_end(device, self.front_end.lower())
         if self.call_cost is not None:
-            device = changed(device, {"host.copy_s": self.call_cost, "host.kernel_s": self.call_cost})
+            calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
+            device = changed(device, dict.fromkeys(calls, self.call_cost))
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)
+
+    def load_for(self, workload: Workload) -> Device:
+        """The same for a workload, with a note where a linear layer of it counts as any other operation."""
+        device = self.load()
+        unknown = front_end_of(device) != CALLS and not device.host.linear_s
+        if unknown and any(kernel.name == LINEAR for kernel in workload.kernels):
+            note(
+                f"kernel {LINEAR!r}: {device.name} has not measured the call of a linear layer, which is taken for"
+                " any other operation; calibrate with PyTorch installed, or --set host.linear=TIME"
+            )
+        return device
+
+    def written_in(self, workload: Workload, language: Language | None = None) -> "tuple[Workload, Chosen]":
+        """The workload and the device, both with the front end of the program that they are of.
+
+        That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
+        or else what the workload says.
+        """
+        if self.front_end is not None:
+            return msgspec.structs.replace(workload, front_end=self.front_end), self
+        if names_front_end(self.device):
+            return msgspec.structs.replace(workload, front_end=""), self
+        name = FRONT_END_OF[language] if language else workload.front_end
+        return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
 
     def inputs(self) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import source_of
+from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
@@ -59,36 +60,45 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 @click.command("predict")
 @pipeline_options
+@place_layers
 @device_options
 @output_options
 @explain_option
 @interval_options
-def predict_command(**options: Any) -> None:
+@click.pass_context
+def predict_command(context: click.Context, /, **options: Any) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
     The workload is a TOML file, or sizes and times: 64MiB is 64 * 1024 * 1024 bytes, 64MB is 64,000,000, a
     bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room on the card is
-    refused; with --buffers the table says what the ring costs and what it saves.
+    refused; with --buffers the table says what the ring costs and what it saves. With --layers: a model's layers,
+    streamed to the card one by one over --depth buffers, but for those that stay there.
 
     \b
     Examples:
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --device h200
       streamsim predict --h2d 4MiB --h2d 4MiB --kernel 20us --d2h 4MiB --chunks 8 --streams 2 --order breadth-first
       streamsim predict workload.toml --chunks 32 --streams 4 --buffers 2 --json
+      streamsim predict workload.toml --chunks 10 --order prefetch --host-work 3ms
       streamsim predict workload.toml --chunks 16 --streams 4 --memory pageable --explain
       streamsim predict workload.toml --chunks 16 --streams 4 --device a100 --set h2d.bandwidth=22GB/s
       streamsim predict --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 --samples 1000
       streamsim predict --h2d 1GiB --kernel 20ms --chunks 64 --streams 3 --plot gantt.svg --trace trace.json
+      streamsim predict --layers layers.toml --depth 2 --resident embedding,head
     """  # noqa: D301 - click wants the backspace itself
-    chosen, wanted, pipeline = taken(Chosen, options), taken(_Wanted, options), Pipeline(**options)
-    workload = pipeline.load()
+    chosen, wanted, of_layers = taken(Chosen, options), taken(_Wanted, options), taken(LayerOptions, options)
+    pipeline = Pipeline(**options)
+    if given := layers_given(context, of_layers, pipeline.memory):
+        card = chosen.load()
+        prediction = _predict(given[1].schedule(given[0]), card)
+        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card)
+    workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    card = chosen.load()
+    card = chosen.load_for(workload)
     prediction = _predict(pipeline.schedule(workload), card)
     if pipeline.buffers is not None:
-        plain = msgspec.structs.replace(pipeline, buffers=None)
-        prediction = _beside_no_ring(prediction, plain.schedule(workload), card)
-    _report(prediction, inputs, wanted, card, source_of(pipeline, workload) if wanted.explain else None)
+        prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
+    return _report(prediction, inputs, wanted, card, source_of(pipeline, workload) if wanted.explain else None)
 
 
 @click.command("simulate")
@@ -118,8 +128,10 @@ def simulate_command(schedule: Path, **options: Any) -> None:
 
 @click.command("schedule")
 @pipeline_options
+@place_layers
 @click.option("--output", "-o", type=FILE, help="File to write. Default: standard output.")
-def schedule_command(output: Path | None, **options: Any) -> None:
+@click.pass_context
+def schedule_command(context: click.Context, /, output: Path | None, **options: Any) -> None:
     """Write the schedule that the options of predict describe, as JSON.
 
     Takes every option of predict; those that say nothing of the schedule (--device, --json, --plot ...) change nothing.
@@ -128,8 +140,10 @@ def schedule_command(output: Path | None, **options: Any) -> None:
     Example:
       streamsim schedule --h2d 64MiB --kernel 0.57ms --d2h 64MiB --chunks 16 --streams 4 -o schedule.json
     """  # noqa: D301 - click wants the backspace itself
-    pipeline = Pipeline(**options)
-    data = dump_schedule(pipeline.schedule(pipeline.load()))
+    of_layers, pipeline = taken(LayerOptions, options), Pipeline(**options)
+    given = layers_given(context, of_layers, pipeline.memory)
+    schedule = pipeline.schedule(pipeline.load()) if given is None else given[1].schedule(given[0])
+    data = dump_schedule(schedule)
     if output is None:
         print_data(data)
     else:

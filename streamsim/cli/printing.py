@@ -4,10 +4,20 @@ import json
 import sys
 from typing import Any
 
+from streamsim.text.shown import as_unicode
+
 
 def print_json(value: dict[str, Any]) -> None:
-    """One object; numbers that JSON lacks are an error."""
-    print(json.dumps(value, indent=2, allow_nan=False))
+    """One object; numbers that JSON lacks are an error. File names are text, whatever the locale."""
+    print(json.dumps(_as_unicode(value), indent=2, allow_nan=False))
+
+
+def _as_unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return as_unicode(value)
+    if isinstance(value, dict):
+        return {_as_unicode(name): _as_unicode(item) for name, item in value.items()}
+    return list(map(_as_unicode, value)) if isinstance(value, list | tuple) else value
 
 
 def print_data(data: bytes) -> None:

@@ -7,13 +7,14 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
+from streamsim.cli.notes import drop_output, say
 from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
 from streamsim.text.shown import one_line
 
@@ -72,8 +73,7 @@ def run(app: click.Command, name: str, arguments: list[str] | None, interrupted:
 
 def complain(name: str, message: str, code: int = BAD_INPUT) -> int:
     """Say on one line of stderr what is wrong."""
-    with suppress(OSError):  # nobody reads that either
-        print(f"{name}: error: {one_line(message)}", file=sys.stderr)
+    say(f"{name}: error: {one_line(message)}")
     return code
 
 
@@ -84,7 +84,7 @@ def verdict() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # click and rich exit
-        _discard_output()
+        drop_output(sys.stdout)
 
 
 def _open_closed_streams() -> None:
@@ -101,24 +101,20 @@ def _show_warnings_as_lines(name: str) -> None:
     """What a library warns of is said once, as the program's own notes are."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(one_line(f"{name}: {message}"), file=sys.stderr)
+        say(f"{name}: {message}")
 
     warnings.showwarning = show
     warnings.simplefilter("default", Notice)  # ours are no errors, whatever PYTHONWARNINGS says
 
 
 def _flushed(code: int, name: str) -> int:
-    """Send what is left of the output; what cannot be sent is dropped, so that the interpreter does not try again."""
+    """Send what is left of the output."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        _discard_output()
+        drop_output(sys.stdout)
         return code if code or isinstance(error, BrokenPipeError) else complain(name, str(error))
     return code
-
-
-def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: click.ClickException) -> str:

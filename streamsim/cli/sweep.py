@@ -46,11 +46,15 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 @click.option("--d2h-once", multiple=True, help="Size of an array copied back once, after the last.")
 @click.option("--d2h", multiple=True, help="Sizes of an output array. Repeatable.")
 @click.option("--elements", help="Number of elements, as for predict.")
-@click.option("--scale", help="The whole workload, elements and kernel times, so many times: 0.25..4*2.")
+@click.option("--host-work", help="How long the host works before it issues each chunk: 1ms..5ms+1ms.")
+@click.option("--host-load", help="And in all, before each chunk its share.")
+@click.option("--scale", help="The whole workload, elements and times of kernels and of --host-load: 0.25..4*2.")
 @click.option("--chunks", help="Numbers of chunks: 1..64, 1..64*2, 1,2,4. Default: 1.")
 @click.option("--streams", help="Numbers of streams. Default: 1.")
-@click.option("--order", help="Issue orders: depth-first,breadth-first,serial. Default: depth-first.")
-@click.option("--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk.")
+@click.option("--order", help="Issue orders: depth-first,breadth-first,serial,prefetch. Default: depth-first.")
+@click.option(
+    "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk, of prefetch 2."
+)
 @click.option("--memory", help="Host memory: pinned,pageable. Default: pinned.")
 @click.option("--launch", help="live,graph. Default: live.")
 @click.option("--device", help="Shipped profiles and TOML files, separated by commas. Default: h200.")
@@ -149,14 +153,11 @@ def _executor(workers: int | None, dask: str | None) -> Iterator[Executor | None
         with _dask(dask) as executor:
             yield executor
     elif workers:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        from streamsim.cli.worker import follow_parent
+        from streamsim.cli.worker import workers as processes
 
         if is_fast():
             evaluate(Workload(1, (4,)), [Config()], load_device("ideal"))  # compiled once, not by every worker
-        with ProcessPoolExecutor(workers, get_context("spawn"), follow_parent) as pool:
+        with processes(workers) as pool:
             yield pool
     else:
         yield None

@@ -8,12 +8,12 @@ from streamsim.code.steps import (
     FLOAT_BYTES,
     ONCE,
     Copy,
+    HostWork,
     If,
     Launch,
     Let,
     Loop,
     Record,
-    Remark,
     Roles,
     Run,
     Synchronise,
@@ -73,6 +73,7 @@ class Cuda:
         parts = [self._head(), _TOOLS.splitlines()]
         parts += [_CUT.splitlines()] if plan.cuts else []
         parts += [self._kernels(plan.kernels)] if plan.kernels is not None else []
+        parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
         return "\n\n".join("\n".join(part) for part in [*parts, self._main()]) + "\n"
 
     def _head(self) -> list[str]:
@@ -378,13 +379,13 @@ class Cuda:
                 return _filled("Check(cudaStreamWaitEvent(", [its_stream, self._event(event)], "));", depth)
             case Synchronise(its_stream, event):
                 return [self._synchronised(its_stream, event)]
+            case HostWork(seconds):
+                return [f"HostWork({seconds});"]
             case Let(name, value):
                 return [f"int {name} = {value.replace('min(', 'std::min(')};"]
             case Roles(names):
                 roles = (f"{name} = stream[{k}]" for k, name in enumerate(names) if name != "_")
                 return [f"auto {', '.join(roles)};"]
-            case Remark(text):
-                return [f"// {text}"]
         return self._group(step, depth, stream)
 
     def _group(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
@@ -423,6 +424,14 @@ _TOOLS = """void Check(cudaError_t error) {
 
 void Put(float* to, const float* from, size_t n, cudaStream_t stream) {
   Check(cudaMemcpyAsync(to, from, 4 * n, cudaMemcpyDefault, stream));
+}"""
+_HOST_WORK = """// ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
+// It keeps the host busy for so long, as loading a chunk would.
+void HostWork(double seconds) {
+  auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin <
+         std::chrono::duration<double>(seconds)) {
+  }
 }"""
 _CUT = """// Where chunks of an array begin: whole units, equal or the last one smaller.
 std::vector<size_t> Cut(size_t size, size_t unit, size_t chunks) {

@@ -13,6 +13,7 @@ from streamsim.code.steps import (
     Copy,
     Cut,
     Events,
+    HostWork,
     If,
     KernelCall,
     Kernels,
@@ -29,6 +30,7 @@ from streamsim.code.steps import (
     Within,
 )
 from streamsim.errors import InputError
+from streamsim.program.config import PREFETCH_BUFFERS, ROLES
 from streamsim.program.workload import ALIGN_BYTES
 from streamsim.text.quantities import format_seconds
 
@@ -137,28 +139,25 @@ def _words(kernel: WorkloadKernel) -> str:
     return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} over all the work"
 
 
-def plan_of(workload: Workload, config: Config, is_prefetch: bool = False) -> Plan:
-    """The program of a workload in a pattern; ``is_prefetch``: with the buffers of ``config``, in three streams.
-
-    Raises InputError for a workload that such a program cannot have.
-    """
+def plan_of(workload: Workload, config: Config) -> Plan:
+    """The program of a workload in a pattern. Raises InputError for a workload that such a program cannot have."""
+    config.check(workload)  # what is an error for predict is one here
     arrays = _Arrays(workload, config)
-    workload.cut(config.chunks)  # more chunks than elements is an error as it is for predict
     if config.chunks > arrays.most_chunks:
         raise InputError(
             f"chunks = {config.chunks}: an array has pieces for {arrays.most_chunks} chunks only, and in a program each"
             " chunk has a piece of every array; use fewer, or --h2d-once, --d2h-once for a small array"
         )
     defaults = {"chunks": config.chunks}
-    if not is_prefetch and not config.is_blocking:
+    if not config.is_prefetch and not config.is_blocking:
         defaults["streams"] = config.streams
-    if config.buffers is not None:
-        defaults["buffers"] = config.buffers
+    if config.slots is not None:
+        defaults["buffers"] = config.buffers or PREFETCH_BUFFERS
     results = [f"h_{a.name}" for a in (*arrays.outputs, *arrays.once)]
-    steps = _prefetch if is_prefetch else _pattern
-    issue, events = steps(arrays, config, bool(workload.kernels))
+    steps = _prefetch if config.is_prefetch else _pattern
+    issue, events = steps(arrays, config, bool(workload.kernels), _host_work(workload))
     return Plan(
-        title="prefetch" if is_prefetch else ("ring" if config.buffers is not None else config.order),
+        title="ring" if config.buffers is not None and not config.is_prefetch else config.order,
         is_graph=config.launch == "graph",
         defaults=defaults,
         memory=arrays.memory(),
@@ -168,8 +167,16 @@ def plan_of(workload: Workload, config: Config, is_prefetch: bool = False) -> Pl
         issue=issue,
         results=tuple(results or [f"d_{a.name}" for a in (*arrays.inputs, *arrays.tables)]),
         most_chunks=arrays.most_chunks,
-        streams=3 if is_prefetch else int(config.is_blocking),
+        streams=ROLES if config.is_prefetch else int(config.is_blocking),
+        has_host_work=workload.has_host_work,
     )
+
+
+def _host_work(workload: Workload) -> tuple[HostWork, ...]:
+    """What the host does before it issues a chunk."""
+    share = f"{workload.host_load_s!r} / chunks" if workload.host_load_s else ""
+    seconds = " + ".join(text for text in (repr(workload.host_work_s) * (workload.host_work_s > 0), share) if text)
+    return (HostWork(seconds),) if seconds else ()
 
 
 def _stages(
@@ -189,18 +196,21 @@ def _stages(
     )
 
 
-def _pattern(arrays: _Arrays, config: Config, has_kernels: bool) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
+def _pattern(
+    arrays: _Arrays, config: Config, has_kernels: bool, begin: tuple[HostWork, ...]
+) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
     stages = [stage for stage in _stages(arrays, config.is_blocking, has_kernels) if stage]
     steps, events = tuple(step for stage in stages for step in stage), []
     stream = "stream[0]" if config.is_blocking else OF_CHUNK
     if config.order == "breadth-first":
-        body: list[Step] = [_chunks(Within(stream, stage)) for stage in stages]
+        body: list[Step] = [_chunks(*begin * (k == 0), Within(stream, stage)) for k, stage in enumerate(stages)]
     elif config.buffers is None:
-        body = [_chunks(Within(stream, steps))]
+        body = [_chunks(*begin, Within(stream, steps))]
     else:
         events = [Events("done", "chunks")]
         body = [
             _chunks(
+                *begin,
                 If("hands_over and i >= buffers", (Wait("done[i - buffers]", stream),)),
                 Within(stream, steps),
                 If("hands_over and i + buffers < chunks", (Record("done[i]", stream),)),
@@ -241,10 +251,12 @@ def _once_out(arrays: _Arrays, is_blocking: bool, others: str) -> tuple[list[Ste
     return [waits, *steps], [Events("ended", others)]
 
 
-def _prefetch(arrays: _Arrays, _config: Config, has_kernels: bool) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
+def _prefetch(
+    arrays: _Arrays, _config: Config, has_kernels: bool, begin: tuple[HostWork, ...]
+) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
     """Batch i is loaded in one stream ahead of batch k, which is computed in the next and stored in the third."""
     copy_in, run, copy_out = _stages(arrays, False, has_kernels, "i", "k")
-    load: list[Step] = [If("i >= buffers", (Wait("ran[i - buffers]", "load"),))]
+    load: list[Step] = [*begin, If("i >= buffers", (Wait("ran[i - buffers]", "load"),))]
     load += [Within("load", copy_in)] if copy_in else []
     load += [Record("loaded[i]", "load")]
     work: list[Step] = [Wait("loaded[k]", "compute")]

@@ -4,38 +4,58 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.analysis.repeated_step import repeated_step
 from streamsim.checks import check_choice
 from streamsim.code.cuda import Cuda
 from streamsim.code.loops import plan_of
 from streamsim.code.python_libraries import CuPy, PyTorch
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.code.written_out import plan_of_schedule
+from streamsim.errors import InputError
+from streamsim.program.config import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamsim.code.steps import Plan
-    from streamsim.program.config import Config
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
 
 _WRITERS: dict[Language, Callable[[Plan], Cuda | CuPy | PyTorch]] = {"cupy": CuPy, "pytorch": PyTorch, "cuda-c++": Cuda}
 
 
-def code_of(workload: Workload, config: Config, language: Language, prefetch: bool = False) -> str:
+def code_of(workload: Workload, config: Config, language: Language) -> str:
     """The source of a program that runs ``workload`` cut and issued so, in the loop of its pattern.
 
-    ``prefetch``: a batch is copied in beside the kernels of the one before it, as
-    :func:`streamsim.program.patterns.prefetch` issues it, with the chunks, buffers, memory and launch of ``config``.
     The program takes other numbers of chunks, streams and buffers as arguments and prints its wall times as JSON.
     Raises InputError for a workload or a configuration that the language cannot say.
     """
-    return _written(plan_of(workload, config, prefetch), language)
+    return _written(plan_of(workload, config), language)
 
 
 def code_of_schedule(schedule: Schedule, language: Language) -> str:
     """The source of a program that makes the calls of ``schedule`` one by one. Raises InputError."""
     return _written(plan_of_schedule(schedule), language)
+
+
+def code_of_steps(schedule: Schedule, language: Language, depth: int = 0) -> str:
+    """The source of the pipeline that a schedule of like steps is: in a loop, each step a chunk.
+
+    ``depth``: with the copies to the card of so many of the next steps beside a step's work. Raises InputError saying
+    why there is no such loop.
+    """
+    try:
+        workload, config = repeated_step(schedule)
+    except InputError as error:
+        raise InputError(f"no pipeline can be written: {error}") from None
+    if not depth:
+        return code_of(workload, config, language)
+    if config.streams > 1:
+        raise InputError(
+            f"--prefetch {depth}: a pipeline prefetches, or has its steps in {config.streams} streams; leave one out"
+        )
+    prefetch = Config("prefetch", config.chunks, 1, depth + 1, config.memory, config.launch)
+    return code_of(workload, prefetch, language)
 
 
 def _written(plan: Plan, language: Language) -> str:

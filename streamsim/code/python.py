@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from streamsim.code.steps import (
     Copy,
+    HostWork,
     If,
     Launch,
     Let,
     Loop,
     Record,
-    Remark,
     Roles,
     Run,
     Synchronise,
@@ -116,6 +116,7 @@ class Writer(ABC):
         """The program."""
         plan = self.plan
         parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
+        parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
         if plan.cuts:
             parts.append(_CUT.splitlines())
         parts += self.functions()
@@ -309,12 +310,12 @@ class Writer(ABC):
                 return [f"{its_stream}.wait_event({event})"]
             case Synchronise(its_stream, event):
                 return [f"{its_stream or event}.synchronize()" if its_stream or event else self.synchronise]
+            case HostWork(seconds):
+                return [f"host_work({seconds})"]
             case Let(name, value):
                 return [f"{name} = {value}"]
             case Roles(names):
                 return [f"{', '.join(names)} = stream"]
-            case Remark(text):
-                return [f"# {text}"]
         return self._block(step, depth, stream)
 
     def _block(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
@@ -341,6 +342,12 @@ def _each(name: str, items: list[str]) -> list[str]:
 
 
 _TITLE = {True: "Copies in, kernels and copies out, {}", False: "Copies and kernels, call by call: {}"}
+_HOST_WORK = '''# ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
+def host_work(seconds):
+    """Keeps the host busy for so long, as loading a chunk would."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass'''
 _CUT = '''def cut(size, unit, chunks):
     """The chunks of an array as slices: whole units, equal or the last one smaller."""
     units = -(-size // unit)

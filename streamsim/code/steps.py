@@ -23,6 +23,11 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 FRONT_END_OF: dict[Language, str] = {"cupy": "cupy", "pytorch": "pytorch", "cuda-c++": CALLS}
 
 
+def language_of(front_end: str) -> Language | None:
+    """The language of programs in a front end; None where there is none."""
+    return next((language for language, name in FRONT_END_OF.items() if name == front_end), None)
+
+
 class Memory(NamedTuple):
     """An array of the program.
 
@@ -105,6 +110,12 @@ class Synchronise(NamedTuple):
     event: str = ""
 
 
+class HostWork(NamedTuple):
+    """The host works for so many seconds, which are an expression."""
+
+    seconds: str
+
+
 class Within(NamedTuple):
     """The calls of the body are in this stream."""
 
@@ -141,13 +152,7 @@ class Roles(NamedTuple):
     names: tuple[str, ...]
 
 
-class Remark(NamedTuple):
-    """A line for the reader."""
-
-    text: str
-
-
-Step = Copy | Launch | Run | Record | Wait | Synchronise | Within | If | Loop | Let | Roles | Remark
+Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Let | Roles
 
 
 def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
@@ -224,6 +229,7 @@ class Plan(NamedTuple):
     most_chunks: int = 0
     streams: int = 0
     kinds: tuple[str, ...] = ()
+    has_host_work: bool = False
 
     @property
     def is_pattern(self) -> bool:

@@ -20,8 +20,9 @@ from streamsim.code.steps import (
     Wait,
     Within,
 )
+from streamsim.code.steps import HostWork as Work
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Kernel, RecordEvent, Synchronize, WaitEvent
+from streamsim.program.schedule import LEGACY_STREAM, HostWork, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
 from streamsim.program.schedule import Copy as CopyOp
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class _Written:
         """Write the next op."""
         if op.card or op.thread:
             raise InputError(f"ops[{i}]: a program is for one card and one host thread; give card and thread 0")
+        if isinstance(op, WaitThread):
+            raise InputError(f"ops[{i}]: waits of one host thread for another are not written; take it out")
         if isinstance(op, CopyOp | Kernel):
             stream = self.stream(op.stream)
             if stream != self._stream:
@@ -97,7 +100,9 @@ class _Written:
             self._body.append(self._copy(i, op) if isinstance(op, CopyOp) else self._kernel(i, op))
             return
         self.close()
-        if isinstance(op, RecordEvent):
+        if isinstance(op, HostWork):
+            self.steps.append(Work(repr(op.duration_s)))
+        elif isinstance(op, RecordEvent):
             self._recorded.add(op.event)
             self.steps.append(Record(f"event[{op.event}]", self.stream(op.stream)))
         elif isinstance(op, WaitEvent):
@@ -182,4 +187,5 @@ def plan_of_schedule(schedule: Schedule) -> Plan:
         results=tuple(written.written or written.computed),
         streams=len(written.kinds),
         kinds=written.kinds,
+        has_host_work=any(isinstance(op, HostWork) for op in ops),
     )

@@ -18,7 +18,7 @@ import numpy as np
 
 from streamsim.compiled.layout import run_patterns
 from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
-from streamsim.compiled.tables import ALSO, CONFIG, ENGINES, OP, QUEUES, RUN, SEGMENT, SHAPE, new_state
+from streamsim.compiled.tables import ALSO, CONFIG, ENGINES, OP, QUEUES, RUN, SEGMENT, SHAPE, THREAD, new_state
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import (
     NOTHING,
@@ -30,7 +30,7 @@ from streamsim.lowering.costs import (
     streams_ticks,
 )
 from streamsim.model import simulate
-from streamsim.program.config import useful_streams
+from streamsim.program.config import ROLES, useful_streams
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 
@@ -109,7 +109,7 @@ class _Costs:
         places = [ways[way] if way in ways else self._add(way, configs[k]) for k, way in enumerate(map(_WAY, configs))]
         streams = list(map(_STREAMS, configs))
         rows = self._cuts[places]
-        rows["streams"] = np.minimum(rows["streams"], streams)
+        rows["streams"] = np.where(rows["prefetch"], rows["streams"], np.minimum(rows["streams"], streams))
         self._know(int(rows["streams"].max(initial=0)))
         rows["more"] *= self._more[rows["streams"]]
         rows["event"] = self._event[rows["streams"]]
@@ -134,11 +134,15 @@ class _Costs:
         """The record of a configuration with as many streams as are of use; None if the kernel cannot run it.
 
         That is if int64 cannot hold its ticks, or where the end of a kernel is signalled with those of the whole run
-        and chunks are not alike.
+        and chunks are not alike, or are prefetched; and if prefetched chunks lack copies in or kernels, some of them
+        an array, or there is something to copy back once.
         """
         chunks, memory, launch = config.chunks, config.memory, config.launch
         parts = self.workload.cut(chunks)
-        if self.run_signal and (any(self.jobs[3:]) or not all(all(part.inputs + part.outputs) for part in parts)):
+        has_gaps = not all(all(part.inputs + part.outputs) for part in parts)
+        if self.run_signal and (any(self.jobs[3:]) or has_gaps or config.is_prefetch):
+            return None
+        if config.is_prefetch and (has_gaps or not all(self.jobs[:2]) or self.jobs[4]):
             return None
         blocking, breadth = config.is_blocking, config.order == "breadth-first"
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
@@ -147,22 +151,28 @@ class _Costs:
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
         begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
-        if begins + (nodes + 2 * chunks) * most > LARGEST:
+        work = [ticks(self.workload.host_s(part)) for part in parts]
+        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
             return None
-        runs = self._add_runs(list(accumulate(part.many for part in parts)), [row for row, _ in found])
+        pieces = [int(any(part.inputs + part.outputs + part.d2h_once)) for part in parts]
+        ends = list(accumulate(part.many for part in parts))
+        runs = self._add_runs(ends, [row for row, _ in found], work, pieces)
         streams, slots = useful_streams(config.order, chunks), config.slots or 0
+        if config.is_prefetch:
+            streams = ROLES - (not self.jobs[2])
         more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter = enter_ticks(launch, self.device)
-        return breadth, chunks, streams, slots, *runs, once, *self._events[launch], begins, more, cold, enter, 0
+        issued = breadth, config.is_prefetch, chunks, streams, slots
+        return *issued, *runs, once, *self._events[launch], begins, more, cold, enter, 0
 
-    def _add_runs(self, ends: list[int], rows: list[int]) -> tuple[int, int]:
+    def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
-        first, self._n_runs = self._n_runs, self._n_runs + len(ends)
+        first, self._n_runs = self._n_runs, self._n_runs + len(columns[0])
         if self._n_runs > len(self._runs):
             self._runs = np.concatenate([self._runs, np.zeros(self._n_runs, RUN)])
-        self._runs[first : self._n_runs] = list(zip(ends, rows, strict=True))
+        self._runs[first : self._n_runs] = list(zip(*columns, strict=True))
         return first, self._n_runs
 
     def _once(self, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
@@ -318,7 +328,6 @@ class Runner:
             engine_of_kind,
             self._program,
             self._state,
-            np.empty((5, 0), np.int64),
             found,
         )
         return found
@@ -328,15 +337,18 @@ class Runner:
         self._chunks, self._streams = chunks, streams
         self._state = new_state(self._costs.device, chunks * self._costs.jobs[1])
         jobs, joined = self._costs.jobs, min(streams, MOST_JOINED_STREAMS) if self._costs.run_signal else 0
-        ops = chunks * (sum(jobs[:3]) + 2) + sum(jobs[3:]) + 3 * streams
+        ops = chunks * (sum(jobs[:3]) + 8) + sum(jobs[3:]) + 3 * streams
         self._program = (
             np.empty(ops, OP),
             np.empty(ops + 1, SEGMENT),
             np.empty(ops + 1, np.int32),
-            np.empty(max(2 * chunks + streams, joined**2) + streams, ALSO),
+            np.empty(max(4 * chunks + streams, joined**2) + streams, ALSO),
             np.empty(ENGINES * QUEUES, np.int32),  # the last op of each queue
             np.empty(streams, np.int32),  # and of each stream
             np.empty(ENGINES * QUEUES, np.int32),  # the stream that owns each queue
             np.empty((ENGINES, streams), np.int32),  # and the queue that each stream has had on each engine
-            np.empty(2, np.int64),  # the stream and the kind of what was issued last
+            np.empty(5, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
+            # first kernel after a wait take longer, while there has been none, and for which chunk a stream was entered
+            np.empty(ops, np.int64),  # ticks of each call
+            np.empty(1, THREAD),
         )

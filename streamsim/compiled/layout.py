@@ -12,22 +12,26 @@ import numpy as np
 
 from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
-from streamsim.compiled.tables import COMPUTE, NONE, QUEUES
-from streamsim.lowering.costs import NOTHING
+from streamsim.compiled.tables import COMPUTE, NONE, NOT_YET, QUEUES
+from streamsim.lowering.costs import KERNEL, NOTHING
 from streamsim.rules import entering, queue_owners
 from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.queue_owners import NOBODY
 
+COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
+ENTERED = 4  # and where the chunk for which a stream was entered last
 enters, queue_of = rule(entering.enters), rule(queue_owners.queue_of)
 
 
 @inlined
-def _put(card, engine_of_kind, program, op, stream, shape, kind, before, waits):
+def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, before, waits, chunk, is_next):
     """Write down an op that follows ``before`` in its stream, and waits for its call and so many other things.
 
-    It comes through the queue that its stream owns; ``tails`` are the last ops of all queues.
+    ``is_next``: its arrays show that it is of another chunk than what was issued since a stream was entered. It comes
+    through the queue that its stream owns; ``tails`` are the last ops of all queues.
     """
-    ops, tails, owners, owned, latest = program[0], program[4], program[6], program[7], program[8]
+    ops, tails, owners, owned, latest, calls = program[0], program[4], program[6], program[7], program[8], program[9]
+    kind = shapes[uintp(shape)].kind
     engine = np.int64(engine_of_kind[kind])
     first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
     own = uintp(engine), uintp(stream)
@@ -41,11 +45,14 @@ def _put(card, engine_of_kind, program, op, stream, shape, kind, before, waits):
     new.also_from = new.also_to = 0
     new.shape = shape
     new.kind = kind
-    new.engine = engine
-    new.queue = queue
+    new.place = first + queue
     new.awaited = 0
-    new.enters = enters(stream + 1, np.int64(kind), latest[0], latest[1])
-    latest[0], latest[1] = stream + 1, kind
+    entered = enters(stream + 1, np.int64(kind), latest[0], latest[1], is_next)
+    if entered:
+        latest[ENTERED] = chunk
+    cold = uintp(COLD + (kind == KERNEL))
+    calls[uintp(op)] = shapes[uintp(shape)].call + config.more + config.enter * entered + latest[cold]
+    latest[0], latest[1], latest[cold] = stream + 1, kind, 0
     if before >= 0:
         ops[uintp(before)].after = op
         waits += 1
@@ -58,9 +65,10 @@ def _put(card, engine_of_kind, program, op, stream, shape, kind, before, waits):
 
 
 @inlined
-def _call(ops, op, shape):
+def _call(program, shapes, op, shape):
     """Write down a record or a wait."""
-    ops[uintp(op)].shape, ops[uintp(op)].kind, ops[uintp(op)].copies = shape, NOTHING, 0
+    program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
+    program[9][uintp(op)] = shapes[uintp(shape)].call
 
 
 @inlined
@@ -70,55 +78,83 @@ def _wait(also, place, op):
 
 
 @inlined
-def _hold(segments, waits, n_segments, op):
-    """The host goes on behind ``op`` only when that has ended. Returns how many segments there are."""
-    segment = segments[n_segments]
-    segment.last, segment.waits_from, segment.waits_to = op + 1, n_segments, n_segments + 1
-    waits[uintp(n_segments)] = op
+def _segment(program, n_segments, last, waits):
+    """Write down that a segment ends before ``last``, with a wait for the op before if there are so many waits."""
+    segments, segment = program[1], program[1][n_segments]
+    segment.first = segments[n_segments - 1].last if n_segments else 0
+    segment.last, segment.waits_from, segment.waits_to = last, n_segments, n_segments + waits
+    segment.returned, segment.behind, segment.next = NOT_YET, NONE, n_segments + 1
     return n_segments + 1
 
 
+@inlined
+def _hold(config, program, n_segments, op):
+    """The host goes on behind ``op`` only when that has ended. Returns how many segments there are."""
+    latest = program[8]
+    program[2][uintp(n_segments)] = op
+    latest[COLD] = latest[COLD + 1] = config.cold
+    return _segment(program, n_segments, op + 1, 1)
+
+
 @called
-def _clear(streams, program):
+def _clear(config, program):
     """Nothing has been issued yet, to any queue or in any stream."""
-    tails, last, owners, owned, latest = program[4:]
+    tails, last, owners, owned, latest, _, threads = program[4:]
+    streams, thread = config.streams, threads[0]
     last[:streams] = NONE
     tails[:] = NONE
     owners[:] = NOBODY
     owned[:, :streams] = 0
-    latest[0], latest[1] = NO_STREAM, NOTHING
+    latest[0], latest[1], latest[ENTERED] = NO_STREAM, NOTHING, 0
+    latest[COLD] = latest[COLD + 1] = config.cold
+    thread.segment = thread.called = thread.awaited = 0
+    thread.returns = config.launch
+
+
+@inlined
+def _work(program, op, ticks):
+    """Write down that the host works for so many ticks, if any; returns how many ops there are then."""
+    if ticks == 0:
+        return op
+    program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
+    program[9][uintp(op)] = ticks
+    return op + 1
 
 
 @called
-def _copy_once(card, first_shape, last_shape, shapes, engine_of_kind, program, n, n_segments, joins):
-    """Copies of shapes[first_shape:last_shape] in the first stream, of which the first waits for ``joins`` more.
+def _in_a_row(
+    config, card, first_shape, last_shape, stream, shapes, engine_of_kind, program, n, n_segments, joins, is_next
+):
+    """Ops of shapes[first_shape:last_shape] in a stream, of which the first waits for ``joins`` more.
 
     How many ops and segments there are then.
     """
-    segments, waits, last = program[1], program[2], program[5]
+    last = program[5]
     for shape in range(first_shape, last_shape):
-        _put(card, engine_of_kind, program, n, 0, shape, shapes[uintp(shape)].kind, np.int64(last[0]), joins)
+        before = np.int64(last[uintp(stream)])
+        _put(config, card, shapes, engine_of_kind, program, n, stream, shape, before, joins, 0, is_next)
+        is_next = False
         joins = 0
-        last[0] = n
+        last[uintp(stream)] = n
         n += 1
         if shapes[uintp(shape)].holds:
-            n_segments = _hold(segments, waits, n_segments, n - 1)
+            n_segments = _hold(config, program, n_segments, n - 1)
     return n, n_segments
 
 
 @called
-def _signal_once(config, waits_for_once, program, n):
+def _signal_once(config, waits_for_once, shapes, program, n):
     """All other streams wait for what is copied once before; returns how many ops there are then."""
     ops, streams, before = program[0], config.streams, program[5][0]
     ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
-    _call(ops, n, config.record)
+    _call(program, shapes, n, config.record)
     for k in range(1, streams):
-        _call(ops, n + k, config.wait)
+        _call(program, shapes, n + k, config.wait)
     return n + streams
 
 
 @called
-def _signal_ends(config, program, n):
+def _signal_ends(config, shapes, program, n):
     """What is copied once behind waits for the ends of all other streams; returns how many ops there are then."""
     ops, also, last, streams = program[0], program[3], program[5], config.streams
     first = n + 2 * (streams - 1)
@@ -128,8 +164,8 @@ def _signal_ends(config, program, n):
             op.also_from = op.also_to = 2 * config.chunks + k
         _wait(also, op.also_to, first)
         op.also_to += 1
-        _call(ops, n, config.record)
-        _call(ops, n + 1, config.wait)
+        _call(program, shapes, n, config.record)
+        _call(program, shapes, n + 1, config.wait)
         n += 2
     return n
 
@@ -149,13 +185,32 @@ def _after_all_kernels(program, streams, back, jobs):
         kernel.also_to = n
 
 
+@inlined
+def _is_next(config, runs, shapes, latest, run, job, kind, is_first, behind):
+    """Whether the arrays of a job show that it is of another chunk than what was issued since a stream was entered.
+
+    ``is_first``: it is the first of a chunk behind another one in this stage. ``behind``: it is of the first chunk,
+    behind the stage before, which worked on what the chunk has for which a stream was entered last.
+    """
+    if is_first:
+        return kind != KERNEL or runs[uintp(run)].pieces != 0
+    chunk, at = latest[ENTERED], config.runs_from
+    while runs[uintp(at)].end <= chunk:
+        at += 1
+    return behind and chunk != 0 and (kind == KERNEL or shapes[uintp(runs[uintp(at)].row + job)].kind != NOTHING)
+
+
 @called
-def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, engine_of_kind, program, n, n_segments):
+def _lay_out_chunks(
+    config, runs, card, begin, end, kernels, is_first, waits_for_once, shapes, engine_of_kind, program, n, n_segments
+):
     """The jobs of every chunk from ``begin`` to ``end``; how many ops and segments there are then.
 
-    ``waits_for_once``: from where in ``also`` the other streams wait for what is copied once before; NONE: nothing is.
+    ``kernels``: how many of them are in a chunk, whether among these jobs or not. ``is_first``: they are the first of a
+    chunk. ``waits_for_once``: from where in ``also`` the other streams wait for what is copied once before; NONE:
+    nothing is.
     """
-    ops, segments, waits, also, last = program[0], program[1], program[2], program[3], program[5]
+    ops, also, last = program[0], program[3], program[5]
     chunks, streams, slots = config.chunks, config.streams, config.slots
     across = slots % streams != 0  # a slot of a ring goes from stream to stream, by events
     stream, at = 0, config.runs_from
@@ -163,33 +218,110 @@ def _lay_out_chunks(config, runs, card, begin, end, waits_for_once, shapes, engi
         if i == runs[uintp(at)].end:
             at += 1
         row = runs[uintp(at)].row
+        n = _work(program, n, runs[uintp(at)].work if is_first else 0)
         events = np.int64(across and i >= slots)  # that the chunk's next op waits for
         if events:
-            _call(ops, n, config.wait)
+            _call(program, shapes, n, config.wait)
             _wait(also, 2 * (i - slots), n + 1)
             n += 1
         before = np.int64(last[uintp(stream)])
+        leads = True  # the next op, the others of its chunk
         for shape in range(row + begin, row + end):
-            kind = shapes[uintp(shape)].kind
-            if kind == NOTHING:  # this chunk has nothing of the array
+            if shapes[uintp(shape)].kind == NOTHING:  # this chunk has nothing of the array
                 continue
             if before == NONE and waits_for_once != NONE and stream > 0:
                 _wait(also, waits_for_once + stream - 1, n)
                 events += 1
-            _put(card, engine_of_kind, program, n, stream, shape, kind, before, events)
+            kind = shapes[uintp(shape)].kind
+            behind = i == 0 and begin > 0 and kernels > 0
+            is_next = _is_next(config, runs, shapes, program[8], at, shape - row, kind, leads and i > 0, behind)
+            _put(config, card, shapes, engine_of_kind, program, n, stream, shape, before, events, i, is_next)
+            leads = False
             events = np.int64(0)
             before = n
             n += 1
             if shapes[uintp(shape)].holds:
-                n_segments = _hold(segments, waits, n_segments, before)
+                n_segments = _hold(config, program, n_segments, before)
         last[uintp(stream)] = before
         if across and i + slots < chunks:
             ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
-            _call(ops, n, config.record)
+            _call(program, shapes, n, config.record)
             n += 1
         stream += 1
         if stream == streams:
             stream = 0
+    return n, n_segments
+
+
+@inlined
+def _ended(segments, program, n, n_segments):
+    """All is written down; how many ops and segments there are."""
+    if n_segments == 0 or segments[n_segments - 1].last < n:
+        n_segments = _segment(program, n_segments, n, 0)
+    segments[n_segments - 1].next = NONE
+    return n, n_segments
+
+
+@called
+def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments):
+    """Every chunk's copies in one ahead of the rest; how many ops and segments there are then.
+
+    Its last copy in, its last kernel and its last copy back hand over to others by events: in ``also`` each chunk has
+    a place for the kernel behind its copies in, one for the copy back behind its kernels, and those for the ops that
+    use its buffers again: a copy in behind the kernels, and a kernel behind the copies back.
+    """
+    ops, also, chunks, slots = program[0], program[3], config.chunks, config.slots
+    copies_in, back, end = jobs[0], jobs[0] + jobs[1], jobs[0] + jobs[1] + jobs[2]
+    returns, ahead = np.int64(jobs[2] > 0), np.int64(slots > 1)
+    loading = computing = config.runs_from
+    for i in range(chunks + ahead):
+        if i < chunks:
+            if i == runs[uintp(loading)].end:
+                loading += 1
+            row = runs[uintp(loading)].row
+            n = _work(program, n, runs[uintp(loading)].work)
+            again = np.int64(i >= slots)
+            if again:
+                _call(program, shapes, n, config.wait)
+                n += 1
+                _wait(also, 4 * (i - slots) + 1 + returns, n)
+            rows = row, row + copies_in
+            n, n_segments = _in_a_row(
+                config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, again, i > 0
+            )
+            ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * i, 4 * i + 1
+            _call(program, shapes, n, config.record)
+            n += 1
+        k = i - ahead
+        if k < 0:
+            continue
+        if k == runs[uintp(computing)].end:
+            computing += 1
+        row = runs[uintp(computing)].row
+        again, used_again = np.int64(returns and k >= slots), np.int64(k + slots < chunks)
+        _call(program, shapes, n, config.wait)
+        n += 1
+        if again:
+            _call(program, shapes, n, config.wait)
+            n += 1
+            _wait(also, 4 * (k - slots) + 3, n)
+        _wait(also, 4 * k, n)
+        rows = row + copies_in, row + back
+        n, n_segments = _in_a_row(
+            config, card, *rows, 1, shapes, engine_of_kind, program, n, n_segments, 1 + again, False
+        )
+        ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 1, 4 * k + 1 + returns + used_again
+        _call(program, shapes, n, config.record)
+        n += 1
+        if returns:
+            _call(program, shapes, n, config.wait)
+            n += 1
+            _wait(also, 4 * k + 1, n)
+            rows = row + back, row + end
+            n, n_segments = _in_a_row(config, card, *rows, 2, shapes, engine_of_kind, program, n, n_segments, 1, False)
+            ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 3, 4 * k + 3 + used_again
+            _call(program, shapes, n, config.record)
+            n += 1
     return n, n_segments
 
 
@@ -198,17 +330,23 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
     """Write the ops and segments of a pattern; returns how many of each.
 
     In ``also`` come the waits of a ring and for the streams' ends, two places a chunk (or those of the first copies
-    back of all streams: the two never meet), and then the waits for what is copied once before.
+    back of all streams, or four places a chunk that is prefetched: they never meet), and then the waits for what is
+    copied once before.
     """
     ops, segments, also, streams = program[0], program[1], program[3], config.streams
     copies_in, kernels, copies_back, once_in, once_out = jobs
-    _clear(streams, program)
+    _clear(config, program)
     back, once = copies_in + kernels, config.once
-    n, n_segments = _copy_once(card, once, once + once_in, shapes, engine_of_kind, program, 0, 0, 0)
+    rows = once, once + once_in
+    n, n_segments = _in_a_row(config, card, *rows, 0, shapes, engine_of_kind, program, 0, 0, 0, False)
+    if config.prefetch:
+        n, n_segments = _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments)
+        return _ended(segments, program, n, n_segments)
     waits_for_once = len(also) - streams if once_in else NONE
     if once_in and streams > 1:
-        n = _signal_once(config, waits_for_once, program, n)
+        n = _signal_once(config, waits_for_once, shapes, program, n)
     stages = ((0, copies_in), (copies_in, back), (back, back + copies_back))
+    is_first = True
     for k in range(3 if config.breadth else 1):
         begin, end = stages[k] if config.breadth else (0, back + copies_back)
         if config.breadth and begin == end:
@@ -218,20 +356,31 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
         if joined:
             _after_all_kernels(program, streams, first, copies_back)
         n, n_segments = _lay_out_chunks(
-            config, runs, card, begin, end, waits_for_once, shapes, engine_of_kind, program, n, n_segments
+            config,
+            runs,
+            card,
+            begin,
+            end,
+            kernels,
+            is_first,
+            waits_for_once,
+            shapes,
+            engine_of_kind,
+            program,
+            n,
+            n_segments,
         )
+        is_first = False
         if joined:
             for stream in range(streams):
                 ops[uintp(first + stream * copies_back)].pending += streams - 1
     if once_out:
-        n = _signal_ends(config, program, n)
+        n = _signal_ends(config, shapes, program, n)
         rows = once + once_in, once + once_in + once_out
-        n, n_segments = _copy_once(card, *rows, shapes, engine_of_kind, program, n, n_segments, streams - 1)
-    if n_segments == 0 or segments[n_segments - 1].last < n:
-        segment = segments[n_segments]
-        segment.last, segment.waits_from, segment.waits_to = n, n_segments, n_segments
-        n_segments += 1
-    return n, n_segments
+        n, n_segments = _in_a_row(
+            config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, streams - 1, False
+        )
+    return _ended(segments, program, n, n_segments)
 
 
 @compiled
@@ -239,7 +388,7 @@ def run_patterns(sources):
     """Make the function that lays out configurations and runs them."""
 
     def run_patterns(
-        card, hand_over, configs, runs, jobs, run_signal, shapes, engine_of_kind, program, state, no_times, makespans
+        card, hand_over, configs, runs, jobs, run_signal, shapes, engine_of_kind, program, state, makespans
     ):
         """Run every configuration.
 
@@ -248,24 +397,23 @@ def run_patterns(sources):
         """
         _ = sources
         ops, segments, waits, also = program[:4]
+        calls, threads = program[9:]
         for k in range(len(configs)):
             config = configs[k]
             n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)
             makespans[k] = run(
                 card,
                 hand_over,
-                config.launch,
-                config.more,
-                config.cold,
-                config.enter,
                 config.event,
                 shapes,
                 ops[:n],
+                calls,
+                threads,
                 segments[:m],
                 waits,
                 also,
                 state,
-                no_times,
+                None,
             )
 
     return run_patterns

@@ -11,11 +11,11 @@ then the host goes on, then every engine chooses; SimPy's heap of events becomes
 
 from __future__ import annotations
 
-from streamsim.compiled.crowd import come, copy_ended, count_copies
+from streamsim.compiled.crowd import arrive, come, copy_ended, count_copies
 from streamsim.compiled.kernels import finish_kernels, next_drained, start_kernel
 from streamsim.compiled.numba_code import compiled, rule, uintp
 from streamsim.compiled.queues import release, reset, take
-from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE
+from streamsim.compiled.tables import COMPUTE, D2H, ENDED, H2D, NONE, NOT_YET
 from streamsim.lowering.costs import KERNEL, NOTHING
 from streamsim.rules import crowding, hand_overs, link
 from streamsim.rules.crowding import CROWD
@@ -23,25 +23,22 @@ from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
 crossing, level = rule(hand_overs.crossing), rule(crowding.level)
-flowed, next_end = rule(link.flowed), rule(link.next_end)
+next_end = rule(link.next_end)
 
 
 @compiled
 def run(sources):
     """Make the loop: one function, longer than others, because its state is in its local variables."""
 
-    def run(card, hand_over, launch, more, cold, enter, event, shapes, ops, segments, waits, also, state, times):
+    def run(card, hand_over, event, shapes, ops, calls, threads, segments, waits, also, state, times):
         """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
-        ``more``: ticks that the call of a copy or kernel takes beyond its shape's; ``cold``: those that the first copy
-        and the first kernel of a segment take in addition; ``enter``: those to enter a stream; ``event``: those that
-        an event adds to a hand-over. ``ops`` is used up. ``times``: int64 of shape (5, ops) for issued, returned,
-        ready, start and end, or (5, 0) where only the makespan is wanted. ``state``: of
-        :func:`streamsim.compiled.tables.new_state`.
+        ``event``: ticks that an event adds to a hand-over. ``calls``: those that each call takes. ``ops``, ``threads``
+        and ``segments`` are used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
+        None where only the makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
-        engines, heads, running, draining, at_rest = state
-        trace = times.shape[1] > 0
+        engines, heads, running, draining, arriving, at_rest = state
         linked, crowds, most = card.linked, card.crowds, card.concurrent
         reset(engines, at_rest)
         op_a = op_b = NONE  # what the copy engines carry, and when it ends if they do not share a link
@@ -54,44 +51,54 @@ def run(sources):
         drained = drains = 0  # kernels that have ended, of those whose work is done; drain_end: when the next one ends
         drain_end = NEVER
         done_a = done_b = NONE  # copies that end at a tick
-        waiting = coming = most_queues = 0  # kernels that wait for copies; the next op to come
+        waiting = arrivals = coming = most_queues = 0  # kernels that wait for copies: here, issued, come
         if crowds:
             most_queues = count_copies(ops, also)
-        segment = first = awaited = 0
-        returns, go_on = launch, True
+        go_on = True
         now = last_end = 0
         while True:
-            while go_on and segment < len(segments):  # the host issues until a call has to wait
-                this = segments[segment]
-                segment += 1
-                cold_copy = cold_kernel = cold
-                for op in range(first, this.last):
-                    call = ops[uintp(op)]
-                    if trace:
-                        times[0, op] = returns
-                    returns += shapes[uintp(call.shape)].call
-                    if call.kind == KERNEL:
-                        returns += more + cold_kernel + enter * call.enters
-                        cold_kernel = 0
-                    elif call.kind != NOTHING:
-                        returns += more + cold_copy + enter * call.enters
-                        cold_copy = 0
-                    if trace:
-                        times[1, op] = returns
-                    call.comes = returns + card.submit
-                    if call.kind != NOTHING:
-                        release(ops, engines, heads, op, call.comes)
-                first = this.last
-                for k in range(this.waits_from, this.waits_to):
-                    waited = ops[uintp(waits[uintp(k)])]
-                    if waited.pending == ENDED:
-                        returns = max(returns, waited.tick + card.wake)
-                    elif not waited.awaited:
-                        waited.awaited = 1
-                        awaited += 1
-                go_on = awaited == 0
-                if go_on and trace:
-                    times[1, first - 1] = returns
+            while go_on:  # each thread issues until a call has to wait
+                go_on = False
+                for t in range(len(threads)):
+                    thread = threads[uintp(t)]
+                    while thread.awaited == 0 and thread.segment != NONE:
+                        this = segments[uintp(thread.segment)]
+                        if not thread.called:
+                            thread.called = 1
+                            returns = thread.returns
+                            for op in range(this.first, this.last):
+                                call = ops[uintp(op)]
+                                if times is not None:
+                                    times[0, op] = returns
+                                returns += calls[uintp(op)]
+                                if times is not None:
+                                    times[1, op] = returns
+                                if call.kind != NOTHING:
+                                    comes = returns + card.submit
+                                    if crowds and call.copies > 0:
+                                        arrivals = arrive(arriving, arrivals, coming, op, comes)
+                                    release(ops, engines, heads, op, comes)
+                            for k in range(this.waits_from, this.waits_to):
+                                waited = ops[uintp(waits[uintp(k)])]
+                                if waited.pending == ENDED:
+                                    returns = max(returns, waited.tick + card.wake)
+                                else:
+                                    waited.awaited = 1
+                                    thread.awaited += 1
+                            thread.returns = returns
+                            if thread.awaited:
+                                break
+                        if this.behind != NONE:
+                            returned = segments[uintp(this.behind)].returned
+                            if returned == NOT_YET:
+                                break
+                            thread.returns = max(thread.returns, returned)
+                        this.returned = thread.returns
+                        if times is not None:
+                            times[1, this.last - 1] = thread.returns
+                        thread.called = 0
+                        thread.segment = this.next
+                        go_on = len(threads) > 1  # another one may have waited for this
 
             # every engine chooses
             if op_a == NONE and engines[H2D].next <= now:
@@ -99,10 +106,8 @@ def run(sources):
                 if op_a != NONE:
                     copy = shapes[uintp(ops[uintp(op_a)].shape)]
                     if crowds:
-                        waiting, coming = come(ops, waiting, coming, first, now)
+                        waiting, coming = come(ops, arriving, arrivals, waiting, coming, now)
                     if linked:
-                        left_b = flowed(settled, now, begins_b, left_b, alone_b, shared_b, begins_a)
-                        settled = now
                         begins_a = now + copy.latency[level(waiting, most_queues) + CROWD * (op_b != NONE)]
                         left_a, alone_a, shared_a = copy.units, copy.alone, copy.shared
                     else:
@@ -113,10 +118,8 @@ def run(sources):
                 if op_b != NONE:
                     copy = shapes[uintp(ops[uintp(op_b)].shape)]
                     if crowds:
-                        waiting, coming = come(ops, waiting, coming, first, now)
+                        waiting, coming = come(ops, arriving, arrivals, waiting, coming, now)
                     if linked:
-                        left_a = flowed(settled, now, begins_a, left_a, alone_a, shared_a, begins_b)
-                        settled = now
                         begins_b = now + copy.latency[level(waiting, most_queues) + CROWD * (op_a != NONE)]
                         left_b, alone_b, shared_b = copy.units, copy.alone, copy.shared
                     else:
@@ -186,25 +189,28 @@ def run(sources):
                 op = ops[uintp(ended)]
                 op.tick = now
                 op.pending = ENDED
-                if trace:
+                if times is not None:
                     times[4, ended] = now
                 after = op.after
                 if after >= 0:
                     if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
-                        waiting -= copy_ended(ops, after, coming)
+                        waiting -= copy_ended(ops, after)
                     release(ops, engines, heads, after, now + crossing(hand_over, op.kind, ops[uintp(after)].kind, 0))
                 for j in range(op.also_from, op.also_to):
                     other = also[uintp(j)].op
                     if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
-                        waiting -= copy_ended(ops, other, coming)
+                        waiting -= copy_ended(ops, other)
                     late = crossing(hand_over, op.kind, ops[uintp(other)].kind, event if also[uintp(j)].crosses else 0)
                     release(ops, engines, heads, other, now + late)
                 if op.awaited:
-                    awaited -= 1
-                    returns = max(returns, now + card.wake)
-                    if awaited == 0:
-                        go_on = True
-                        if trace:
-                            times[1, first - 1] = returns
+                    for t in range(len(threads)):
+                        thread = threads[uintp(t)]
+                        if thread.awaited:
+                            this = segments[uintp(thread.segment)]
+                            for k in range(this.waits_from, this.waits_to):
+                                if waits[uintp(k)] == ended:
+                                    thread.awaited -= 1
+                                    thread.returns = max(thread.returns, now + card.wake)
+                                    go_on = go_on or thread.awaited == 0
 
     return run

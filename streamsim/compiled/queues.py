@@ -35,11 +35,12 @@ def release(ops, engines, heads, op, tick):
     left = waiting.pending - 1
     waiting.pending = left
     if left == 0:  # it is the head of its queue: ops wait for those ahead of them too
-        engine = engines[uintp(waiting.engine)]
-        head = heads[uintp(np.int64(waiting.engine) * QUEUES + engine.heads)]
+        place = np.int64(waiting.place)
+        engine = engines[uintp(place // QUEUES)]
+        head = heads[uintp(place // QUEUES * QUEUES + engine.heads)]
         head.ready = waiting.tick
         head.op = op
-        head.queue = waiting.queue
+        head.queue = place % QUEUES
         engine.heads += 1
         if waiting.tick < engine.next:
             engine.next = waiting.tick
@@ -57,7 +58,7 @@ def take(ops, engines, heads, engine, now, times):
     own.heads -= 1
     last = heads[uintp(first + own.heads)]
     head.ready, head.op, head.queue = last.ready, last.op, last.queue
-    if times.shape[1]:
+    if times is not None:
         times[2, op] = ops[uintp(op)].tick
         times[3, op] = now
     if ops[uintp(op)].behind >= 0:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
-from streamsim.compiled.tables import ALSO, CARD, NONE, OP, QUEUES, SEGMENT, SHAPE
+from streamsim.compiled.tables import ALSO, CARD, NONE, NOT_YET, OP, QUEUES, SEGMENT, SHAPE, THREAD
 from streamsim.device.fields import fields_of
 from streamsim.lowering.costs import (
     KERNEL,
@@ -48,13 +49,11 @@ class Arrays(NamedTuple):
 
     card: np.void
     hand_over: Array
-    launch: int
-    more: int
-    cold: int
-    enter: int
     event: int
     shapes: Array
     ops: Array
+    calls: Array
+    threads: Array
     segments: Array
     waits: Array
     also: Array
@@ -121,7 +120,10 @@ def most_ticks(shape: Shape, overhead: int) -> int:
 
 
 def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
-    """Whether so many ops of these shapes stay within an int64, whatever waits for whatever."""
+    """Whether so many ops of these shapes stay within an int64, whatever waits for whatever.
+
+    ``launch``: ticks of the launch, and of all calls that say what they cost.
+    """
     return launch + ops * max(most_ticks(shape, overhead) for shape in shapes) <= LARGEST
 
 
@@ -136,7 +138,7 @@ def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
 def flatten(lowered: Lowered) -> Arrays | None:
     """A lowered schedule as records, or None if int64 cannot hold its ticks."""
     device = lowered.device
-    if not fits(lowered.launch, len(lowered.kind), lowered.shapes, overhead_of(device)):
+    if not fits(lowered.launch + sum(lowered.call), len(lowered.kind), lowered.shapes, overhead_of(device)):
         return None
     card = card_of(device)
     ops = np.zeros(len(lowered.kind), OP)
@@ -144,42 +146,60 @@ def flatten(lowered: Lowered) -> Arrays | None:
     ops["shape"] = lowered.shape
     ops["pending"] = lowered.pending
     ops["kind"] = np.frombuffer(lowered.kind, np.uint8)
-    ops["queue"] = np.frombuffer(lowered.queue, np.uint8)
-    if lowered.enters:
-        ops["enters"] = np.frombuffer(lowered.enters, np.uint8)
-    ops["engine"] = card.engine_of_kind[ops["kind"]]
+    ops["place"] = card.engine_of_kind[ops["kind"]] * QUEUES + np.frombuffer(lowered.queue, np.uint8)
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in lowered.shapes], SHAPE)
-    own = lowered.launch, 0, lowered.after_wait, lowered.enter, lowered.event
-    return Arrays(card.record, card.hand_over, *own, shapes, ops, *_segments(lowered), _also(lowered, ops))
+    calls = np.frombuffer(lowered.call, np.int64)
+    host = _threads(lowered), *_segments(lowered)
+    return Arrays(card.record, card.hand_over, lowered.event, shapes, ops, calls, *host, _also(lowered, ops))
 
 
 def _queue_up(ops: Array) -> None:
     """In front of each engine the ops of a hardware queue wait for the one before them to be dispatched."""
-    place = ops["engine"].astype(np.int64) * QUEUES + ops["queue"]
     work = np.flatnonzero(ops["kind"] != NOTHING)
-    work = work[np.argsort(place[work], kind="stable")]
-    ahead, behind = work[:-1], work[1:]
-    same = place[ahead] == place[behind]
+    behind = np.append(work, NONE)[_next_alike(ops["place"][work])]
     ops["behind"] = NONE
-    ops["behind"][ahead[same]] = behind[same]
-    ops["pending"][behind[same]] += 1
+    ops["behind"][work] = behind
+    ops["pending"][behind[behind != NONE]] += 1
+
+
+def _next_alike(column: Array) -> Array:
+    """For each row the next one with the same entry, or NONE."""
+    order = np.argsort(column, kind="stable")
+    same = np.diff(column[order]) == 0
+    found = np.full(len(column), NONE)
+    found[order[:-1][same]] = order[1:][same]
+    return found
+
+
+def _threads(lowered: Lowered) -> Array:
+    firsts: dict[int, int] = {}
+    for number, segment in enumerate(lowered.segments):
+        firsts.setdefault(segment.thread, number)
+    return np.array([(first, 0, 0, lowered.launch) for first in firsts.values()], THREAD)
 
 
 def _segments(lowered: Lowered) -> tuple[Array, Array]:
-    rows: list[tuple[int, int, int]] = []
-    waits: list[int] = []
-    for segment in lowered.segments:
-        rows.append((segment.last, len(waits), len(waits) + len(segment.waits_for)))
-        waits += segment.waits_for
-    return np.array(rows, SEGMENT), np.array(waits, np.int32)
+    """The segments, and the ops that they wait for, one after another."""
+    first, last, waits_for, thread, behind = zip(*lowered.segments, strict=True)
+    found = np.empty(len(first), SEGMENT)
+    found["returned"] = NOT_YET
+    found["first"], found["last"], found["behind"] = first, last, behind
+    counts = np.fromiter(map(len, waits_for), np.int64, len(found))
+    found["waits_to"] = np.cumsum(counts)
+    found["waits_from"] = found["waits_to"] - counts
+    found["next"] = _next_alike(np.array(thread))
+    return found, np.fromiter(chain.from_iterable(waits_for), np.int32, counts.sum())
 
 
 def _also(lowered: Lowered, ops: Array) -> Array:
-    issued = lowered.schedule.ops
-    rows: list[tuple[int, bool]] = []
-    for op, others in lowered.also.items():
-        begin = len(rows)
-        rows += [(other, issued[other].stream != issued[op].stream) for other in others]
-        ops["also_from"][op], ops["also_to"][op] = begin, len(rows)
-    return np.array(rows, ALSO)
+    """Who else waits for an op, as ``ops`` then says: see ALSO."""
+    stream = np.frombuffer(lowered.stream, np.intc)
+    before = np.fromiter(lowered.also, np.int64, len(lowered.also))
+    counts = np.fromiter(map(len, lowered.also.values()), np.int64, len(before))
+    ends = np.cumsum(counts)
+    ops["also_from"][before], ops["also_to"][before] = ends - counts, ends
+    also = np.empty(counts.sum(), ALSO)
+    also["op"] = np.fromiter(chain.from_iterable(lowered.also.values()), np.int64, len(also))
+    also["crosses"] = stream[also["op"]] != np.repeat(stream[before], counts)
+    return also

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 NONE = -1  # no op, no queue
+COME = 1 << 30  # on top of how many copies a kernel waits for: the card has it
+NOT_YET = -1  # in place of a tick
 ENDED = -1  # in place of how many things an op waits for
 H2D, D2H, COMPUTE = 0, 1, 2  # engines: with one copy engine the first carries all copies, with none everything
 ENGINES = 3
@@ -54,35 +56,47 @@ SHAPE = np.dtype(
 OP = np.dtype(
     [
         ("tick", "i8"),  # ready, as far as is known; once ended, the end
-        ("comes", "i8"),  # when the card has it
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
         ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]
         ("also_to", "i4"),
         ("shape", "i4"),
         ("pending", "i4"),  # how many things it waits for, or ENDED
-        ("copies", "i4"),  # how many of them are copies on another engine, if it is a kernel
+        ("copies", "i4"),  # how many of them are copies on another engine, if it is a kernel; and COME
         ("kind", "u1"),
-        ("engine", "u1"),
-        ("queue", "u1"),
-        ("awaited", "u1"),  # the host waits for it
-        ("enters", "u1"),  # the host enters its stream for it
+        ("place", "u1"),  # its hardware queue's number among all: engine * QUEUES + queue
+        ("awaited", "u1"),  # a thread of the host waits for it
     ],
     align=True,
 )
-SEGMENT = np.dtype([("last", "i4"), ("waits_from", "i4"), ("waits_to", "i4")], align=True)
+# A stretch of a thread's calls, first to last, and the ops that it waits for: waits[waits_from:waits_to]. Once its last
+# call has, or is known to have, returned: when; else NOT_YET. behind: that of another thread which it waits for, next:
+# the next of its thread, or NONE.
+SEGMENT = np.dtype(
+    [("returned", "i8"), *((name, "i4") for name in ("first", "last", "waits_from", "waits_to", "behind", "next"))],
+    align=True,
+)
+# A thread of the host: its segment, whether it has made the calls of that, for how many ops it still waits, and when
+# its last call returns, as far as is known.
+THREAD = _record("segment called awaited returns")
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
 ENGINE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
 HEAD = _record(*(field.name for field in fields(Head)))
 RUNNING = _record("op shape since given end left")  # end: of its work
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
+ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the card has it
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
-CONFIG = _record("breadth chunks streams slots runs_from runs_to once record wait launch more cold enter event")
-RUN = _record("end row")  # chunks that are alike, up to which one, and where the shapes of their ops begin
+# more: ticks that the call of a copy or kernel takes beyond its shape's; cold: that the first copy and the first kernel
+# after a wait take in addition; enter: to enter a stream.
+_ISSUED = "breadth prefetch chunks streams slots"
+CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch more cold enter event")
+# Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
+# whether they have a piece of any array.
+RUN = _record("end row work pieces")
 
 
 def new_state(device: Device, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """Scratch for one run at a time of so many kernels at most: engines, heads, kernels that run and that drain.
+    """Scratch for one run at a time of so many kernels at most: engines, heads, kernels that run, drain and arrive.
 
     And the engines as they are before a run.
     """
@@ -92,5 +106,6 @@ def new_state(device: Device, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
         np.zeros(ENGINES * QUEUES, HEAD),
         np.zeros(device.compute.concurrent_kernels, RUNNING),
         np.empty(kernels, DRAINING),  # memory that is not written to costs nothing
+        np.empty(kernels, ARRIVING),
         np.array([(0, *astuple(new_arbiter(profile))) for profile in profiles], ENGINE),
     )

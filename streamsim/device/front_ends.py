@@ -27,6 +27,8 @@ SEPARATOR = ":"  # between the name of a device and that of a front end
 SHIPPED = files("streamsim.device") / "front_ends.toml"
 LARGEST_SPREAD = 10.0
 
+MEASURED = ("pytorch_eager",)  # by calibrations alone: no mean of hosts is known
+
 Call = Annotated[float, About()]
 
 
@@ -36,8 +38,9 @@ class FrontEnd(Table, frozen=True):
     ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory, and the slice of it
     that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
     of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
-    another stream the current one. In a loop, that is: right behind something that has swept the host's caches the
-    first calls of a program take some 20 us more each.
+    another stream the current one. ``linear_s``: an operation that a workload's kernel names ``linear``, a linear
+    layer, whose output is new memory (0: not measured, and taken for any other operation). In a loop, that is: right
+    behind something that has swept the host's caches the first calls of a program take some 20 us more each.
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -50,12 +53,14 @@ class FrontEnd(Table, frozen=True):
     enter_s: Call
     source: str
     spread: float = 0.0
+    linear_s: Call = 0.0
 
     def __post_init__(self) -> None:
         Table.__post_init__(self)
         check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
 
 
+LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
 
 
@@ -82,7 +87,9 @@ def with_front_end(device: Device, name: str) -> Device:
         return device
     found = device.front_ends.get(name) or shipped_front_ends().get(name)
     if found is None:
-        raise InputError(f"front end = {shown(name)}: expected one of {', '.join(front_end_names(device))}")
+        known = ", ".join(front_end_names(device))
+        remedy = "; this profile has not measured it: calibrate with PyTorch installed" if name in MEASURED else ""
+        raise InputError(f"front end = {shown(name)}: expected one of {known}{remedy}")
     calls = {field: getattr(found, field) for field in TIMES}
     names = [f"host.{field}" for field in TIMES]
     return msgspec.structs.replace(
@@ -92,3 +99,17 @@ def with_front_end(device: Device, name: str) -> Device:
         sources={**device.sources, **dict.fromkeys(names, found.source)},
         spread={**device.spread, **dict.fromkeys(names, found.spread)} if device.spread else {},
     )
+
+
+def front_end_of(device: Device) -> str:
+    """The name of the front end whose calls ``device`` has; "calls" where it has its own."""
+    _, separator, name = device.name.rpartition(SEPARATOR)
+    return name if separator and name in front_end_names(device) else CALLS
+
+
+def written_in(device: Device, name: str) -> Device:
+    """``device`` with the calls of the front end that a workload names ("": none), unless it has another's already.
+
+    Raises InputError as :func:`with_front_end`.
+    """
+    return with_front_end(device, name.lower()) if name and front_end_of(device) == CALLS else device

@@ -1,5 +1,6 @@
 """Shipped device profiles: one TOML file for each, every number in it with its source."""
 
+import os
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -25,17 +26,23 @@ def load_device(name_or_path: str | Path) -> Device:
     ``h200:cupy`` is the profile ``h200`` with the calls of programs in CuPy: :mod:`streamsim.device.front_ends`.
     Raises InputError for an unknown name (listing the known ones and the nearest) and for a bad file.
     """
-    card, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
-    if separator and front_end.isidentifier() and not Path(name_or_path).is_file():
+    if names_front_end(name_or_path):
+        card, _, front_end = str(name_or_path).rpartition(SEPARATOR)
         return with_front_end(load_device(card), front_end.lower())
     name = str(name_or_path).lower()
     if name in device_names():
         file = f"{name}{SUFFIX}"
         return parse_device((PROFILES / file).read_bytes(), file)
     path = Path(name_or_path)
-    if path.suffix != SUFFIX and not path.is_file():
+    if path.suffix != SUFFIX and not os.path.isfile(path):
         raise InputError(_unknown(str(name_or_path)))
     return read_device(path)
+
+
+def names_front_end(name_or_path: str | Path) -> bool:
+    """Whether it ends in the name of a front end, as ``h200:cupy`` does."""
+    _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
+    return bool(separator) and front_end.isidentifier() and not os.path.isfile(name_or_path)
 
 
 def as_device(device: Device | str | Path) -> Device:
@@ -54,4 +61,4 @@ def _unknown(name: str) -> str:
     names = device_names()
     nearest = get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"device = {name!r}: neither a shipped profile ({', '.join(names)}) nor a file{hint}"
+    return f"device = {shown(name)}: neither a shipped profile ({', '.join(names)}) nor a file{hint}"

@@ -6,7 +6,8 @@ effect off.
 """
 
 import math
-from typing import Annotated, Literal, get_args
+from functools import cache
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -109,7 +110,8 @@ class Host(Table, frozen=True):
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
     card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
-    programs that do: see :mod:`streamsim.rules.entering`.
+    programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
+    a layer of an array library (0: as that of any other).
     """
 
     copy_s: IssueTime
@@ -125,6 +127,7 @@ class Host(Table, frozen=True):
     pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
     enter_s: IssueTime = 0.0
+    linear_s: IssueTime = 0.0
 
 
 class HandOver(Table, frozen=True):
@@ -175,6 +178,22 @@ class Compute(Table, frozen=True):
     arbitration: Arbitration
     kernel_signal: KernelSignal
     kernels: Annotated[tuple[KernelCost, ...], About(sped_up_with="kernel")] = ()
+
+
+class KernelUse(NamedTuple):
+    """What a kernel takes of a card: ``alone_s`` seconds alone on it, and keeps the ``share`` of it busy, on average.
+
+    Their product is its work: the seconds that it takes of the whole card. Of a part of a launch see :func:`part_s`.
+    ``drain_s``: at its end, in which the card is free for others, alone or not: whole nanoseconds, and at least one is
+    left for its work, which keeps that much more of the card busy. Of a kernel with a duration its launch, the kernel
+    floor; zero where the card's threads are not known, and where copies and kernels exclude each other. ``threads``:
+    the share of the card's that it holds; of one with a duration, or where they are not known, what it keeps busy.
+    """
+
+    alone_s: float
+    share: float
+    drain_s: float
+    threads: float
 
 
 class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,45 +259,33 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         copy_engines = msgspec.structs.replace(self.copy_engines, connections=connections)
         return msgspec.structs.replace(self, connections=connections, copy_engines=copy_engines)
 
-    def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
-        """(seconds alone on the card, share of the card it keeps busy meanwhile, on average) of ``kernel``.
+    def kernel_use(self, kernel: Kernel) -> KernelUse:
+        """What ``kernel`` takes of the card.
 
-        Their product is its work: the seconds that it takes of the whole card. It does it in the time before its
-        :meth:`kernel_drain_s`, in which it keeps that much more of the card busy. Of a part of a launch see
-        :func:`part_s`. Raises InputError when the kernel gives no duration and the profile has no cost for it.
+        Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
+        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self._side_by_side
+        launch_s = floor_s if side_by_side else 0.0  # what a launch with a duration leaves the card to others for
         if kernel.duration_s is None:
-            cost, alone_s = self._cost(kernel), self._alone_s(kernel)
-            works_s = alone_s - self.kernel_drain_s(kernel)  # on all of the card at most
-            return alone_s, _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
-        whole_s, floor_s = kernel.duration_s / kernel.share, self.compute.floor_s
-        alone_s = part_s(whole_s, kernel.share, self._waves(kernel), floor_s, kernel.parts)
-        work_s = max(0.0, kernel.duration_s - kernel.share * self._launch_s) * self._fill(kernel)
-        return alone_s, _share(work_s, alone_s)
+            cost = self._cost(kernel)
+            alone_s = max(cost.at(kernel.elements), floor_s)
+            drain_s = _drain_s(cost.drain_s(kernel.elements, full, launch_s), alone_s) if side_by_side else 0.0
+            works_s = alone_s - drain_s  # on all of the card at most
+            share = _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
+            return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
+        whole_s, waves = kernel.duration_s / kernel.share, self._waves(kernel)
+        alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
+        fill = kernel.fill or min(1.0, waves or 1.0)  # of the whole launch
+        share = _share(max(0.0, kernel.duration_s - kernel.share * launch_s) * fill, alone_s)
+        return KernelUse(alone_s, share, _drain_s(launch_s, alone_s), share)
+
+    def kernel_time(self, kernel: Kernel) -> tuple[float, float]:
+        """``alone_s`` and ``share`` of :meth:`kernel_use`."""
+        return self.kernel_use(kernel)[:2]
 
     def kernel_drain_s(self, kernel: Kernel) -> float:
-        """Seconds at the end of ``kernel`` in which the card is free for others, alone or not: part of its time.
-
-        Whole nanoseconds, and at least one is left for its work. Of a kernel with a duration its launch, the kernel
-        floor. Zero where the card's threads are not known, and where copies and kernels exclude each other.
-        Raises InputError as :meth:`kernel_time`.
-        """
-        if not self._side_by_side:
-            return 0.0
-        if kernel.duration_s is not None:
-            drain_s, alone_s = self._launch_s, self.kernel_time(kernel)[0]
-        else:
-            full = self.compute.resident_threads
-            drain_s, alone_s = self._cost(kernel).drain_s(kernel.elements, full, self._launch_s), self._alone_s(kernel)
-        # On the model's clock, or the work that is left would not be that of its rounded time.
-        return max(0, min(_whole_ns(drain_s), _whole_ns(alone_s) - 1)) * 1e-9
-
-    def kernel_threads(self, kernel: Kernel) -> float:
-        """Share of the card's threads that ``kernel`` holds; of one with a duration, the share that it keeps busy."""
-        full = self.compute.resident_threads
-        if kernel.duration_s is not None or not full:
-            return self.kernel_time(kernel)[1]
-        return min(1.0, kernel.elements / full)
+        """``drain_s`` of :meth:`kernel_use`."""
+        return self.kernel_use(kernel).drain_s
 
     def kernel_paces(self, kernel: Kernel, steps: int) -> tuple[float, ...]:
         """The pace of the card with 0, 1, ... ``steps`` ``steps``-ths of its threads in use by kernels such as this.
@@ -288,7 +295,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
-            return tuple(step / steps for step in range(steps + 1))
+            return even_paces(steps)
         return (0.0, *paces(self._cost(kernel), full, self.compute.floor_s, steps))
 
     @property
@@ -296,23 +303,10 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether it is known what of a kernel's time leaves the card to others."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 
-    @property
-    def _launch_s(self) -> float:
-        """What a launch with a duration leaves the card to others for."""
-        return self.compute.floor_s if self._side_by_side else 0.0
-
     def _waves(self, kernel: Kernel) -> float:
         """How often the threads of the whole launch of ``kernel`` fill the card; 0: not known."""
         full = self.compute.resident_threads
         return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
-
-    def _fill(self, kernel: Kernel) -> float:
-        """Share of the card that the whole launch of a kernel with a duration keeps busy."""
-        return kernel.fill or min(1.0, self._waves(kernel) or 1.0)
-
-    def _alone_s(self, kernel: Kernel) -> float:
-        """Of a kernel without a duration."""
-        return max(self._cost(kernel).at(kernel.elements), self.compute.floor_s)
 
     def _cost(self, kernel: Kernel) -> KernelCost:
         for cost in self.compute.kernels:
@@ -323,6 +317,20 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"kernel {kernel.name!r} with parameter {kernel.parameter}: device {self.name!r} has no cost for it"
             f" (it knows: {known}); give the kernel a duration_s"
         )
+
+
+@cache
+def even_paces(steps: int) -> tuple[float, ...]:
+    """Of threads that count for what they keep busy."""
+    return tuple(step / steps for step in range(steps + 1))
+
+
+def _drain_s(left_s: float, alone_s: float) -> float:
+    """What of a kernel's time ``alone_s`` leaves the card to others, if that is ``left_s``: on the model's clock.
+
+    Or the work that is left would not be that of its rounded time.
+    """
+    return max(0, min(_whole_ns(left_s), _whole_ns(alone_s) - 1)) * 1e-9
 
 
 def _whole_ns(seconds: float) -> int:

@@ -6,15 +6,21 @@ import msgspec
 
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
-from streamsim.program.schedule import Schedule
+from streamsim.program.files import ScheduleFile
+from streamsim.program.layers import Layers
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import shown
 
-KINDS: dict[str, type[msgspec.Struct]] = {"schedule": Schedule, "workload": Workload, "device": Device}
+KINDS: dict[str, type[msgspec.Struct]] = {
+    "schedule": ScheduleFile,
+    "workload": Workload,
+    "layers": Layers,
+    "device": Device,
+}
 
 
 def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a ``schedule``, ``workload`` or ``device`` file."""
+    """The JSON Schema of a ``schedule``, ``workload``, ``layers`` or ``device`` file."""
     if kind not in KINDS:
         raise InputError(f"kind = {shown(kind)}: expected one of {', '.join(KINDS)}")
     exact = msgspec.json.schema(KINDS[kind])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamsim.device.fields import As, Table, fields_of, restored
+from streamsim.device.front_ends import TIMES
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, tables_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.device.fields import Field
+    from streamsim.device.front_ends import FrontEnd
     from streamsim.device.profile import Device
 
 AS_SET = "assumed: as set"
@@ -215,10 +217,23 @@ def _drawn_with(field: Field, table: Table) -> Iterable[str]:
 def mean_of(one: Device, other: Device) -> Device:
     """Of two profiles of a card every measured number's mean; the rest is as in ``one``.
 
-    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it.
+    The rest: what is counted or chosen, sources and spread. Kernels of which only one has the cost keep it, and so does
+    a front end. One that both have is as uncertain as half of what they differ by, too: a host that has changed its
+    speed meanwhile.
     """
     others = tables_of(other)
-    return replace(one, **{name: _mean_table(table, others[name]) for name, table in tables_of(one).items()})
+    tables = {name: _mean_table(table, others[name]) for name, table in tables_of(one).items()}
+    front_ends = {**other.front_ends, **one.front_ends}
+    both = one.front_ends.keys() & other.front_ends.keys()
+    front_ends |= {name: _mean_front_end(one.front_ends[name], other.front_ends[name]) for name in both}
+    return replace(one, **tables, front_ends=front_ends)
+
+
+def _mean_front_end(one: FrontEnd, other: FrontEnd) -> FrontEnd:
+    sums = [sum(getattr(front_end, name) for name in TIMES) for front_end in (one, other)]
+    apart = abs(sums[0] - sums[1]) / sum(sums) if sum(sums) else 0.0
+    times = {name: (getattr(one, name) + getattr(other, name)) / 2 for name in TIMES}
+    return replace(one, **times, spread=math.hypot((one.spread + other.spread) / 2, apart))
 
 
 def _mean_table(one: Table, other: Table) -> Table:

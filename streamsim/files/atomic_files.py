@@ -5,7 +5,6 @@ written comes to be beside its place and is then put there in one step, so a fai
 """
 
 import os
-import secrets
 import select
 import shutil
 import stat
@@ -97,7 +96,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[BinaryIO]:
-    temporary = target.parent / f".streamsim-{secrets.token_hex(6)}"
+    temporary = target.parent / f".streamsim-{os.urandom(6).hex()}"
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(0, "it is write-protected")
     try:

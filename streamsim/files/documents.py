@@ -8,9 +8,9 @@ expected. In TOML a number with a unit may also be a string with one: ``latency_
 import json
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -54,12 +54,22 @@ def parse_toml(
     ``prepared``: what becomes of the plain table first.
     """
     try:
-        plain = prepared(tomllib.loads(data.decode()))
-        return msgspec.convert(_numbers(plain, kind, "", parsers or {}), kind)
+        return of_table(prepared(tomllib.loads(data.decode())), kind, parsers)
     except (ValueError, RecursionError) as error:
-        reason = str(error) if isinstance(error, InputError) else ""
-        reason = reason or (_explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error))
+        reason = str(error) if isinstance(error, InputError) else _malformed(error)
         raise InputError(one_line(f"{where}: {mistaken_for(name, data) or reason}")) from None
+
+
+def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None = None) -> Value:
+    """The ``kind`` that a plain table holds, with text as :func:`parse_toml` takes it. Raises InputError."""
+
+    def convert(table: dict[str, Any]) -> Value:
+        return msgspec.convert(_numbers(table, kind, "", parsers or {}), kind)
+
+    try:
+        return convert(plain)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(error, plain, convert)) from None
 
 
 def dump_toml(value: msgspec.Struct) -> str:
@@ -118,7 +128,7 @@ def explain_json(error: ValueError | RecursionError, data: bytes) -> str:
         if isinstance(slip, json.JSONDecodeError) and slip.msg != "Extra data" and is_cut_short(data):
             return f"is cut short ({_malformed(slip)}); write it again"
         return _malformed(slip) + ("" if data.lstrip()[:1] in b"{[" else "; a schedule is a JSON object")
-    return _explain(error, plain) if isinstance(error, msgspec.ValidationError) else _malformed(error)
+    return _explain(error, plain, _NO_TABLES) if isinstance(error, msgspec.ValidationError) else _malformed(error)
 
 
 def _malformed(error: ValueError | RecursionError) -> str:
@@ -129,10 +139,14 @@ def _malformed(error: ValueError | RecursionError) -> str:
     return f"cannot be read: {uncapitalised(str(error))}"
 
 
-def _explain(error: msgspec.ValidationError, plain: Any) -> str:
+_NO_TABLES = dict  # a schedule has none whose keys anyone may choose
+
+
+def _explain(error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any]) -> str:
+    """``convert``: what raised the error, of ``plain``."""
     place = _PLACE.search(str(error))
     reason = str(error)[: place.start()] if place else str(error)
-    path, value = _look_up(plain, place.group(2) if place else "", reason)
+    path, value = _look_up(plain, place.group(2) if place else "", str(error), convert)
     if isinstance(error.__cause__, InputError):
         return f"{path}.{error.__cause__}".lstrip(".")
     field = _FIELD.match(reason)
@@ -145,27 +159,36 @@ def _explain(error: msgspec.ValidationError, plain: Any) -> str:
     return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {KNOWN}"
 
 
-def _look_up(value: Any, place: str, reason: str) -> tuple[str, Any]:
+def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]) -> tuple[str, Any]:
     """The path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and what stands there."""
-    path = ""
+    path, value, keep = "", plain, lambda table: table
     for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place):
         if index == "...":
-            name = _misfit(value, reason)
-        value = value[name] if name else value[int(index)]
+            name = _to_blame(value, partial(_is_wrong, convert, keep, message))
+        key = name or int(index)
+        value, keep = value[key], partial(_with, keep, value, key)
         path += f".{name}" if name else f"[{index}]"
     return path.lstrip("."), value
 
 
-def _misfit(table: dict[str, Any], reason: str) -> str:
-    """The first key whose value is not what msgspec expected of every value of the table."""
-    fits: tuple[type, ...] = (str,) if reason.startswith("Expected `str`") else (int, float)
-    return next(
-        key
-        for key, value in table.items()
-        if not isinstance(value, fits) or isinstance(value, bool) or _is_beyond(value)
-    )
+def _to_blame(table: dict[str, Any], is_wrong: Callable[[dict[str, Any]], bool]) -> str:
+    """The key, found by halves: the table may have very many."""
+    keys = list(table)
+    while len(keys) > 1:
+        half = keys[: len(keys) // 2]
+        keys = half if is_wrong({key: table[key] for key in half}) else keys[len(half) :]
+    return keys[0]
 
 
-def _is_beyond(value: Any) -> bool:
-    """Whether it is an integer that no float can hold; TOML's have any number of digits."""
-    return isinstance(value, int) and abs(value) > sys.float_info.max
+def _with(keep: Callable[[Any], Any], table: Any, key: Any, value: Any) -> Any:
+    """The whole document, where ``table`` stands in it with another value of its ``key``."""
+    return keep({**table, key: value} if isinstance(table, dict) else [*table[:key], value, *table[key + 1 :]])
+
+
+def _is_wrong(convert: Callable[[Any], Any], keep: Callable[[Any], Any], message: str, table: dict[str, Any]) -> bool:
+    """Whether a document in which no more than ``table`` stands in a place gets the same message."""
+    try:
+        convert(keep(table))
+    except ValueError as error:
+        return str(error) == message
+    return False

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import BYTE_BITS, D2H, H2D, KERNEL, NOTHING, Shape, holds_host, kernel_shape, rate_of
-from streamsim.program.schedule import Copy, Kernel, Region
+from streamsim.lowering.costs import (
+    BYTE_BITS,
+    D2H,
+    H2D,
+    KERNEL,
+    NOTHING,
+    Shape,
+    holds_host,
+    kernel_call,
+    kernel_shape,
+    rate_of,
+)
+from streamsim.program.schedule import Copy, Region
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op
+    from streamsim.lowering.costs import Calls
     from streamsim.program.workload import Part, Workload
 
 ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has nothing of
@@ -29,22 +38,22 @@ def kinds_of(workload: Workload) -> tuple[int, ...]:
 
 
 class ChunkCosts(NamedTuple):
-    """Prices of a workload's chunks on a device. ``calls``: ticks of the host, by type of op (``call_ticks``).
+    """Prices of a workload's chunks on a device. ``calls``: ticks of the host (``call_ticks``).
 
     Its methods raise InputError when the device has no cost for a kernel of the workload.
     """
 
     workload: Workload
     device: Device
-    calls: Mapping[type[Op], int]
+    calls: Calls
     is_pageable: bool
 
     def chunk(self, part: Part) -> list[Shape]:
         """The shapes of a chunk's copies in, launches and copies back, in the order of issue."""
-        kernel_call = self.calls[Kernel]
+        launches = self.workload.launches(part)
         return [
             *(self._copy(H2D, n_bytes) for n_bytes in part.inputs),
-            *(kernel_shape(self.device, kernel, kernel_call) for kernel in self.workload.launches(part)),
+            *(kernel_shape(self.device, launch, kernel_call(self.calls, launch.name)) for launch in launches),
             *(self._copy(D2H, n_bytes) for n_bytes in part.outputs),
         ]
 

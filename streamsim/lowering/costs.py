@@ -6,9 +6,26 @@ sharing a link is exact integer arithmetic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from array import array
+from collections import defaultdict
+from functools import lru_cache
+from itertools import count
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from streamsim.program.schedule import Copy, Kernel, Launch, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.device.front_ends import LINEAR
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Launch,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.rules.crowding import CROWD
 from streamsim.rules.hand_overs import KINDS
@@ -16,8 +33,12 @@ from streamsim.rules.link import ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streamsim.device.profile import Device, HandOver, LinkDirection
     from streamsim.program.schedule import Direction
+
+Calls = dict[type[Op] | str, int]  # ticks, by type of op or name of an operation
 BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
 FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
@@ -87,19 +108,25 @@ def hand_over_table(hand_over: HandOver) -> tuple[int, ...]:
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
     """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks."""
-    alone_s, share = device.kernel_time(kernel)
-    drain_s = device.kernel_drain_s(kernel)
-    if drain_s:  # it does all of its work before
-        share = min(1.0, share * alone_s / (alone_s - drain_s))
+    use = device.kernel_use(kernel)
+    share = use.share
+    if use.drain_s:  # it does all of its work before
+        share = min(1.0, share * use.alone_s / (use.alone_s - use.drain_s))
     return Shape(
         KERNEL,
         call,
-        max(1, ticks(alone_s)),
+        max(1, ticks(use.alone_s)),
         width=max(1, round(share * FULL_CARD)),
-        threads=max(1, round(device.kernel_threads(kernel) * FULL_CARD)),
-        drain=ticks(drain_s),
-        idle=tuple(FULL_CARD - round(pace * FULL_CARD) for pace in device.kernel_paces(kernel, PACES)),
+        threads=max(1, round(use.threads * FULL_CARD)),
+        drain=ticks(use.drain_s),
+        idle=_idle(device.kernel_paces(kernel, PACES)),
     )
+
+
+@lru_cache(maxsize=64)
+def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
+    """Of the card, at such paces."""
+    return tuple(FULL_CARD - round(pace * FULL_CARD) for pace in paces)
 
 
 def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
@@ -141,57 +168,68 @@ def _units(bytes_per_s: float) -> int:
     return max(1, round(bytes_per_s * (1 << BYTE_BITS) / TICKS_PER_S))
 
 
-class _Shapes:
-    """Makes the shapes of a schedule's ops on a device, one for each combination of what matters."""
-
-    def __init__(self, schedule: Schedule, device: Device) -> None:
-        self.made: list[Shape] = []
-        self._device = device
-        self._pageable = schedule.pageable_names
-        streams = len(schedule.used_streams) if device.host.streams_s else 1  # counted only where it matters
-        self._call = call_ticks(schedule.launch, device, streams)
-        self._known: dict[tuple[object, ...], int] = {}
-
-    def index(self, op: Op) -> int:
-        """The index in ``made`` of the op's shape."""
-        if isinstance(op, Copy):
-            key: tuple[object, ...] = (op.direction, op.bytes, op.host and op.host.buffer)
-        elif isinstance(op, Kernel):
-            key = (op.duration_s, op.elements, op.fill, op.name, op.parameter, op.share, op.threads, op.parts)
-        else:
-            key = (type(op),)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = len(self.made)
-            self.made.append(self._make(op))
-        return known
-
-    def _make(self, op: Op) -> Shape:
-        call = self._call[type(op)]
-        if isinstance(op, Copy):
-            is_pageable = op.host is not None and op.host.buffer in self._pageable
-            rate = rate_of(self._device, op.direction, op.bytes, is_pageable)
-            units = op.bytes << BYTE_BITS
-            return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
-        if isinstance(op, Kernel):
-            return kernel_shape(self._device, op, call)
-        return Shape(NOTHING, call)
+# By type of op what its shape hangs on, beside whether a copy's host memory is pageable.
+_MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), type) | {
+    Copy: attrgetter("direction", "bytes"),
+    Kernel: attrgetter("duration_s", "elements", "fill", "name", "parameter", "share", "threads", "parts"),
+}
 
 
-def call_ticks(launch: Launch, device: Device, streams: int = 1) -> dict[type[Op], int]:
-    """What the host spends on a call, by type of op, in a program that uses so many streams."""
+def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[int]]:
+    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is."""
+    matters, pageable = _MATTERS, schedule.pageable_names
+    if pageable:
+        of_copy = matters[Copy]
+        matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
+    number: dict[object, int] = defaultdict(count().__next__)
+    shape = array("i", (number[matters[type(op)](op)] for op in schedule.ops))
+    alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
+    streams = len(schedule.used_streams) if device.host.streams_s else 1  # counted only where it matters
+    calls = call_ticks(schedule.launch, device, streams)
+    return [_shape(alike[k], device, calls, pageable) for k in range(len(number))], shape
+
+
+def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:
+    return copy.host is not None and copy.host.buffer in pageable_names
+
+
+def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str]) -> Shape:
+    call = calls[type(op)]
+    if isinstance(op, Copy):
+        rate = rate_of(device, op.direction, op.bytes, _is_pageable(op, pageable_names))
+        units = op.bytes << BYTE_BITS
+        return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
+    if isinstance(op, Kernel):
+        return kernel_shape(device, op, kernel_call(calls, op.name))
+    return Shape(NOTHING, call)
+
+
+def call_ticks(launch: Launch, device: Device, streams: int = 1) -> Calls:
+    """What the host spends on a call, by type of op, in a program that uses so many streams.
+
+    Operations that cost other than kernels do are there by name: see :func:`kernel_call`.
+    """
     host = device.host
-    synchronize = ticks(host.synchronize_s)
+    alike: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
     if launch == "graph":  # the launch hands its copies to the card one by one, the rest with them
-        return {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0, Synchronize: synchronize}
+        return alike | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
     more = streams_ticks(device, streams)
-    return {
-        Copy: ticks(host.copy_s) + more,
-        Kernel: ticks(host.kernel_s) + more,
-        RecordEvent: ticks(host.record_s),
-        WaitEvent: ticks(host.wait_s),
-        Synchronize: synchronize,
-    }
+    named: Calls = {LINEAR: ticks(host.linear_s) + more} if host.linear_s else {}
+    return (
+        alike
+        | named
+        | {
+            Copy: ticks(host.copy_s) + more,
+            Kernel: ticks(host.kernel_s) + more,
+            RecordEvent: ticks(host.record_s),
+            WaitEvent: ticks(host.wait_s),
+        }
+    )
+
+
+def kernel_call(calls: Calls, kernel: str) -> int:
+    """Ticks of the call of a kernel of that name, among those of ``call_ticks``."""
+    return calls.get(kernel, calls[Kernel])
 
 
 def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool) -> int:
@@ -217,6 +255,6 @@ def streams_ticks(device: Device, streams: int) -> int:
 
 def holds_host(copy: Copy, pageable_names: frozenset[str], immediate_bytes: int) -> bool:
     """Whether the call returns only when the copy is done: blocking, or pageable beyond the immediate size."""
-    if copy.host is None or copy.host.buffer not in pageable_names:
+    if not _is_pageable(copy, pageable_names):
         return copy.blocking
     return copy.direction == "d2h" or copy.bytes > immediate_bytes

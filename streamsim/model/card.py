@@ -14,13 +14,23 @@ from streamsim.model.queues import HardwareQueues
 from streamsim.rules.hand_overs import crossing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import simpy
 
     from streamsim.lowering.lowered import Lowered
     from streamsim.model.engine import Engine
     from streamsim.model.times import Times
+
+
+class _Awaited:
+    """So many ops that a thread of the host waits for."""
+
+    def __init__(self, all_ended: simpy.Event, ops: int) -> None:
+        self.all_ended, self._left = all_ended, ops
+
+    def ended(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self.all_ended.succeed()
 
 
 class Card:
@@ -35,8 +45,7 @@ class Card:
         self.env, self.lowered, self.times = env, lowered, times
         self.shapes = [lowered.shapes[index] for index in lowered.shape]  # by op
         self.crowd = Crowd(lowered)
-        self.awaited: set[int] = set()  # ops that the host waits for
-        self.all_ended: Callable[[], object]  # what it wants to be called when all of them have ended
+        self._awaited: dict[int, list[_Awaited]] = {}  # ops that threads of the host wait for
         self._waits_for = array("i", lowered.pending)  # so many things each op still waits for
         self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also
         self._go_on: list[Link | ComputeEngine] = []  # on which what has started changes when the rest will end
@@ -85,10 +94,15 @@ class Card:
         if op in self._also:
             for other in self._also[op]:
                 self._come(other, now + self.lowered.crossing(op, other))
-        if op in self.awaited:
-            self.awaited.remove(op)
-            if not self.awaited:
-                self.all_ended()
+        for awaited in self._awaited.pop(op, ()):
+            awaited.ended()
+
+    def all_end(self, ops: list[int]) -> simpy.Event:
+        """An event that happens when all of ``ops``, which have not ended, have."""
+        awaited = _Awaited(self.env.event(), len(ops))
+        for op in ops:
+            self._awaited.setdefault(op, []).append(awaited)
+        return awaited.all_ended
 
     def _come(self, op: int, tick: int) -> None:
         """One of the things that ``op`` waits for has come, or will at ``tick``; before that it cannot start."""

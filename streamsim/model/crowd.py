@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from streamsim.lowering.costs import COPIES, KERNEL
@@ -27,14 +27,13 @@ class Crowd:
         self._after, self._also = lowered.after, lowered.also
         self._copies = copies_waited_for(lowered)  # by kernel: for how many copies it still waits
         self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
-        self._coming: deque[tuple[int, int]] = deque()  # (tick, kernel) of those that the card will have
-        self._here = -1  # the last kernel that has come
-        self._waiting = 0
+        self._coming: list[tuple[int, int]] = []  # a heap of (tick, kernel): those that the card will have
+        self._here: set[int] = set()  # kernels that have come and wait
 
     def comes(self, kernel: int, on_card: int) -> None:
-        """The card will have ``kernel`` at the tick ``on_card``: kernels come in issue order."""
+        """The card will have ``kernel`` at the tick ``on_card``."""
         if self._copies[kernel]:
-            self._coming.append((on_card, kernel))
+            heappush(self._coming, (on_card, kernel))
 
     def copy_ended(self, copy: int) -> None:
         """What waits for ``copy`` waits for one copy less."""
@@ -48,16 +47,18 @@ class Crowd:
     def _waits_less(self, op: int) -> None:
         if self._copies[op]:
             self._copies[op] -= 1
-            self._waiting -= self._copies[op] == 0 and op <= self._here
+            if not self._copies[op]:
+                self._here.discard(op)
 
     def level(self, now: int) -> int:
         """How crowded the card is at the tick ``now``: see :mod:`streamsim.rules.crowding`."""
         if not self.matters:
             return 0
         while self._coming and self._coming[0][0] <= now:
-            _, self._here = self._coming.popleft()
-            self._waiting += self._copies[self._here] > 0
-        return level(self._waiting, self._queues)
+            _, kernel = heappop(self._coming)
+            if self._copies[kernel]:
+                self._here.add(kernel)
+        return level(len(self._here), self._queues)
 
 
 def copies_waited_for(lowered: Lowered) -> array[int]:

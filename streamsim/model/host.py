@@ -1,4 +1,4 @@
-"""The host: one thread that makes one call after another, held by those that wait."""
+"""The host: threads that each make one call after another, held by those that wait."""
 
 from __future__ import annotations
 
@@ -6,44 +6,57 @@ from array import array
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from streamsim.lowering.host import NO_SEGMENT
+
 if TYPE_CHECKING:
     import simpy
 
-    from streamsim.lowering.lowered import Lowered, Segment
+    from streamsim.lowering.host import Segment
+    from streamsim.lowering.lowered import Lowered
     from streamsim.model.card import Card
     from streamsim.model.times import Times
 
 
 class Host:
-    """The thread that issues a program to ``card``.
-
-    It makes the calls of a segment in one go: nothing on the card changes when a call returns, until one that waits.
-    So their times are known as soon as the first of them is made, and the card gets every op with its own.
-    """
+    """The threads that issue a program to ``card``."""
 
     def __init__(self, env: simpy.Environment, lowered: Lowered, times: Times, card: Card) -> None:
         self._env, self._lowered, self._times, self._card = env, lowered, times, card
-        env.process(self._issue())
+        waited_for = {segment.behind for segment in lowered.segments}
+        # Of the segments that other threads wait for: it is known when they return.
+        self._known = {behind: env.event() for behind in waited_for if behind != NO_SEGMENT}
+        for thread in lowered.threads:
+            env.process(self._issue(thread))
 
-    def _issue(self) -> simpy.events.ProcessGenerator:
-        now = self._lowered.launch
-        for segment in self._lowered.segments:
+    def _issue(self, thread: int) -> simpy.events.ProcessGenerator:
+        """One thread's calls.
+
+        It makes those of a segment in one go: nothing on the card changes when a call returns, until one that waits. So
+        their times are known as soon as the first of them is made, and the card gets every op with its own.
+        """
+        now, end, returned = self._lowered.launch, self._times.end, self._times.returned
+        for number, segment in enumerate(self._lowered.segments):
+            if segment.thread != thread:
+                continue
             now = self._call(segment, now)
             self._card.settle()
-            self._card.awaited = {op for op in segment.waits_for if self._times.end[op] < 0}
-            if self._card.awaited:
-                all_ended = self._env.event()
-                self._card.all_ended = all_ended.succeed
-                yield all_ended
+            running = [op for op in segment.waits_for if end[op] < 0]
+            if running:
+                yield self._card.all_end(running)
             for op in segment.waits_for:  # the last call returns when the host has heard of all that it waits for
-                now = max(now, self._times.end[op] + self._lowered.wake)
-            self._times.returned[segment.last - 1] = now
+                now = max(now, end[op] + self._lowered.wake)
+            if segment.behind != NO_SEGMENT:
+                yield self._known[segment.behind]
+                now = max(now, returned[self._lowered.segments[segment.behind].last - 1])
+            returned[segment.last - 1] = now
+            if number in self._known:
+                self._known[number].succeed()
 
     def _call(self, segment: Segment, now: int) -> int:
         """Make the calls of a segment one after another from ``now`` on; the tick at which the last one returns."""
-        times = self._times
-        ticks = array("q", accumulate(self._lowered.calls(segment), initial=now))
-        times.issued[segment.first : segment.last] = ticks[:-1]
-        times.returned[segment.first : segment.last] = ticks[1:]
+        times, own = self._times, slice(segment.first, segment.last)
+        ticks = array("q", accumulate(self._lowered.call[own], initial=now))
+        times.issued[own] = ticks[:-1]
+        times.returned[own] = ticks[1:]
         self._card.submit(segment.first, segment.last)
         return ticks[-1]

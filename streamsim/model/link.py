@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamsim.rules.link import NEVER, flowed, next_end
+from streamsim.rules.link import NEVER, next_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class Flow:
 
 
 class Link:
-    """The flows of both directions, accounted for up to the tick ``since``.
+    """The flows of both directions, accounted for up to the tick ``since``, at which one ended last.
 
     When a flow ends changes whenever one begins or ends. A timeout cannot be taken back, so one that is no longer for
     the right tick is heard and passed over.
@@ -43,7 +43,6 @@ class Link:
 
     def begin(self, direction: int, copy: Shape, level: int, now: int) -> None:
         """A copy starts in ``direction``: its bytes flow when the latency of that ``level`` of crowding has passed."""
-        self._account(now)
         flow, other = self.flows[direction], self.flows[1 - direction]
         latency = copy.rate.latency if other.begins == NEVER else copy.rate.duplex_latency
         flow.begins, flow.left = now + latency[level], copy.units
@@ -67,15 +66,6 @@ class Link:
         )
         if self._ends < NEVER:
             self.env.timeout(self._ends - now).callbacks.append(self._end)
-
-    def _account(self, now: int) -> None:
-        """Take off what has flowed until now."""
-        there, back = self.flows
-        if there.begins < now:
-            there.left = flowed(self._since, now, there.begins, there.left, there.alone, there.shared, back.begins)
-        if back.begins < now:
-            back.left = flowed(self._since, now, back.begins, back.left, back.alone, back.shared, there.begins)
-        self._since = now
 
     def _end(self, _: simpy.Event) -> None:
         now: int = self.env.now  # type: ignore[assignment]  # SimPy's clock, which counts whole ticks here

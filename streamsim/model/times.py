@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, event_ticks
-from streamsim.rules.hand_overs import crossing
+from streamsim.rules.hand_overs import KINDS, crossing
 
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
@@ -36,20 +36,16 @@ def complete_events(times: Times, lowered: Lowered) -> None:
     Like any op an event is not on the card before its call has been submitted, and it hears of another stream's ops
     as late as a kernel that waits for them.
     """
-    for op, kind in enumerate(lowered.kind):
+    kinds, stream, end, frontier, submit = lowered.kind, lowered.stream, times.end, lowered.frontier, lowered.submit
+    # No engine has to come to an event through other queues: by kind of op, when one of another stream is heard of.
+    event = event_ticks(lowered.device)
+    late = [crossing(lowered.hand_over, kind, KERNEL, event) for kind in range(KINDS)]
+    for op, kind in enumerate(kinds):
         if kind == NOTHING:
             done = times.returned[op]
-            if op in lowered.frontier:
-                done = max(done + lowered.submit, _heard(times, lowered, op))
-            times.ready[op] = times.start[op] = times.end[op] = done
-
-
-def _heard(times: Times, lowered: Lowered, event: int) -> int:
-    """When an event knows of the ends of all that it stands for: no engine has to come to it through other queues."""
-    ops, kind, other = lowered.schedule.ops, lowered.kind, event_ticks(lowered.device)
-    heard = 0
-    for op in lowered.frontier[event]:
-        own = ops[op].stream == ops[event].stream
-        late = 0 if own else crossing(lowered.hand_over, kind[op], KERNEL, other)
-        heard = max(heard, times.end[op] + late)
-    return heard
+            if op in frontier:
+                done += submit
+                for earlier in frontier[op]:
+                    heard = end[earlier] + (0 if stream[earlier] == stream[op] else late[kinds[earlier]])
+                    done = max(done, heard)
+            times.ready[op] = times.start[op] = end[op] = done

@@ -28,6 +28,7 @@ from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
     Copy,
+    HostWork,
     Kernel,
     RecordEvent,
     Region,
@@ -264,6 +265,10 @@ class Program:
     def synchronize(self) -> None:
         """The host waits for the whole device."""
         self._ops.append(Synchronize())
+
+    def host_work(self, duration: float | str, name: str = "") -> None:
+        """The host does something else before its next call, for seconds or text such as ``"3ms"``."""
+        self._ops.append(HostWork(parse_seconds(duration, "duration") if isinstance(duration, str) else duration, name))
 
     def schedule(self, name: str = "", *, launch: Launch = "live", unchunked: Schedule | None = None) -> Schedule:
         """What has been issued so far, as a value; the arguments as for :class:`Schedule`.

@@ -16,26 +16,32 @@ from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 if TYPE_CHECKING:
     from streamsim.program.workload import Workload
 
-Order = Literal["depth-first", "breadth-first", "serial"]
+Order = Literal["depth-first", "breadth-first", "serial", "prefetch"]
 HostMemory = Literal["pinned", "pageable"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
+PREFETCH_BUFFERS = 2  # unless it is said: the next chunk beside this one
+ROLES = 3  # streams of a prefetching program: one copies in, one runs the kernels, one copies out
 
 
 def useful_streams(order: Order, chunks: int) -> int:
-    """How many streams a program can have work for: a serial one has one, others no more than chunks."""
-    return 1 if order == "serial" else chunks
+    """Over how many streams chunks can take turns: one where they take none, else no more than there are chunks."""
+    return 1 if order in ("serial", "prefetch") else chunks
 
 
-def useful_buffers(buffers: int | None, chunks: int) -> int | None:
-    """How many buffers of a ring come into use: no more than chunks. None: no ring."""
+def useful_buffers(order: Order, buffers: int | None, chunks: int) -> int | None:
+    """How many buffers used in turn come into use: no more than chunks. None: no buffer is used twice."""
+    if buffers is None and order == "prefetch":
+        buffers = PREFETCH_BUFFERS
     return None if buffers is None else min(buffers, chunks)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to cut and issue a workload. Raises InputError naming the field when the parts do not go together.
 
-    ``buffers``: device buffers of one chunk used in turn; None: the whole workload has room on the card.
+    ``streams``: over which chunks take turns; a prefetching program has three of its own, one for each direction and
+    one for kernels, and here 1. ``buffers``: device buffers of one chunk used in turn; None: the whole workload has
+    room on the card, or where it is prefetched two of them.
     """
 
     order: Order = "depth-first"
@@ -53,10 +59,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_choice("launch", self.launch, LAUNCHES)
         if self.buffers is not None:
             check_whole("buffers", self.buffers, 1, LARGEST_COUNT)
-            if self.order != "depth-first":
-                raise InputError(f"buffers = {self.buffers}: a ring of buffers is issued depth-first, not {self.order}")
+            if self.order not in ("depth-first", "prefetch"):
+                raise InputError(
+                    f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
+                )
         if self.order == "serial" and self.streams > 1:
             raise InputError(f"streams = {self.streams}: a serial program has one stream; use another order")
+        if self.order == "prefetch" and self.streams > 1:
+            raise InputError(f"streams = {self.streams}: a prefetching program has {ROLES} of its own; leave it out")
         if self.launch == "graph" and self.is_blocking:
             raise InputError("launch = 'graph': a serial program blocks the host; use another order")
         if self.launch == "graph" and self.is_pageable:
@@ -74,8 +84,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def slots(self) -> int | None:
-        """Device buffers of one chunk that come into use, in turn; None: no ring."""
-        return useful_buffers(self.buffers, self.chunks)
+        """Device buffers of one chunk that come into use, in turn; None: none is used twice."""
+        return useful_buffers(self.order, self.buffers, self.chunks)
+
+    @property
+    def is_prefetch(self) -> bool:
+        """Whether each chunk is copied in beside the kernels of the one before it."""
+        return self.order == "prefetch"
 
     @property
     def hands_buffers_over(self) -> bool:
@@ -88,19 +103,46 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The smaller, the simpler: fewest chunks, then streams, then no ring or the smallest, depth-first, live."""
         return (
             self.chunks,
-            self.streams,
+            ROLES if self.is_prefetch else self.streams,
             self.buffers or 0,
             ORDERS.index(self.order),
             LAUNCHES.index(self.launch),
         )
+
+    @property
+    def words(self) -> str:
+        """In words, such as "16 chunks on 4 streams, depth-first"."""
+        chunks, streams, buffers = (
+            f"{n} {name}{'s' * (n != 1)}"
+            for n, name in ((self.chunks, "chunk"), (self.streams, "stream"), (self.buffers, "buffer"))
+        )
+        ring = f", {buffers}" if self.buffers else ""
+        graph = ", as a graph" if self.launch == "graph" else ""
+        on_streams = "" if self.is_prefetch else f" on {streams}"
+        return f"{chunks}{on_streams}, {self.order}{ring}{graph}"
 
     def fitted(self) -> Config:
         """The same program by its least numbers: no more streams and buffers than there are chunks."""
         streams = min(self.streams, useful_streams(self.order, self.chunks))
         return msgspec.structs.replace(self, streams=streams, buffers=self.slots)
 
+    def without_ring(self) -> Config:
+        """The same with a place on the card for every chunk."""
+        return msgspec.structs.replace(self, buffers=self.chunks if self.is_prefetch else None)
+
+    def check(self, workload: Workload) -> None:
+        """Raise InputError unless the workload can be cut and issued so."""
+        if self.chunks > workload.most_chunks:
+            workload.cut(self.chunks)  # says why
+        if self.launch == "graph" and workload.has_host_work:
+            field = "host_work_s" if workload.host_work_s else "host_load_s"
+            raise InputError(
+                f"{field} = {getattr(workload, field):g}: the host cannot work between the steps of a graph, which it"
+                " launches once; use live, or leave it out"
+            )
+
     def schedule(self, workload: Workload) -> Schedule:
-        """The program. Raises InputError when there are more chunks than elements."""
+        """The program. Raises InputError when the workload cannot be cut and issued so."""
         from streamsim.program.patterns import pattern  # each pattern asks this module what goes together
 
         return pattern(workload, self)

@@ -5,6 +5,7 @@ Each set of ops that something waits for is kept as the latest op of each stream
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 class StreamOrder:
     """Which ops must end before the next op of a stream may start; told of the calls in the order of issue.
 
-    Raises InputError for a schedule of several cards or host threads, which can be written down but not yet ordered.
+    Raises InputError for a schedule of several cards, which can be written down but not yet ordered.
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        for i, op in enumerate(schedule.ops):
-            if op.card or op.thread:
-                what = f"card = {op.card}" if op.card else f"thread = {op.thread}"
-                raise InputError(f"ops[{i}].{what}: several cards or host threads cannot be ordered yet; give 0")
+        if any(map(attrgetter("card"), schedule.ops)):
+            i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
+            raise InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
         self._ops = schedule.ops
         self._ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
@@ -54,7 +54,8 @@ class StreamOrder:
         return done
 
     def wait(self, stream: int, event: int) -> tuple[int, ...]:
-        both = self._union((self.before(stream), self._recorded.get(event, ())))
+        before, recorded = self.before(stream), self._recorded.get(event, ())
+        both = self._union((before, recorded)) if before and recorded else before or recorded
         self._set_tail(stream, both)
         return both
 
@@ -76,8 +77,9 @@ class StreamOrder:
         """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
         ops = self._ops
         latest: dict[int | None, int] = {}
-        for op in (op for some in sets for op in some):
-            stream = ops[op].stream
-            if op > latest.get(stream, -1):
-                latest[stream] = op
+        for some in sets:
+            for op in some:
+                stream = ops[op].stream
+                if op > latest.get(stream, -1):
+                    latest[stream] = op
         return tuple(latest.values())

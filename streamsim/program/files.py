@@ -2,7 +2,8 @@
 
 ``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. In a workload
 sizes and times may be text with a unit, ``inputs = ["64MiB"]``, and a kernel may be what ``--kernel`` takes:
-``"0.57ms,9us@64Ki"``.
+``"0.57ms,9us@64Ki"``. The file of a recorded program may say as well when its ops ran: that is of the file, not of the
+schedule, which any change would make another one.
 """
 
 import json
@@ -13,6 +14,7 @@ import msgspec
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes, write_bytes, write_text
 from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_toml, refuse_duplicates
+from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, parse_part
@@ -21,6 +23,22 @@ from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown
 
 LARGEST_JSON_BYTES = 1 << 30
+
+
+class ScheduleFile(Schedule, frozen=True):
+    """What the file of a schedule holds. ``recorded``: when its ops ran, of a recorded program."""
+
+    recorded: RecordedTimes | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing: the schedule that is made of it checks itself."""
+
+    def schedule(self) -> Schedule:
+        """The schedule. Raises InputError for one that cannot be, and for recorded times that are not of its ops."""
+        found = Schedule(*(getattr(self, name) for name in Schedule.__struct_fields__))
+        if self.recorded is not None and len(self.recorded) != len(found):
+            raise InputError(f"recorded: has times of {len(self.recorded)} ops; there are {len(found)}")
+        return found
 
 
 def _size(text: str, path: str) -> int:
@@ -37,7 +55,12 @@ _PARSERS: Parsers = {
 
 def read_schedule(path: str | os.PathLike[str]) -> Schedule:
     """The schedule in a JSON file. Raises InputError naming the file, the field and the value."""
-    return parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
+    return read_recorded_schedule(path)[0]
+
+
+def read_recorded_schedule(path: str | os.PathLike[str]) -> tuple[Schedule, RecordedTimes | None]:
+    """The same, and when its ops ran where the file says that. Raises InputError as :func:`read_schedule`."""
+    return _parse_schedule(read_bytes(path, LARGEST_JSON_BYTES), one_line(str(path)))
 
 
 def read_workload(path: str | os.PathLike[str]) -> Workload:
@@ -45,9 +68,12 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     return parse_workload(read_bytes(path, LARGEST_TOML_BYTES), one_line(str(path)))
 
 
-def write_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> None:
-    """Save ``schedule`` as JSON, one op a line. Raises InputError when the file cannot be written."""
-    write_bytes(dump_schedule(schedule), path)
+def write_schedule(schedule: Schedule, path: str | os.PathLike[str], recorded: RecordedTimes | None = None) -> None:
+    """Save ``schedule`` as JSON, one op a line, and when its ops ran if that was ``recorded``.
+
+    Raises InputError when the file cannot be written.
+    """
+    write_bytes(dump_schedule(schedule, recorded), path)
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
@@ -55,8 +81,11 @@ def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     write_text(dump_workload(workload), path)
 
 
-def dump_schedule(schedule: Schedule) -> bytes:
-    """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one."""
+def dump_schedule(schedule: Schedule, recorded: RecordedTimes | None = None) -> bytes:
+    """``schedule`` as JSON in UTF-8, one op a line, the program that it was cut from on the last one.
+
+    On that as well when its ops ran, if that was ``recorded``.
+    """
     encode = msgspec.json.Encoder().encode
     head = {
         name: getattr(schedule, name) for name in schedule.__struct_fields__[::-1] if name not in ("ops", "unchunked")
@@ -64,6 +93,7 @@ def dump_schedule(schedule: Schedule) -> bytes:
     try:
         ops = b",\n".join(map(encode, schedule.ops))
         tail = b"" if schedule.unchunked is None else b',"unchunked":' + encode(schedule.unchunked)
+        tail += b"" if recorded is None else b',"recorded":' + encode(recorded)
         return encode(head)[:-1] + b',"ops":[\n' + ops + b"\n]" + tail + b"}\n"
     except UnicodeEncodeError as error:
         raise InputError(f"schedule: {shown(error.object)} is not text that UTF-8 can hold") from None
@@ -76,11 +106,16 @@ def dump_workload(workload: Workload) -> str:
 
 def parse_schedule(data: bytes, where: str = "schedule") -> Schedule:
     """The schedule that the JSON ``data`` holds; ``where`` begins the message of the InputError it may raise."""
+    return _parse_schedule(data, where)[0]
+
+
+def _parse_schedule(data: bytes, where: str) -> tuple[Schedule, RecordedTimes | None]:
     try:
-        schedule = msgspec.json.decode(data, type=Schedule)
-        if dump_schedule(schedule) != data:  # a file as we write it names nothing twice
+        file = msgspec.json.decode(data, type=ScheduleFile)
+        schedule = file.schedule()
+        if dump_schedule(schedule, file.recorded) != data:  # a file as we write it names nothing twice
             json.loads(data, object_pairs_hook=refuse_duplicates)
-        return schedule
+        return schedule, file.recorded
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, InputError) else explain_json(error, data)
         raise InputError(one_line(f"{where}: {mistaken_for('schedule', data) or reason}")) from None

@@ -1,8 +1,9 @@
 """Patterns: the ways people cut a workload into chunks and issue it, each as a Schedule.
 
 Chunk i of N runs in stream i mod S. Copies name their buffers, so a schedule can be checked for races and
-replayed with its output verified. Host and device arrays hold the whole workload, except for ``ring``,
-whose device buffers hold one chunk each and are used again. Arrays that are copied once go before the first chunk, in
+replayed with its output verified. Host and device arrays hold the whole workload, except for ``ring`` and
+``prefetch``, whose device buffers hold one chunk each and are used again. What the host does before it issues a chunk
+goes before the first call for it. Arrays that are copied once go before the first chunk, in
 stream 1, for which the others wait, and back after the last one, when stream 1 has waited for the others.
 """
 
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from streamsim.program.builder import Program
-from streamsim.program.config import Config, HostMemory, Order, ring_config
-from streamsim.program.schedule import Copy, Kernel, Schedule, StreamKind, Synchronize, check_schedule
+from streamsim.program.config import ROLES, Config, HostMemory, Order, ring_config
+from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, StreamKind, Synchronize, check_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
+HOST_WORK = "host work"  # before a chunk
 
 
 class _Array(NamedTuple):
@@ -52,6 +54,7 @@ class _Pipeline:
         self._once_in = [self._array(f"once_in{k}", [n]) for k, n in enumerate(workload.h2d_once)]
         self._once_out = self._arrays("once_out", [part.d2h_once for part in self._parts])
         self._copies_in, self._copies_out = self._pieces(inputs), self._pieces(outputs)
+        self._host_s = self._spread([workload.host_s(part) for part in self._parts])
         self._kernels = self._spread([list(map(_arguments, workload.launches(part))) for part in self._parts])
         tables = [array.card for array in self._once_in]
         self._reads = [[*pieces, *tables] for pieces in self._on_card(inputs)]
@@ -105,6 +108,17 @@ class _Pipeline:
         """Every chunk and its stream."""
         return zip(range(self._config.chunks), cycle(streams), strict=False)
 
+    def begin(self, chunk: int) -> None:
+        """What the host does before it issues a chunk."""
+        if self._host_s[chunk]:
+            self.program.host_work(self._host_s[chunk], HOST_WORK)
+
+    def stages(self) -> list[Callable[[int, Stream], None]]:
+        """What there is to issue of a chunk: copies in, kernels, copies out."""
+        work = self._workload
+        known = ((work.inputs, self.copy_in), (work.kernels, self.run), (work.outputs, self.copy_out))
+        return [stage for has, stage in known if has]
+
     def copy_in(self, chunk: int, stream: Stream) -> None:
         """The H2D copies of a chunk."""
         for card, host in self._copies_in[chunk]:
@@ -149,7 +163,8 @@ class _Pipeline:
     def schedule(self, name: str, is_cut: bool = True) -> Schedule:
         """The program, at whose end the host waits for the card."""
         self.program.synchronize()
-        unchunked = serial(self._workload, 1, self._config.memory) if is_cut else None
+        whole = self._workload.loaded_once(self._config.chunks)
+        unchunked = serial(whole, 1, self._config.memory) if is_cut else None
         return self.program.schedule(name, launch=self._config.launch, unchunked=unchunked)
 
 
@@ -160,8 +175,10 @@ def _arguments(kernel: Kernel) -> dict[str, Any]:
 
 
 def pattern(workload: Workload, config: Config) -> Schedule:
-    """The schedule of a workload cut and issued so. Raises InputError when there are more chunks than elements."""
-    return (_ring if config.buffers is not None else _BY_ORDER[config.order])(_Pipeline(workload, config), config)
+    """The schedule of a workload cut and issued so. Raises InputError when it cannot be."""
+    config.check(workload)
+    is_ring = config.buffers is not None and not config.is_prefetch
+    return (_ring if is_ring else _BY_ORDER[config.order])(_Pipeline(workload, config), config)
 
 
 def _serial(pipeline: _Pipeline, config: Config) -> Schedule:
@@ -176,6 +193,7 @@ def _by_chunk(pipeline: _Pipeline, config: Config, name: str, is_cut: bool = Tru
     streams = pipeline.streams(config.streams)
     pipeline.copy_in_once(pipeline.used(streams))
     for chunk, stream in pipeline.turns(streams):
+        pipeline.begin(chunk)
         pipeline.copy_in(chunk, stream)
         pipeline.run(chunk, stream)
         pipeline.copy_out(chunk, stream)
@@ -186,8 +204,10 @@ def _by_chunk(pipeline: _Pipeline, config: Config, name: str, is_cut: bool = Tru
 def _breadth_first(pipeline: _Pipeline, config: Config) -> Schedule:
     streams = pipeline.streams(config.streams)
     pipeline.copy_in_once(pipeline.used(streams))
-    for stage in (pipeline.copy_in, pipeline.run, pipeline.copy_out):
+    for k, stage in enumerate(pipeline.stages()):
         for chunk, stream in pipeline.turns(streams):
+            if k == 0:
+                pipeline.begin(chunk)
             stage(chunk, stream)
     pipeline.copy_out_once(pipeline.used(streams))
     return pipeline.schedule(f"breadth-first N={config.chunks} S={config.streams}")
@@ -200,6 +220,7 @@ def _ring(pipeline: _Pipeline, config: Config) -> Schedule:
     done = [pipeline.program.event() for _ in range(chunks - slots)] if config.hands_buffers_over else []
     pipeline.copy_in_once(pipeline.used(streams))
     for chunk, stream in pipeline.turns(streams):
+        pipeline.begin(chunk)
         if done and chunk >= slots:
             stream.wait(done[chunk - slots])
         pipeline.copy_in(chunk, stream)
@@ -211,10 +232,46 @@ def _ring(pipeline: _Pipeline, config: Config) -> Schedule:
     return pipeline.schedule(f"ring N={chunks} S={config.streams} K={slots}")
 
 
+def _prefetch(pipeline: _Pipeline, config: Config) -> Schedule:
+    chunks, slots = config.chunks, config.slots or 1
+    load, compute, store = pipeline.streams(ROLES)
+    events = [pipeline.program.event() for _ in range(3 * chunks)]
+    loaded, ran, stored = events[0::3], events[1::3], events[2::3]
+    returned: set[int] = set()  # batches with something to copy back
+
+    def copy_in(batch: int) -> None:
+        pipeline.begin(batch)
+        if batch >= slots:
+            load.wait(ran[batch - slots])
+        pipeline.copy_in(batch, load)
+        load.record(loaded[batch])
+
+    pipeline.copy_in_once([load])
+    copy_in(0)
+    for batch in range(chunks):
+        if batch + 1 < chunks and slots > 1:
+            copy_in(batch + 1)
+        compute.wait(loaded[batch])
+        if batch - slots in returned:
+            compute.wait(stored[batch - slots])
+        pipeline.run(batch, compute)
+        compute.record(ran[batch])
+        if pipeline.has_output(batch):
+            store.wait(ran[batch])
+            pipeline.copy_out(batch, store)
+            store.record(stored[batch])
+            returned.add(batch)
+        if batch + 1 < chunks and slots == 1:
+            copy_in(batch + 1)
+    pipeline.copy_out_once([store, compute])
+    return pipeline.schedule(f"prefetch N={chunks} K={slots}")
+
+
 _BY_ORDER: dict[Order, Callable[[_Pipeline, Config], Schedule]] = {
     "serial": _serial,
     "depth-first": _depth_first,
     "breadth-first": _breadth_first,
+    "prefetch": _prefetch,
 }
 
 
@@ -280,42 +337,11 @@ def prefetch(
     Events: 3i when batch i is on the card, 3i + 1 when its kernels have run, 3i + 2 when its output is back. What is
     copied once goes before the first batch, and behind the last batch's kernels.
     """
-    config = ring_config(chunks, buffers, 3, memory, launch)  # its buffers; batches do not take turns over streams
-    pipeline, slots = _Pipeline(workload, config), config.slots or 1
-    load, compute, store = pipeline.streams(3)
-    events = [pipeline.program.event() for _ in range(3 * chunks)]
-    loaded, ran, stored = events[0::3], events[1::3], events[2::3]
-    returned: set[int] = set()  # batches with something to copy back
-
-    def copy_in(batch: int) -> None:
-        if batch >= slots:
-            load.wait(ran[batch - slots])
-        pipeline.copy_in(batch, load)
-        load.record(loaded[batch])
-
-    pipeline.copy_in_once([load])
-    copy_in(0)
-    for batch in range(chunks):
-        if batch + 1 < chunks and slots > 1:
-            copy_in(batch + 1)
-        compute.wait(loaded[batch])
-        if batch - slots in returned:
-            compute.wait(stored[batch - slots])
-        pipeline.run(batch, compute)
-        compute.record(ran[batch])
-        if pipeline.has_output(batch):
-            store.wait(ran[batch])
-            pipeline.copy_out(batch, store)
-            store.record(stored[batch])
-            returned.add(batch)
-        if batch + 1 < chunks and slots == 1:
-            copy_in(batch + 1)
-    pipeline.copy_out_once([store, compute])
-    return pipeline.schedule(f"prefetch N={chunks} K={slots}")
+    return pattern(workload, Config("prefetch", chunks, 1, buffers, memory, launch))
 
 
 def serialized(schedule: Schedule) -> Schedule:
-    """The same copies and kernels one by one: in one stream, with blocking copies, as :func:`serial` issues them.
+    """The same copies, kernels and host work one by one: in one stream, with blocking copies, as in :func:`serial`.
 
     That is what the schedule would take without overlap, cut as it is.
     """
@@ -326,5 +352,7 @@ def serialized(schedule: Schedule) -> Schedule:
             ops.append(msgspec.structs.replace(op, stream=1, blocking=True))
         elif isinstance(op, Kernel):
             ops.append(msgspec.structs.replace(op, stream=1))
+        elif isinstance(op, HostWork):
+            ops.append(op)
     name = f"{schedule.name} one by one".strip()
     return Schedule((*ops, Synchronize()), NON_BLOCKING, schedule.buffers, name=name)

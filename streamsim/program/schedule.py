@@ -10,7 +10,7 @@ legacy default stream synchronises with). Events are numbered 0, 1, ... below ``
 """
 
 from collections.abc import Iterator
-from typing import Literal, NoReturn, get_args
+from typing import ClassVar, Literal, NoReturn, get_args
 
 import msgspec
 
@@ -37,7 +37,8 @@ DIRECTIONS, MEMORIES, STREAM_KINDS, LAUNCHES = map(get_args, (Direction, Memory,
 SCHEMA_VERSION = 1
 LEGACY_STREAM = 0
 MOST_CARDS = 64  # of a host
-_FIRST = 0  # card, thread
+MOST_THREADS = 1024  # of a program
+_FIRST, _WHOLE = 0, 1.0  # card, thread; share: what most ops have, and what need not be checked
 MOST_OPS_SHOWN = 8
 
 
@@ -48,15 +49,22 @@ class _Value(
 
 
 class _Issued(_Value, frozen=True, kw_only=True):
-    """An op as a host issues it: ``thread`` makes the call, and it is for ``card``; of both there is one by default."""
+    """An op as a host issues it: ``thread`` makes the call, and it is for ``card``; of both there is one by default.
+
+    ``call_s``: what the call costs the host in seconds, here and all in all, without what it waits for; None: as the
+    device's profile has it.
+    """
 
     card: int = 0
     thread: int = 0
+    call_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.card is not _FIRST or self.thread is not _FIRST:  # the usual ones cost no call
             check_whole("card", self.card, 0, MOST_CARDS - 1)
-            check_whole("thread", self.thread, 0, LARGEST_COUNT)
+            check_whole("thread", self.thread, 0, MOST_THREADS - 1)
+        if self.call_s is not None:
+            check_number("call_s", self.call_s, 0.0, LONGEST_S)
 
 
 class Buffer(_Value, frozen=True):
@@ -85,6 +93,9 @@ class Region(_Value, frozen=True):
             check_is("buffer", self.buffer, str)
         check_whole("offset", self.offset, 0, LARGEST_BYTES)
         check_whole("bytes", self.bytes, 1, LARGEST_BYTES)
+
+
+_REGIONS = frozenset([Region])
 
 
 class Copy(_Issued, frozen=True, tag_field="op", tag="copy"):
@@ -140,7 +151,7 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
     fill: float | None = None
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
-    share: float = 1.0
+    share: float = _WHOLE
     threads: int = 0
     parts: tuple[tuple[float, float], ...] = ()
 
@@ -149,10 +160,12 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
         check_whole("stream", self.stream, 0, LARGEST_COUNT)
         if type(self.name) is not str:
             check_is("name", self.name, str)
-        check_whole("elements", self.elements, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
-        check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
-        check_number("share", self.share, LEAST_SHARE, 1.0)
+        if self.elements is not _FIRST or self.parameter is not _FIRST:
+            check_whole("elements", self.elements, 0, LARGEST_BYTES)
+            check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
+        if self.share is not _WHOLE:
+            check_number("share", self.share, LEAST_SHARE, 1.0)
         if self.parts != ():
             _check_parts(self.parts)
         if self.fill is not None:
@@ -162,11 +175,8 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
         elif not self.elements:
             raise InputError("duration_s = None: a kernel needs it, or elements for the profile's cost table")
         reads, writes = self.reads, self.writes
-        if type(reads) is not tuple or type(writes) is not tuple:
+        if not (type(reads) is type(writes) is tuple and _REGIONS.issuperset(map(type, reads + writes))):
             self._refuse_regions()
-        for region in reads + writes:
-            if type(region) is not Region:
-                self._refuse_regions()
 
     def _refuse_regions(self) -> None:
         check_tuple("reads", self.reads, Region)
@@ -215,13 +225,19 @@ class WaitEvent(_Issued, frozen=True, tag_field="op", tag="wait"):
 
 
 class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
-    """The host waits for a stream, for an event's latest record, or (neither given) for the whole device."""
+    """The host waits for a stream, for an event's latest record, or (neither given) for the whole device.
+
+    ``name``: the call that does so, where it is another one than CUDA's own, such as ``"cudaFree"``.
+    """
 
     stream: int | None = None
     event: int | None = None
+    name: str = ""
 
     def __post_init__(self) -> None:
         _Issued.__post_init__(self)
+        if self.name != "":
+            check_is("name", self.name, str)
         if self.stream is not None and self.event is not None:
             raise InputError(f"event = {self.event!r}: synchronise on a stream or on an event, not on both")
         if self.stream is not None:
@@ -230,13 +246,58 @@ class Synchronize(_Issued, frozen=True, tag_field="op", tag="synchronize"):
             check_whole("event", self.event, 0, LARGEST_COUNT)
 
 
-Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize
+class HostWork(_Value, frozen=True, tag_field="op", tag="work"):
+    """The thread does something that is nobody else's business: it computes, allocates, reads a file.
+
+    Its next call comes ``duration_s`` later. ``name``: what it does, such as ``"cudaMalloc"`` or ``"load a batch"``.
+    """
+
+    duration_s: float
+    name: str = ""
+    thread: int = 0
+    card: ClassVar[int] = 0
+    stream: ClassVar[None] = None
+    event: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
+        check_is("name", self.name, str)
+        check_whole("thread", self.thread, 0, MOST_THREADS - 1)
+
+    @property
+    def call_s(self) -> float:
+        """As of a call: so long it keeps its thread busy."""
+        return self.duration_s
+
+
+class WaitThread(_Value, frozen=True, tag_field="op", tag="wait-thread"):
+    """A thread of the host waits for the thread ``other``: until all calls of it that stand before have returned."""
+
+    other: int
+    thread: int = 0
+    call_s: ClassVar[float] = 0.0
+    card: ClassVar[int] = 0
+    stream: ClassVar[None] = None
+    event: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        check_whole("other", self.other, 0, MOST_THREADS - 1)
+        check_whole("thread", self.thread, 0, MOST_THREADS - 1)
+        if self.other == self.thread:
+            raise InputError(f"other = {self.other}: a thread need not wait for itself; give another one")
+
+
+Op = Copy | Kernel | RecordEvent | WaitEvent | Synchronize | HostWork | WaitThread
 OP_TYPES = frozenset(get_args(Op))
+HostOp = Synchronize | HostWork | WaitThread  # they put nothing into a stream
+HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
-    """Operations in the order in which one host thread issues them. Immutable and checked.
+    """Operations in the order in which the host issues them. Immutable and checked.
 
+    Several threads may issue them, each its own in this order and at its own pace; streams, events and hardware queues
+    have the order of ``ops``, whichever thread comes first.
     ``launch`` is ``"live"`` (the host issues every op) or ``"graph"`` (captured once, launched once). ``unchunked``:
     the program that this one was cut from, whose time its speed-up is over; every pattern says it. Raises InputError
     naming the op (``ops[3].stream``), the value and what was expected.
@@ -288,7 +349,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     @property
     def used_streams(self) -> tuple[int, ...]:
         """The streams that ops run in, by first use."""
-        return tuple(dict.fromkeys(op.stream for op in self.ops if not isinstance(op, Synchronize)))
+        found = dict.fromkeys([None if type(op) in HOST_OP_TYPES else op.stream for op in self.ops])
+        return tuple(stream for stream in found if stream is not None)
 
     @property
     def device_bytes(self) -> int:
@@ -321,6 +383,8 @@ def _check_ops(schedule: Schedule) -> None:
     on_device = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory == "device"}
     on_host = {buffer.name: buffer.bytes for buffer in schedule.buffers if buffer.memory != "device"}
     for i, op in enumerate(schedule.ops):
+        if type(op) is HostWork:  # half of what is recorded of real programs; it names nothing
+            continue
         if isinstance(op, Copy):
             if op.host is not None and _outside(op.host, on_host):
                 raise _misplaced(f"ops[{i}].host", op.host, on_host, on_device, "host (pinned or pageable)")
@@ -345,9 +409,10 @@ def _where(i: int, kernel: Kernel, region: Region) -> str:
     return f"ops[{i}].{field}[{getattr(kernel, field).index(region)}]"
 
 
-def _check_event(i: int, op: RecordEvent | WaitEvent | Synchronize, events: int) -> None:
+def _check_event(i: int, op: RecordEvent | WaitEvent | HostOp, events: int) -> None:
     if type(op) not in OP_TYPES:
-        raise InputError(f"ops[{i}] = {op!r}: expected a Copy, Kernel, RecordEvent, WaitEvent or Synchronize")
+        names = ", ".join(kind.__name__ for kind in get_args(Op)[:-1])
+        raise InputError(f"ops[{i}] = {op!r}: expected a {names} or {get_args(Op)[-1].__name__}")
     if op.event is not None and op.event >= events:
         raise InputError(f"ops[{i}].event = {op.event}: unknown event; events = {events} are declared")
 
@@ -371,11 +436,16 @@ def _check_capturable(schedule: Schedule) -> None:
     """CUDA refuses to capture calls that block the host, and anything in the legacy default stream."""
     remedy = 'use launch = "live", or take it out'
     pageable = schedule.pageable_names
-    last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, Synchronize)), default=-1)
+    last_work = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, HostOp)), default=-1)
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Synchronize):
+        if op.thread:
+            raise InputError(f"ops[{i}].thread = {op.thread}: a graph is launched by one thread; {remedy}")
+        if isinstance(op, HostOp):
             if i < last_work:
-                raise InputError(f"ops[{i}]: a graph can be synchronised only after its last op; {remedy}")
+                what = "be synchronised" if isinstance(op, Synchronize) else "wait for the host"
+                raise InputError(f"ops[{i}]: a graph can {what} only after its last op; {remedy}")
+        elif op.call_s is not None:
+            raise InputError(f"ops[{i}].call_s = {op.call_s!r}: the launch of a graph issues its ops; leave it out")
         elif op.stream == LEGACY_STREAM:
             raise InputError(f"ops[{i}].stream = 0: the legacy default stream cannot be captured in a graph; {remedy}")
         elif isinstance(op, Copy) and (op.blocking or (op.host is not None and op.host.buffer in pageable)):

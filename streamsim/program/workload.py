@@ -167,7 +167,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     ``inputs`` and ``outputs``: the bytes of each array; where ``elements`` is given, the bytes of an element in each
     array, and chunks are whole elements. ``h2d_once``: bytes of arrays that are copied once, before the first chunk,
     and read by every kernel (weights, tables); ``d2h_once``: of arrays that are copied back once, after the last chunk
-    (what a reduction leaves).
+    (what a reduction leaves). ``front_end``: what the program is written in, such as ``cupy`` ("": as the device says).
+    The host works ``host_work_s`` seconds before it issues each chunk, such as a data loader does, however large that
+    is, and ``host_load_s`` over all of them, before each its share of that.
     """
 
     elements: int | None = None
@@ -177,12 +179,18 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     name: str = ""
     h2d_once: tuple[int, ...] = ()
     d2h_once: tuple[int, ...] = ()
+    front_end: str = ""
+    host_work_s: float = 0.0
+    host_load_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.elements is not None:
             check_whole("elements", self.elements, 1, LARGEST_BYTES)
         check_tuple("kernels", self.kernels, WorkloadKernel)
         check_is("name", self.name, str)
+        check_is("front_end", self.front_end, str)
+        for field in ("host_work_s", "host_load_s"):
+            check_number(field, getattr(self, field), 0.0, LONGEST_S)
         for field in ("inputs", "outputs", "h2d_once", "d2h_once"):
             check_tuple(field, getattr(self, field))
             for k, n_bytes in enumerate(getattr(self, field)):
@@ -220,6 +228,22 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def d2h_bytes(self) -> int:
         """Bytes copied back in all."""
         return sum(self.output_bytes) + sum(self.d2h_once)
+
+    @property
+    def has_host_work(self) -> bool:
+        """Whether the host does something before it issues a chunk."""
+        return self.host_work_s > 0 or self.host_load_s > 0
+
+    def host_s(self, part: Part) -> float:
+        """Seconds that the host works before it issues each such chunk."""
+        return self.host_work_s + part.share * self.host_load_s
+
+    def loaded_once(self, chunks: int) -> Workload:
+        """The same with what the host does before so many chunks as work over all: cut anew it takes as long in all."""
+        if not self.host_work_s:
+            return self
+        load_s = self.host_load_s + chunks * self.host_work_s
+        return msgspec.structs.replace(self, host_work_s=0.0, host_load_s=load_s)
 
     @property
     def floats(self) -> int:

@@ -32,17 +32,21 @@ def workload_of_sizes(
     elements: int | None = None,
     h2d_once: Sequence[Size] = (),
     d2h_once: Sequence[Size] = (),
+    host_work: float | str = 0.0,
+    host_load: float | str = 0.0,
 ) -> Workload:
     """The workload with input arrays ``h2d`` and output arrays ``d2h`` (bytes in all) and ``kernels``.
 
     A kernel is its time in seconds, text (see :func:`parse_kernel`), or a :class:`WorkloadKernel`. With ``elements``
     chunks are whole elements; it must divide every size. ``h2d_once`` and ``d2h_once``: arrays that are copied once.
-    Raises InputError naming what cannot be read or does not go together.
+    ``host_work`` and ``host_load``: what the host does before each chunk, and over all, in seconds or as text. Raises
+    InputError naming what cannot be read or does not go together.
     """
     inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
     if elements is not None:
         inputs = [per_element("h2d", size, elements) for size in inputs]
         outputs = [per_element("d2h", size, elements) for size in outputs]
+    host = {"host_work_s": _seconds("host_work", host_work), "host_load_s": _seconds("host_load", host_load)}
     return Workload(
         elements=elements,
         inputs=tuple(inputs),
@@ -50,11 +54,16 @@ def workload_of_sizes(
         kernels=_named([_kernel(kernel) for kernel in kernels]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
+        **{field: seconds for field, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
     )
 
 
 def _sizes(field: str, sizes: Sequence[Size]) -> list[int]:
     return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+
+
+def _seconds(field: str, time: float | str) -> float:
+    return parse_seconds(time, field, least=0.0) if isinstance(time, str) else time
 
 
 def _kernel(kernel: Kernel) -> WorkloadKernel:

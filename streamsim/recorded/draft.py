@@ -157,9 +157,13 @@ class Draft:
         """The index of a thread."""
         return self._threads.setdefault((process, number), len(self._threads))
 
-    def check_size(self) -> None:
-        """Raise InputError when there are more records than are kept."""
-        if sum(rows.count for rows in (self.calls, self.work, self.annotations, self.marks)) > MOST_RECORDS:
+    def names(self) -> list[str]:
+        """Every name so far, by its index."""
+        return list(self._names)
+
+    def check_size(self, more: int = 0) -> None:
+        """Raise InputError when there are more records than are kept; ``more``: that are still to come."""
+        if more + sum(rows.count for rows in (self.calls, self.work, self.annotations, self.marks)) > MOST_RECORDS:
             raise InputError(f"{self.where}: has over {MOST_RECORDS:,} records; {SHORTER}")
 
     def recording(self) -> Recording:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
+from streamsim.recorded.captured import FORMAT, read_captured
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
 
 SQLITE = b"SQLite format 3\0"
 _JSON = re.compile(rb"\s*\{")
-KNOWN = "a trace of the PyTorch profiler (.json, .json.gz) or an SQLite export of Nsight Systems"
+_CAPTURED = re.compile(rb'\{\s*"' + FORMAT.encode())
+KNOWN = (
+    "a trace of the PyTorch profiler (.json, .json.gz), an SQLite export of Nsight Systems or what"
+    " streamsim-validate capture wrote"
+)
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
-    """The program recorded in a file: Kineto's JSON, also as gzip, or an SQLite export of Nsight Systems.
+    """The program recorded in a file: Kineto's JSON, what was captured, or an SQLite export of Nsight Systems.
+
+    The first two may be packed with gzip.
 
     Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
     """
@@ -33,6 +40,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     if start.startswith(SQLITE):
         blocks.close()
         return read_nsys(path)
+    if _CAPTURED.match(start):
+        return read_captured(path, chain((start,), blocks))
     if _JSON.match(start):
         return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
     what = "is of no format known" if start else "is empty"

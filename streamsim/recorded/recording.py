@@ -20,7 +20,7 @@ from streamsim.text.shown import short
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Format = Literal["Kineto", "Nsight Systems"]
+Format = Literal["Kineto", "Nsight Systems", "CUPTI"]
 RecordedStreamKind = Literal["legacy", "blocking", "non-blocking", "unknown"]
 FORMATS, STREAM_KINDS = map(get_args, (Format, RecordedStreamKind))
 NONE = -1
@@ -245,6 +245,8 @@ class Unread(msgspec.Struct, frozen=True):
 class Recording(msgspec.Struct, frozen=True):
     """A recorded program. ``tool``: the profiler's name and version; ``processes``: names by number, as pairs.
 
+    ``untraced``: for each run of the same program that nothing recorded its named spans, in nanoseconds since the first
+    of them; their threads are not known.
     Raises InputError, naming the column and row, for what cannot be: an index that leads nowhere, an end before its
     start, rows out of order, an event recorded by a call that records none.
     """
@@ -260,15 +262,18 @@ class Recording(msgspec.Struct, frozen=True):
     work: CardWork
     annotations: Annotations
     unread: tuple[Unread, ...] = ()
+    untraced: tuple[Annotations, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, FORMATS)
-        for field in ("names", "processes", "threads", "streams", "cards", "unread"):
+        for field in ("names", "processes", "threads", "streams", "cards", "unread", "untraced"):
             check_tuple(field, getattr(self, field))
         for i, stream in enumerate(self.streams):
             check_whole(f"streams[{i}].card", stream.card, NONE, len(self.cards) - 1)
         for field in ("calls", "work", "annotations"):
             self._check_rows(field, getattr(self, field))
+        for i, run in enumerate(self.untraced):
+            self._check_rows(f"untraced[{i}]", run)
         self._check_records()
 
     def __repr__(self) -> str:
@@ -293,7 +298,7 @@ class Recording(msgspec.Struct, frozen=True):
             if name in most:
                 column = getattr(table, name)
                 _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        kinds = {"calls": CallKind, "work": WorkKind, "annotations": AnnotationKind}[field]
+        kinds = {"calls": CallKind, "work": WorkKind}.get(field, AnnotationKind)
         _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
         in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
         _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")

@@ -85,12 +85,10 @@ def named_spans(recording: Recording) -> list[NamedSpan]:
 
 def window_ns(recording: Recording, window: str) -> tuple[int, int]:
     """Where a window begins and ends. Raises InputError when there is no such span."""
-    spans = _spans_of(recording, window)
-    which = 1
-    if not len(spans) and (match := _NUMBERED.fullmatch(window)):
-        spans, which = _spans_of(recording, match[1]), int(match[2])
-        if 0 < len(spans) < which:
-            raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
+    name, which = name_of(recording, window)
+    spans = _spans_of(recording, name)
+    if 0 < len(spans) < which:
+        raise InputError(f"--window = {shown(window)}: there are {len(spans)} of that name")
     if len(spans):
         first_ns, last_ns = spans[which - 1]
         return int(first_ns), max(int(last_ns), int(first_ns) + 1)
@@ -102,6 +100,27 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
     nearest = get_close_matches(window, [span.name for span in named_spans(recording)[:1000]], n=1)
     hint = f"; did you mean {shown(nearest[0])}?" if nearest else ""
     raise InputError(f"--window = {shown(window)}: no annotation has this name{hint} (--list; or times: 1ms..5ms)")
+
+
+def name_of(recording: Recording, window: str) -> tuple[str, int]:
+    """The name that a window is of, and the how many-th of that name: ``NAME`` or ``NAME[2]``."""
+    there = (name for name in names_of(window).items() if len(_spans_of(recording, name[0])))
+    return next(there, (window, 1))
+
+
+def names_of(window: str) -> dict[str, int]:
+    """What a window may name, and the how many-th of that name: ``a[2]`` is called so, or is the second ``a``."""
+    match = _NUMBERED.fullmatch(window)
+    return {window: 1, **({match[1]: int(match[2])} if match else {})}
+
+
+def are_times(window: str) -> bool:
+    """Whether it is from one time to another, and no name."""
+    match = _TIMES.fullmatch(window)
+    try:
+        return match is not None and all(parse_seconds(text, "--window") >= 0 for text in match.groups())
+    except InputError:
+        return False
 
 
 def _spans_of(recording: Recording, name: str) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
+from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.pictures import save_axes
 from streamsim.rules.clock import S_PER_TICK
@@ -20,7 +20,7 @@ from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from matplotlib.axes import Axes
@@ -54,6 +54,8 @@ CAUSE_COLOURS = {
     "needless-order": "#66CCEE",
     "connections": "#BBBB33",
     "many-streams": "#7799CC",
+    "host-work": "#AAAA00",
+    "slow-calls": "#885522",
     "host-issue": "#999999",
     "small-chunks": "#EECC66",
     "duplex": "#44AA99",
@@ -87,6 +89,11 @@ def save_gantt(
     save_axes(lambda: plot_gantt(timeline, serial_s=serial_s, serial_program=serial_program), path)
 
 
+def save_gantts(timelines: Mapping[str, Timeline], path: str | os.PathLike[str]) -> None:
+    """Draw several time lines, by what they are called, one above the other over one time axis, into a file."""
+    save_axes(lambda: plot_gantts(timelines)[0], path)
+
+
 def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Draw ``explanation`` (see :func:`plot_explanation`) into a file, as :func:`save_gantt` does."""
     save_axes(lambda: plot_explanation(explanation), path)
@@ -107,10 +114,22 @@ def plot_gantt(
     ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
     """
     rows = _rows(timeline)
-    ax = _new_axes(rows) if ax is None else ax
+    ax = _new_axes([rows])[0] if ax is None else ax
     _Chart(rows, ax, until_s).draw()
     ax.set_title(_title(timeline, serial_s, serial_program), loc="left", fontsize=10, parse_math=False)
     return ax
+
+
+def plot_gantts(timelines: Mapping[str, Timeline]) -> list[Axes]:
+    """Draw several time lines, by what they are called, into the Axes of a new figure, one above the other."""
+    rows = [_rows(timeline) for timeline in timelines.values()]
+    until_s = max(_last_s(some) for some in rows)
+    several = _new_axes(rows)
+    for ax, own, (name, timeline) in zip(several, rows, timelines.items(), strict=True):
+        _Chart(own, ax, until_s).draw()
+        title = one_line(f"{name}: makespan {format_seconds(timeline.makespan_s)}")
+        ax.set_title(title, loc="left", fontsize=10, parse_math=False)
+    return several
 
 
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
@@ -124,7 +143,8 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     lost = _lost_row(explanation)
     rows = _rows(timeline)
     rows[0] = rows[0]._replace(above=GAP)
-    ax = _new_axes([lost, *rows], 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS) if ax is None else ax
+    legend_lines = 1 + (len(COLOURS) + len(lost.bars)) // LEGEND_COLUMNS
+    ax = _new_axes([[lost, *rows]], legend_lines)[0] if ax is None else ax
     chart = _Chart([lost, *rows], ax, None, COLOURS | _lost_colours(explanation))
     chart.draw(path_of=timeline)
     title = one_line(f"{timeline.schedule.name}: ".removeprefix(": "))
@@ -134,11 +154,20 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _new_axes(rows: Sequence[_Row], legend_lines: int = 1) -> Axes:
+def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[Axes]:
+    """Axes one above the other in a new figure, each with room for its rows."""
     from matplotlib.figure import Figure
 
-    rows_in = min(ROWS_IN, ROW_IN * sum(row.height + row.above for row in rows)) + LEGEND_LINE_IN * (legend_lines - 1)
-    return Figure(figsize=(WIDTH_IN, MARGINS_IN + rows_in), layout="constrained").add_subplot()
+    heights_in = [min(ROWS_IN / len(charts), ROW_IN * sum(row.height + row.above for row in rows)) for rows in charts]
+    legends_in = LEGEND_LINE_IN * (legend_lines - 1)
+    size = WIDTH_IN, sum(heights_in) + MARGINS_IN * len(charts) + legends_in
+    figure = Figure(figsize=size, layout="constrained")
+    return list(figure.subplots(len(charts), squeeze=False, height_ratios=heights_in)[:, 0])
+
+
+def _last_s(rows: Sequence[_Row]) -> float:
+    """When the last bar ends."""
+    return max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) * S_PER_TICK
 
 
 def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
@@ -274,20 +303,21 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
     pageable = timeline.schedule.pageable_names
     issued, returned = np.array(timeline.issued), np.array(timeline.returned)
     waits = np.array([_may_wait(op, pageable) for op in ops])
+    lanes = np.unique([op.thread for op in ops], return_inverse=True)[1]
     shown = (issued >= 0) & (returned > issued)
     calls, held = shown & ~waits, shown & waits
-    starts, ends = issued[calls], returned[calls]
+    starts, ends, lane = issued[calls], returned[calls], lanes[calls]
     if timeline.schedule.launch == "graph":
         ends = np.array([timeline.launched] if timeline.launched > 0 else [], dtype=np.int64)
-        starts = 0 * ends
-    found = [(HOST_CALL, starts, ends), (HOST_WAITS, issued[held], returned[held])]
-    return [_Bars(kind, start, end, 0 * start, 0 * start) for kind, start, end in found if len(start)]
+        starts = lane = 0 * ends
+    found = [(HOST_CALL, starts, ends, lane), (HOST_WAITS, issued[held], returned[held], lanes[held])]
+    return [_Bars(kind, start, end, lane, 0 * start) for kind, start, end, lane in found if len(start)]
 
 
 def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
     if isinstance(op, Copy):
         return op.blocking or (op.host is not None and op.host.buffer in pageable)
-    return isinstance(op, Synchronize)
+    return isinstance(op, Synchronize | WaitThread)
 
 
 LOST_ROW, BOUND = "where it goes", "lower bound of the work"
@@ -331,7 +361,7 @@ class _Chart:
     ) -> None:
         self._rows, self._ax, self._colours = rows, ax, colours
         self._tops: dict[str, float] = {}
-        last_s = max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) * S_PER_TICK
+        last_s = _last_s(rows)
         until_s = until_s or last_s or S_PER_TICK
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
         self._per_tick = scale * S_PER_TICK

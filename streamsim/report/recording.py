@@ -29,36 +29,37 @@ Row = tuple[str, str, str]
 
 def recording_table(summary: RecordingSummary, title: str) -> Table:
     """What was found, what each card did and why it stood still, the host's calls, what could not be understood."""
-    table = _table(title)
+    table = plain_table(title)
     for section in _sections(summary):
         for row in section:
-            _add(table, *row)
+            add_row(table, *row)
         table.add_section()
     return table
 
 
 def choices_table(recording: Recording, spans: list[NamedSpan], title: str) -> Table:
     """What --device, --process and --window may name."""
-    table = _table(title)
+    table = plain_table(title)
     for card in recording.cards:
         memory = format_bytes(card.memory_bytes) if card.memory_bytes else ""
-        _add(table, f"--device {card.id}", card.name, memory)
+        add_row(table, f"--device {card.id}", card.name, memory)
     table.add_section()
     names = dict(recording.processes)
     for process in sorted({recording.threads[thread].process for thread in set(recording.calls.thread.tolist())}):
-        _add(table, f"--process {process}", names.get(process, ""), "")
+        add_row(table, f"--process {process}", names.get(process, ""), "")
     table.add_section()
     for span in spans[:MOST_SPANS]:
         longest = f"{format_seconds(span.longest_s)}{' at the longest' if span.count > 1 else ''}"
         times = f"{span.count} times, first " if span.count > 1 else ""
         name = one_line(span.name, LONGEST_NAME)
-        _add(table, f"--window '{name}'", longest, f"{times}at {format_seconds(span.first_s)}")
+        add_row(table, f"--window '{name}'", longest, f"{times}at {format_seconds(span.first_s)}")
     if len(spans) > MOST_SPANS:
-        _add(table, f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")
+        add_row(table, f"and {len(spans) - MOST_SPANS:,} more names", "", "--json has them all")
     return table
 
 
-def _table(title: str) -> Table:
+def plain_table(title: str) -> Table:
+    """Three columns without heads, numbers in the middle."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
@@ -126,7 +127,7 @@ def _counted(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{'' if count == 1 else plural}"
 
 
-def _add(table: Table, *row: str) -> None:
+def add_row(table: Table, *row: str) -> None:
     """A row as it is: "[...]" is no markup here."""
     from rich.text import Text
 

@@ -19,22 +19,24 @@ import msgspec
 
 from streamsim.files.atomic_files import replacing
 from streamsim.lowering.lowered import lower
-from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Region, Synchronize, WaitEvent
+from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 
 Event = dict[str, Any]
 
-HOST, ENGINES, STREAMS = 1, 2, 3  # process ids, in the order in which they are shown
+HOST, ENGINES, STREAMS = PROCESSES = 1, 2, 3  # process ids, in the order in which they are shown
 HOST_TRACK, FIRST_ENGINE_TRACK, FIRST_STREAM_TRACK = 1, 10, 100  # thread ids; viewers take 0 for an idle CPU
 MOST_LANES = 1 << 12
 NO_ROW = -1
+ISSUE = "issue"  # of an arrow: it comes from a call
 EVENTS_AT_ONCE = 256
+TRACKS = 1 << 24  # more than one time line has in a process: tracks of several are told apart by it
 TICKS_PER_US = 1000
 
 
@@ -43,8 +45,35 @@ def write_trace(timeline: Timeline, path: str | Path) -> None:
 
     Raises InputError when it cannot be written.
     """
+    about = {"schedule": timeline.schedule.name, "makespan_s": timeline.makespan_s}
     with replacing(path) as file:
-        file.writelines(_encoded(timeline))
+        file.writelines(_encoded(about, trace_events(timeline)))
+
+
+def write_traces(timelines: Mapping[str, Timeline], path: str | Path) -> None:
+    """Write several time lines, by what they are called, as :func:`write_trace` writes one.
+
+    Each is one process with the tracks of the host, the engines and the streams, in the order given; all begin at 0.
+    """
+    about = {"makespan_s": {name: timeline.makespan_s for name, timeline in timelines.items()}}
+    events = (_as_process(number, name, timelines) for number, name in enumerate(timelines, 1))
+    with replacing(path) as file:
+        file.writelines(_encoded(about, chain.from_iterable(events)))
+
+
+def _as_process(number: int, name: str, timelines: Mapping[str, Timeline]) -> Iterator[Event]:
+    """The events of one of several time lines: its processes as one, of this number, and no track or arrow twice."""
+    yield from _process_names(number, name)
+    for event in trace_events(timelines[name]):
+        if event["ph"] == "M" and event["name"].startswith("process_"):
+            continue
+        place = len(PROCESSES) * number + event["pid"]
+        moved = {**event, "pid": number, "tid": place * TRACKS + event["tid"]}
+        if event["ph"] == "M" and event["name"] == "thread_sort_index":
+            moved["args"] = {"sort_index": place * TRACKS + event["args"]["sort_index"]}
+        if "id" in event:
+            moved["id"] = event["id"] * len(timelines) + number
+        yield moved
 
 
 def trace_events(timeline: Timeline) -> Iterator[Event]:
@@ -53,7 +82,7 @@ def trace_events(timeline: Timeline) -> Iterator[Event]:
     ``ts`` and ``dur`` are in microseconds; a tick of the clock is a thousandth, so three decimals are exact.
     """
     engines, streams = _engine_tracks(timeline), _stream_tracks(timeline)
-    yield from _host_names()
+    yield from _host_names(timeline)
     yield from engines.names("engines")
     yield from streams.names("streams")
     yield from _host_spans(timeline)
@@ -64,12 +93,11 @@ def trace_events(timeline: Timeline) -> Iterator[Event]:
     yield from _arrows(timeline, engines)
 
 
-def _encoded(timeline: Timeline) -> Iterator[bytes]:
+def _encoded(about: dict[str, Any], events: Iterator[Event]) -> Iterator[bytes]:
     """Yield the file in pieces, each a line of some hundred events."""
     encode = msgspec.json.Encoder().encode
-    about = {"schedule": timeline.schedule.name, "makespan_s": timeline.makespan_s}
     yield b'{"displayTimeUnit":"ns","otherData":%b,"traceEvents":[' % encode(about)
-    events, comma = trace_events(timeline), b"\n"
+    comma = b"\n"
     while some := list(islice(events, EVENTS_AT_ONCE)):
         yield comma + encode(some)[1:-1]  # without the brackets of a list
         comma = b",\n"
@@ -115,13 +143,17 @@ def _engine_tracks(timeline: Timeline) -> _Tracks:
 def _stream_tracks(timeline: Timeline) -> _Tracks:
     names = ["stream 0 (default)"] + [f"stream {number}" for number in range(1, len(timeline.schedule.streams) + 1)]
     ops = timeline.schedule.ops
-    row = array("q", (NO_ROW if op.stream is None or isinstance(op, Synchronize) else op.stream for op in ops))
+    row = array("q", (NO_ROW if op.stream is None or isinstance(op, HostOp) else op.stream for op in ops))
     return _Tracks(timeline, STREAMS, FIRST_STREAM_TRACK, names, row)
 
 
-def _host_names() -> Iterator[Event]:
+def _host_names(timeline: Timeline) -> Iterator[Event]:
     yield from _process_names(HOST, "host")
-    yield from _thread_names(HOST, HOST_TRACK, "calls", 0)
+    threads = {op.thread for op in timeline.schedule.ops}
+    for thread in sorted(threads):
+        yield from _thread_names(
+            HOST, HOST_TRACK + thread, f"calls of thread {thread}" if any(threads) else "calls", thread
+        )
 
 
 def _process_names(process: int, name: str) -> Iterator[Event]:
@@ -190,9 +222,10 @@ def _host_spans(timeline: Timeline) -> Iterator[Event]:
     if is_graph and timeline.launched > 0:
         yield _span(HOST, HOST_TRACK, "launch graph", "host", 0, timeline.launched, {})
     for op, what in enumerate(timeline.schedule.ops):
-        if timeline.issued[op] >= 0 and not (is_graph and not isinstance(what, Synchronize)):
+        if timeline.issued[op] >= 0 and not (is_graph and not isinstance(what, HostOp)):
             name = f"issue {label(what)}" if isinstance(what, Copy | Kernel) else label(what)
-            yield _span(HOST, HOST_TRACK, name, "host", timeline.issued[op], timeline.returned[op], {"op": op})
+            track = HOST_TRACK + what.thread
+            yield _span(HOST, track, name, "host", timeline.issued[op], timeline.returned[op], {"op": op})
 
 
 def _instants(timeline: Timeline, streams: _Tracks) -> Iterator[Event]:
@@ -219,7 +252,7 @@ def _arrows(timeline: Timeline, engines: _Tracks) -> Iterator[Event]:
     number = 0
     for category, thread, leaves, op in chain(_issues(timeline), _dependences(timeline, engines)):
         ends: Event = {"cat": category, "name": category, "id": (number := number + 1)}
-        process = HOST if thread == HOST_TRACK else ENGINES
+        process = HOST if category == ISSUE else ENGINES
         yield {"ph": "s", "pid": process, "tid": thread, "ts": _us(leaves), **ends}
         yield {"ph": "f", "bp": "e", "pid": ENGINES, "tid": engines.of[op], "ts": _us(timeline.start[op]), **ends}
 
@@ -230,7 +263,8 @@ def _issues(timeline: Timeline) -> Iterator[tuple[str, int, int, int]]:
         for op in _on_card(timeline):
             issued, start = timeline.issued[op], timeline.start[op]
             if 0 <= issued < timeline.returned[op] and issued <= start:
-                yield "issue", HOST_TRACK, min(timeline.returned[op] - 1, start), op
+                track = HOST_TRACK + timeline.schedule.ops[op].thread
+                yield ISSUE, track, min(timeline.returned[op] - 1, start), op
 
 
 def _dependences(timeline: Timeline, engines: _Tracks) -> Iterator[tuple[str, int, int, int]]:

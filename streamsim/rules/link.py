@@ -12,15 +12,6 @@ def ticks_for(units: int, rate: int) -> int:
     return -(-units // rate)
 
 
-def flowed(since: int, now: int, begins: int, left: int, alone: int, shared: int, other_begins: int) -> int:
-    """What a flow that had ``left`` units at the tick ``since`` has left at ``now``; the other goes on until then."""
-    if begins >= now:
-        return left
-    begins = max(since, begins)
-    meets = min(max(begins, other_begins), now)
-    return left - (meets - begins) * alone - (now - meets) * shared
-
-
 def next_end(
     since: int,
     begins_a: int,
@@ -34,7 +25,7 @@ def next_end(
 ) -> tuple[int, int, int]:
     """When the next of two flows ends if none starts or finishes before, or NEVER; and what both have left then.
 
-    They have ``left`` units at the tick ``since``, and flow from ``begins`` on.
+    They have ``left`` units at the tick ``since``, the last at which one of them ended, and flow from ``begins`` on.
     """
     swapped = begins_a > begins_b
     if swapped:

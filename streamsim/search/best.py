@@ -17,6 +17,7 @@ import msgspec
 
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
 from streamsim.device.assumptions import link_words
+from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.variations import faster
 from streamsim.program.config import Config
@@ -105,8 +106,7 @@ class Best(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         config, took = self.best.config, format_seconds(self.best.makespan_s)
-        chosen = f"{config.chunks} chunks on {config.streams} streams, {config.order}"
-        return short(f"Best({chosen}: {took} on {self.device}, {self.speedup:.2f}x)")
+        return short(f"Best({config.words}: {took} on {self.device}, {self.speedup:.2f}x)")
 
     @property
     def left_out_why(self) -> str:
@@ -184,10 +184,11 @@ def best(
     """Find the optimum of ``grid`` (1..256 chunks, 1..32 streams, both orders) for ``workload`` on ``device``.
 
     ``progress`` is told what is done, of all. ``fast`` as for :func:`evaluate`. ``budget_ops``: what SimPy may
-    simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). Raises
-    InputError when the grid is empty, or the device is unknown or has no cost for a kernel.
+    simulate, in ops; beyond it the result need not be exact (None: no limit; the compiled twin has none). The calls are
+    those of the workload's front end, unless the device has another's. Raises InputError when the grid is empty, or the
+    device or the front end is unknown, or there is no cost for a kernel.
     """
-    device = as_device(device)
+    device = written_in(as_device(device), workload.front_end)
     grid = (grid or Grid()).within(device.memory_bytes)
     fast = is_fast() if fast is None else fast
     configs = grid.configs(workload)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.rules.clock import S_PER_TICK
 
@@ -36,11 +37,13 @@ def evaluate(
 ) -> list[float]:
     """Predict the makespan of every config, in seconds.
 
-    ``device``: a Device, or the name or file of one. ``fast``: with the compiled twin (None: if it is there) on so many
-    ``threads`` (None: all cores), or on SimPy. Raises InputError when a config has more chunks than elements, or the
-    device is unknown or has no cost for a kernel.
+    ``device``: a Device, or the name or file of one, with the calls of the workload's front end unless it has others.
+    ``fast``: with the compiled twin (None: if it is there) on so many ``threads`` (None: all cores), or on SimPy.
+    Raises InputError when the workload cannot be cut or issued so, the device or the front end is unknown, or there is
+    no cost for a kernel.
     """
-    return [ticks * S_PER_TICK for ticks in evaluate_ticks(workload, configs, as_device(device), fast, threads)]
+    card = written_in(as_device(device), workload.front_end)
+    return [ticks * S_PER_TICK for ticks in evaluate_ticks(workload, configs, card, fast, threads)]
 
 
 def evaluate_ticks(
@@ -51,6 +54,9 @@ def evaluate_ticks(
     threads: int | None = None,
 ) -> list[int]:
     """The same in whole ticks (ns), which are compared exactly."""
+    if workload.has_host_work:
+        for config in configs:
+            config.check(workload)
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 

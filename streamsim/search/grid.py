@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import Config, HostMemory, Order, useful_buffers, useful_streams
+from streamsim.program.config import ROLES, Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
 from streamsim.text.quantities import format_bytes
 
@@ -93,24 +93,29 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _distinct(self, workload: Workload) -> Iterator[Config]:
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
-        programs = self._programs()
+        programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
             allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
+            allowed |= {"prefetch": {ROLES}} if "prefetch" in allowed else {}  # whatever the grid has
             ways = [
-                (order, allowed[order], useful_buffers(buffers, chunks), launch) for order, buffers, launch in programs
+                (order, allowed[order], useful_buffers(order, buffers, chunks), launch)
+                for order, buffers, launch in programs
             ]
             for streams in sorted(set[int]().union(*allowed.values())):
                 for order, numbers, buffers, launch in ways:
                     if streams in numbers:
-                        yield Config(order, chunks, streams, buffers, self.memory, launch)
+                        own = 1 if order == "prefetch" else streams
+                        yield Config(order, chunks, own, buffers, self.memory, launch)
 
-    def _programs(self) -> list[tuple[Order, int | None, Launch]]:
-        """Combine what is not a number: rings are issued depth-first, serial programs live and without one."""
+    def _programs(self, workload: Workload) -> list[tuple[Order, int | None, Launch]]:
+        """Combine what is not a number, as far as it goes together: serial programs are live, and without a ring."""
         found: list[Config] = []
         refused: InputError | None = None
         for order, buffers, launch in product(self.orders, self.buffers, self.launches):
             try:
-                found.append(Config(order, 1, 1, buffers, self.memory, launch))
+                config = Config(order, 1, 1, useful_buffers(order, buffers, LARGEST_COUNT), self.memory, launch)
+                config.check(workload)
+                found.append(config)
             except InputError as error:
                 refused = error
         if not found:

@@ -17,12 +17,13 @@ link     Two directions that slow each other down: ``bounds.duplex_bound``, in t
          the copies in, with the tail of the copies in and the later head of the copies out as time in
          which that direction moves nothing.
 host     An op of the last chunk starts no earlier than all the calls up to its own, and the chain from it
-         on follows.
+         on follows. What the host does before it issues a chunk comes before the calls for it.
 stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their chains, and the hand-overs
          between them. In a ring of K, chunk i waits for chunk i - K, in the same stream or by an event:
-         the same with K for S.
+         the same with K for S. In a prefetching program a chunk goes from stream to stream: no such chain is
+         followed.
 
-What is copied once is more work for its engine: with it the engine may start at the first call, and end with it.
+What is copied once is more work for its engine: with it the engine may start as the host begins, and end with it.
 Where some chunks have nothing of an array, all that is said is what their engines have to do.
 
 Duplex latencies, crowds, dearer calls over many streams, arbitration, waits of the host
@@ -38,26 +39,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
 from streamsim.lowering.chunks import ChunkCosts, kinds_of
-from streamsim.lowering.costs import D2H, H2D, KERNEL, call_ticks, hand_over_table
+from streamsim.lowering.costs import D2H, H2D, KERNEL, Calls, call_ticks, hand_over_table, kernel_call
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
-from streamsim.program.schedule import LAUNCHES, Copy, Kernel, RecordEvent, WaitEvent
+from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
 from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.lowering.costs import Shape
     from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
+    from streamsim.program.workload import Part, Workload
 
 
 class _Size(NamedTuple):
-    """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on."""
+    """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on.
+
+    ``work``: ticks of the host before each.
+    """
 
     many: int
+    work: int
     ops: tuple[Shape, ...]
     before: tuple[int, ...]
     onwards: tuple[int, ...]
@@ -74,6 +79,11 @@ class _Cut(NamedTuple):
     kinds: tuple[int, ...]
     once: dict[int, list[Shape]]
     has_gaps: bool
+
+    @property
+    def work(self) -> int:
+        """Ticks that the host works before all of the chunks."""
+        return sum(size.many * size.work for size in self.sizes)
 
 
 class LowerBounds:
@@ -92,9 +102,8 @@ class LowerBounds:
         self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
         calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
         self._calls = calls["live"]  # what a call costs is no part of a chunk's chain
-        self.call_ticks = {
-            launch: [of[Kernel if kind == KERNEL else Copy] for kind in kinds] for launch, of in calls.items()
-        }
+        launched = [kernel.name for kernel in workload.kernels for _ in range(kernel.launches)]
+        self.call_ticks = {launch: _chunk_calls(kinds, launched, of) for launch, of in calls.items()}
         self.ring_ticks = {launch: of[RecordEvent] + of[WaitEvent] for launch, of in calls.items()}
         self.submit_ticks = ticks(device.host.submit_s)
         self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
@@ -105,13 +114,17 @@ class LowerBounds:
         """No tick before which the program of ``config`` can end: its makespan is never smaller."""
         cut = self._cut(config)
         if cut.has_gaps or not cut.kinds:
-            return max(self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE})
+            engines = [self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]
+            return max(engines + [cut.work] * bool(cut.kinds))  # every chunk has something to issue
         across = config.hands_buffers_over
-        key = (config.order, config.chunks, config.buffers if across else None, config.memory, config.launch)
+        slots = config.slots if across or config.is_prefetch else None
+        key = (config.order, config.chunks, slots, config.memory, config.launch)
         common = self._common.get(key)
         if common is None:
             common = self._common[key] = self._of_cut(cut, config, across)
         bound, start = common
+        if config.is_prefetch:
+            return bound
         chain = self._stream(cut, config.streams, self._next[config.order == "breadth-first"])
         if config.slots is not None:
             event = self._event if across else 0
@@ -134,7 +147,7 @@ class LowerBounds:
             return self._work(cut, engine)
         head, tail = calls.head(own[0]), _tail(cut, own[-1])
         if self._copied_once(cut, engine):
-            head, tail = min(head, calls.first[0]), 0
+            head, tail = min(head, calls.begins), 0
         return head + self._work(cut, engine) + tail
 
     def _own(self, cut: _Cut, engine: int) -> list[int]:
@@ -192,43 +205,75 @@ class LowerBounds:
         if cut is None:
             costs = ChunkCosts(self._workload, self._device, self._calls, config.is_pageable)
             parts = self._workload.cut(config.chunks)
-            sizes = tuple(self._size(part.many, tuple(costs.chunk(part))) for part in parts)
+            sizes = tuple(self._size(part, tuple(costs.chunk(part))) for part in parts)
             once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
             cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
         return cut
 
-    def _size(self, many: int, ops: tuple[Shape, ...]) -> _Size:
+    def _size(self, part: Part, ops: tuple[Shape, ...]) -> _Size:
         gaps = [self._crossing(kind, follower) for kind, follower in pairwise(self._kinds)]
         before, now = [], 0
         for op, gap in zip(ops, (*gaps, 0), strict=False):
             before.append(now)
             now += op.duration + gap
-        return _Size(many, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+        work = ticks(self._workload.host_s(part))
+        return _Size(part.many, work, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+
+
+def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> list[int]:
+    """Ticks of the calls of a chunk, in the order of issue; ``launched``: the names of its launches."""
+    kernels = iter(launched)
+    return [kernel_call(calls, next(kernels)) if kind == KERNEL else calls[Copy] for kind in kinds]
 
 
 class _Calls:
     """When ops can be on the card at the earliest, as the host makes its calls one after another.
 
     ``first[k]``: op number k of the first chunk, if no call waits; ``last[k]``: that of the last chunk, all of the
-    calls made by then with which a ring hands buffers to other streams (``handed`` times).
+    calls made by then with which a ring hands buffers to other streams (``handed`` times). ``begins``: before either.
     """
 
     def __init__(self, bounds: LowerBounds, cut: _Cut, config: Config, handed: int) -> None:
         self._cut = cut
-        before = bounds.submit_ticks + bounds.launch_ticks[config.launch]
-        ring = handed * bounds.ring_ticks[config.launch]
-        stages = [cut.kinds]
-        if config.order == "breadth-first":
-            stages = [tuple(own) for _, own in groupby(cut.kinds)]
-        calls = iter(bounds.call_ticks[config.launch])
+        self.begins = bounds.submit_ticks + bounds.launch_ticks[config.launch]
         self.first: list[int] = []
         self.last: list[int] = []
+        calls = bounds.call_ticks[config.launch]
+        if config.is_prefetch:
+            self._add_prefetched(list(accumulate(calls)), config.slots != 1)
+        else:
+            self._add_stages(iter(calls), config.order == "breadth-first", handed * bounds.ring_ticks[config.launch])
+
+    def _add_stages(self, calls: Iterator[int], breadth_first: bool, ring: int) -> None:
+        """Where whole chunks are issued one after another, or stages of all of them."""
+        cut, before = self._cut, self.begins
+        first_work, work = cut.sizes[0].work, cut.work
+        stages = [cut.kinds]
+        if breadth_first:
+            stages = [tuple(own) for _, own in groupby(cut.kinds)]
         for stage in stages:
             upto = list(accumulate(islice(calls, len(stage))))
-            self.first += [before + ticks_upto for ticks_upto in upto]
-            self.last += [before + (cut.chunks - 1) * upto[-1] + ring + ticks_upto for ticks_upto in upto]
-            before += cut.chunks * upto[-1]
+            others = before + work + (cut.chunks - 1) * upto[-1] + ring
+            self.first += [before + first_work + ticks_upto for ticks_upto in upto]
+            self.last += [others + ticks_upto for ticks_upto in upto]
+            before += work + cut.chunks * upto[-1]
+            first_work = work = 0
+
+    def _add_prefetched(self, upto: list[int], is_ahead: bool) -> None:
+        """Where chunks are copied in one after another, or each ``is_ahead`` of the rest of the one before it.
+
+        ``upto``: ticks of the calls of a chunk, up to each; those for events are left out.
+        """
+        cut, others = self._cut, self._cut.chunks - 1
+        copies_in = cut.kinds.count(H2D)
+        into = upto[copies_in - 1] if copies_in else 0
+        works = [size.work for size in cut.sizes for _ in range(min(2, size.many))]
+        before, between = (into + works[1], upto[-1] - into) if is_ahead else (0, 0)
+        for op, ticks_upto in enumerate(upto):
+            is_behind = op >= copies_in
+            self.first.append(self.begins + works[0] + ticks_upto + before * is_behind)
+            self.last.append(self.begins + cut.work + others * upto[-1] + ticks_upto - between * (not is_behind))
 
     def head(self, op: int) -> int:
         """No op number ``op`` of any chunk can start before this tick."""

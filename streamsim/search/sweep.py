@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from streamsim.device.profile import Device
-
 T = TypeVar("T")
 CONFIG = Config.__struct_fields__
+HOST = ("host_work_s", "host_load_s")  # fields of a workload
 RESULTS = ("makespan_s", "serial_s", "speedup")
+OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes that are no arrays, and no numbers of a profile
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
 BLOCK_OPS = {False: 20_000, True: 10_000_000}  # in a block: a fraction of a second on SimPy, on the compiled twin
 BLOCK_ROWS = 8192
@@ -50,8 +51,8 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Names: ``device`` (values: names of ``Sweep.devices``), ``connections``, dotted names of numbers and rules in a
     profile (``h2d.latency_s``), ``h2d_bytes``, ``kernel_s`` and ``d2h_bytes`` (``_1``, ``_2``, ... where there
-    are several), ``scale`` (of the whole workload: elements and kernel times), and the fields of
-    :class:`Config`.
+    are several), ``host_work_s`` and ``host_load_s``, ``scale`` (of the whole workload: elements, kernel times and what
+    the host loads), and the fields of :class:`Config`.
     """
 
     name: str
@@ -86,7 +87,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in names:
             if names.count(name) > 1:
                 raise InputError(f"{name}: stands twice among the axes; keep one")
-            if not (_ARRAY.fullmatch(name) or "." in name or name in ("device", "connections", "scale", *CONFIG)):
+            if not (_ARRAY.fullmatch(name) or "." in name or name in OTHERS):
                 raise InputError(f"{shown(name)}: no axis of that name")
         if (count := self._count) > MOST_COMBINATIONS:
             largest = max(self.axes, key=lambda axis: len(axis.values))
@@ -119,7 +120,16 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def workload_columns(self) -> tuple[str, ...]:
-        """A column for each array copied and each kernel."""
+        """A column for each array copied and each kernel, and for what the host does where that is an axis."""
+        return (*self._array_columns, *self.host_columns)
+
+    @property
+    def host_columns(self) -> tuple[str, ...]:
+        """Those for what the host does."""
+        return tuple(name for name in HOST if any(axis.name == name for axis in self.axes))
+
+    @property
+    def _array_columns(self) -> tuple[str, ...]:
         workload = self.workload
         if workload is None:
             counts = self._arrays({axis.name: 1 for axis in self.axes})
@@ -156,6 +166,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             workload = workload_of_sizes(*sizes, self.elements, self.h2d_once, self.d2h_once)
         else:
             workload = _with_arrays(self.workload, arrays)
+        workload = msgspec.structs.replace(workload, **{name: point[name] for name in self.host_columns})
         return scaled(workload, point["scale"]) if "scale" in point else workload
 
     def _arrays(self, point: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -187,20 +198,24 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def first_refusal(self) -> InputError | None:
         """None if any combination can be issued, otherwise why the first one cannot.
 
-        What can be issued in some number of chunks, on some number of streams, can be with the fewest. Of very many
-        combinations only the first are looked at.
+        What can be issued in some number of chunks, on some number of streams, can be with the fewest; a ring of
+        buffers needs least room with the most. Of very many combinations only the first are looked at.
         """
         refusal: InputError | None = None
         axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
         simplest = msgspec.structs.replace(self, axes=axes)
+        chunks = next((axis.values for axis in self.axes if axis.name == "chunks"), ())
         for number in range(min(len(simplest), MOST_REFUSED)):
             point = simplest.point(number)
             try:
                 workload = self.workload_at(point)
                 device = self.device(point)
                 _check_costs(workload, device)
-                _check_chunks(_config(point), workload)
-                device.check_room(_config(point).device_bytes(workload))
+                fewest = _config(point)
+                fewest.check(workload)
+                most = max((n for n in chunks if n <= workload.most_chunks), default=fewest.chunks)
+                ways = fewest, msgspec.structs.replace(fewest, chunks=most)
+                device.check_room(min(way.device_bytes(workload) for way in ways))
             except InputError as error:
                 refusal = refusal or error
             else:
@@ -230,7 +245,7 @@ class _Block:
         self._heads: dict[tuple[int, int], tuple[Any, ...]] = {}
         names = [axis.name for axis in sweep.axes]
         self._device = _Cached([n for n in names if n in ("device", "connections") or "." in n], sweep.device)
-        self._workload = _Cached([n for n in names if n == "scale" or _ARRAY.fullmatch(n)], sweep.workload_at)
+        self._workload = _Cached([n for n in names if n in ("scale", *HOST) or _ARRAY.fullmatch(n)], sweep.workload_at)
         self._config = _Cached([n for n in names if n in CONFIG], _config)
         for number in range(start, stop):
             self._add(number)
@@ -239,7 +254,7 @@ class _Block:
         point = self._sweep.point(number)
         try:
             device, workload, config = self._device(point), self._workload(point), self._config(point)
-            _check_chunks(config, workload)
+            config.check(workload)
             device.check_room(config.device_bytes(workload))
             self._group(workload, device, point).append((number, config))
         except NoRoomError as error:
@@ -262,7 +277,8 @@ class _Block:
         """The columns that do not depend on the config."""
         numbers = (point[name] for name in self._device.names if "." in name)
         times = [_whole_s(kernel, workload) for kernel in workload.kernels]
-        sizes = (workload.input_bytes, times, workload.output_bytes)
+        host = [getattr(workload, name) for name in self._sweep.host_columns]
+        sizes = (workload.input_bytes, times, workload.output_bytes, host)
         return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))
 
     def predict(self, fast: bool, threads: int | None) -> Rows:
@@ -270,11 +286,9 @@ class _Block:
         for key, (workload, device, numbered) in self._groups.items():
             head = self._heads[key]
             configs = [config for _, config in numbered]
-            serial = [Config(order="serial", memory=memory) for memory in dict.fromkeys(c.memory for c in configs)]
-            ticks = evaluate_ticks(workload, configs + serial, device, fast, threads)
-            serial_ticks = {c.memory: t for c, t in zip(serial, ticks[len(configs) :], strict=True)}
-            for (number, config), took in zip(numbered, ticks, strict=False):
-                found.append((number, head + _tail(config, took, serial_ticks[config.memory])))
+            ticks = _with_serial(workload, configs, partial(evaluate_ticks, device=device, fast=fast, threads=threads))
+            for (number, config), took in zip(numbered, ticks, strict=True):
+                found.append((number, head + _tail(config, *took)))
         found.sort()
         left_out = self._left_out, self._reason, self._too_large, self._too_large_reason
         return Rows(self._stop, [row for _, row in found], *left_out)
@@ -291,6 +305,21 @@ class _Cached(Generic[T]):
         return self._make(*[point[name] for name in self.names])
 
 
+def _with_serial(
+    workload: Workload, configs: list[Config], ticks_of: Callable[[Workload, list[Config]], list[int]]
+) -> Iterator[tuple[int, int]]:
+    """Of each config the ticks, and those of its unchunked program: one for all that the host does as much before."""
+    keys = [(config.chunks if workload.host_work_s else 1, config.memory) for config in configs]
+    serial = {key: Config(order="serial", memory=key[1]) for key in keys}
+    if workload.host_work_s:
+        ticks = ticks_of(workload, configs)
+        ticks += [ticks_of(workload.loaded_once(key[0]), [config])[0] for key, config in serial.items()]
+    else:
+        ticks = ticks_of(workload, configs + list(serial.values()))
+    serial_ticks = dict(zip(serial, ticks[len(configs) :], strict=True))
+    return zip(ticks, map(serial_ticks.__getitem__, keys), strict=False)
+
+
 def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
     makespan_s, serial_s = ticks * S_PER_TICK, serial_ticks * S_PER_TICK
     return (*msgspec.structs.astuple(config), makespan_s, serial_s, serial_s / makespan_s if ticks else 1.0)
@@ -298,11 +327,6 @@ def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
 
 def _config(point: Mapping[str, Any]) -> Config:
     return Config(**{name: point[name] for name in CONFIG if name in point})
-
-
-def _check_chunks(config: Config, workload: Workload) -> None:
-    if config.chunks > workload.most_chunks:
-        workload.cut(config.chunks)  # says why
 
 
 def _check_costs(workload: Workload, device: Device) -> None:
@@ -338,10 +362,11 @@ def _with_duration(kernel: WorkloadKernel, duration_s: float) -> WorkloadKernel:
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
-    """``workload`` of so many times the elements or bytes that are cut, its kernels taking so many times as long."""
+    """``workload`` of so many times the elements or bytes that are cut, kernels and load so many times as long."""
     check_number("scale", factor, 1e-9, 1e9)
     new: dict[str, Any] = {
-        "kernels": tuple(kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels)
+        "kernels": tuple(kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels),
+        "host_load_s": workload.host_load_s * factor,
     }
     if workload.elements:
         new["elements"] = max(1, round(workload.elements * factor))

@@ -398,8 +398,9 @@ def _value(name: str, text: str) -> Any:
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    with _pyarrow().ParquetFile(path) as file:
-        for batch in file.iter_batches(PARQUET_ROWS):
+    parquet = _pyarrow()
+    with open(path, "rb") as file, parquet.ParquetFile(file) as table:  # Arrow takes no name that the locale lacks
+        for batch in table.iter_batches(PARQUET_ROWS):
             yield from batch.to_pylist()
 
 

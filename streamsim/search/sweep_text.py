@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streamsim.device.front_ends import CALLS, with_front_end
+from streamsim.device.front_ends import CALLS, with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
 from streamsim.device.settings import current, full_name, parser_of, split_setting
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
+HOST = ("host_work", "host_load")
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
 USUAL_DEVICE = "h200"
 OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
-NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", "scale", *CHOICES, "buffers", *COUNTS)
+NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CHOICES, "buffers", *COUNTS)
 
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
 
@@ -97,9 +98,10 @@ def sweep(
     ``for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4])``: each row is a dict, times
     in seconds. Axes have the names of a sweep file, and their values are numbers, texts such as ``"1..64*2"`` or
     ``"1,2,4"``, or lists of them: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for every chunk),
-    ``memory``, ``launch``, ``scale``, ``front_end``, ``connections``, ``memory_limit`` and ``set``, a dict from names
-    of a profile's numbers to values. Without a workload ``h2d``, ``kernel`` and ``d2h`` are axes too (a list: of so
-    many arrays or kernels), beside ``elements``, ``h2d_once`` and ``d2h_once``. Raises InputError naming the axis.
+    ``memory``, ``launch``, ``host_work``, ``host_load``, ``scale``, ``front_end``, ``connections``, ``memory_limit``,
+    ``set``, a dict from names of a profile's numbers to values. Without a workload ``h2d``, ``kernel`` and ``d2h`` are
+    axes too (a list: of so many arrays or kernels), beside ``elements``, ``h2d_once`` and ``d2h_once``. Raises
+    InputError naming the axis.
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
     texts: Asked = {}
@@ -123,7 +125,10 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
 
 
 def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...]) -> Sweep:
-    devices = tuple(with_front_end(card, name) for card in devices for name in _split(texts, "front_end") or [CALLS])
+    named = _split(texts, "front_end")
+    if workload is not None and workload.front_end and not named:
+        devices = tuple(written_in(card, workload.front_end) for card in devices)
+    devices = tuple(with_front_end(card, name) for card in devices for name in named or [CALLS])
     _refuse_twins(devices)
     if "memory_limit" in texts:
         limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
@@ -148,6 +153,10 @@ def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis
         axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
     axes += [_device_axis(text, devices[0]) for text in texts.get("set", ())]
     axes += [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
+    for name in HOST:
+        if name in texts:
+            values = expand(_joined(texts, name), name, parse_seconds, whole=False, step_by_one=False)
+            axes.append(Axis(f"{name}_s", values))
     if "scale" in texts:
         scale = partial(_number, least=1e-9, most=1e9)
         axes.append(Axis("scale", expand(_joined(texts, "scale"), "scale", scale, whole=False)))

@@ -59,7 +59,8 @@ def _values(match: re.Match[str], text: str, field: str, parse: Parse, step_by_o
         yield from _until(last, (first * factor**k for k in range(MOST_VALUES + 1)))
         return
     if not match["step"] and not step_by_one:
-        raise InputError(f"{field} = {shown(text)}: a range without a step; add one such as {text}*2")
+        stepped = f"{''.join(text.split())}*2"
+        raise InputError(f"{field} = {shown(text)}: a range without a step; add one such as {stepped}")
     step = parse(match["step"], field) if match["step"] else 1
     if step <= 0:
         raise InputError(f"{field} = {shown(text)}: expected a step above 0")

@@ -13,8 +13,21 @@ _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: longest + 1])
+    some = as_unicode(text[: longest + 1])
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in some)
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
+
+
+def as_unicode(text: str) -> str:
+    """``text`` with the bytes of a file's name that the locale cannot decode (C: all but ASCII) read as UTF-8.
+
+    Python hands such bytes on as halves of characters, which JSON and UTF-8 cannot hold. Bytes that are no UTF-8 either
+    are escaped.
+    """
+    try:
+        return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # a half that stands for no byte
+        return text
 
 
 def short(text: str) -> str:

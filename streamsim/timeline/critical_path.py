@@ -9,6 +9,7 @@ import msgspec
 
 from streamsim.checks import check_is
 from streamsim.errors import InputError
+from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import lower
 from streamsim.timeline.timeline import Timeline
 
@@ -103,11 +104,20 @@ class _CriticalPath:
 
     def _host_waited_for(self, op: int) -> tuple[int | None, Because]:
         """The op whose end let the host go on to issue ``op``; None if the host never waited."""
-        segments = self.lowered.segments
-        for k in reversed(range(bisect_right(segments, op, key=lambda segment: segment.last))):
+        segments, returned = self.lowered.segments, self.t.returned
+        thread = self.t.schedule.ops[op].thread
+        k = bisect_right(segments, op, key=lambda segment: segment.last)
+        while k:
+            k -= 1
             segment = segments[k]
+            if segment.thread != thread:
+                continue
             if segment.waits_for:
                 last = max(segment.waits_for, key=lambda i: (self.t.end[i], i))
-                if self.t.end[last] + self.lowered.wake >= self.t.returned[segment.last - 1]:
+                if self.t.end[last] + self.lowered.wake >= returned[segment.last - 1]:
                     return last, "host"
+            if segment.behind != NO_SEGMENT:
+                other = segments[segment.behind]
+                if returned[other.last - 1] >= returned[segment.last - 1]:  # what held that thread held this one
+                    thread, k = other.thread, segment.behind + 1
         return None, "start" if self.t.start[op] == 0 else "host"

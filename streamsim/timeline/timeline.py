@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.program.schedule import (
+    Copy,
+    HostOp,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Iterator
 
     from streamsim.device.profile import Device
+    from streamsim.program.recorded_times import RecordedTimes
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -76,7 +88,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     @property
     def launched(self) -> int:
         """Tick by which the launch of a graph has handed all over; 0 or less: in no time, or not known."""
-        handed = (t for t, op in zip(self.returned, self.schedule.ops, strict=True) if not isinstance(op, Synchronize))
+        handed = (t for t, op in zip(self.returned, self.schedule.ops, strict=True) if not isinstance(op, HostOp))
         return max(handed, default=0)
 
     @property
@@ -131,6 +143,24 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
         return merged
 
 
+def recorded_timeline(predicted: Timeline, recorded: RecordedTimes) -> Timeline:
+    """The ops of ``predicted`` on the same engines, when they were ``recorded`` to run; a measured time line."""
+
+    def ticks(column: tuple[int, ...]) -> array[int]:
+        return array("q", (max(-1, time_ns * TICKS_PER_S // 10**9) for time_ns in column))
+
+    return Timeline(
+        predicted.schedule,
+        predicted.engine_names,
+        predicted.engine,
+        ticks(recorded.issued_ns),
+        ticks(recorded.returned_ns),
+        array("q", [-1]) * len(predicted),
+        ticks(recorded.start_ns),
+        ticks(recorded.end_ns),
+    )
+
+
 def _length(intervals: list[tuple[int, int]]) -> int:
     return sum(end - start for start, end in intervals)
 
@@ -142,7 +172,28 @@ def label(op: Op) -> str:
     if isinstance(op, Kernel):
         return op.name
     if isinstance(op, Synchronize):
-        return "synchronise " + (
-            f"event {op.event}" if op.event is not None else "device" if op.stream is None else "stream"
-        )
+        what = f"event {op.event}" if op.event is not None else "device" if op.stream is None else "stream"
+        return op.name or f"synchronise {what}"
+    if isinstance(op, HostWork):
+        return op.name or "host work"
+    if isinstance(op, WaitThread):
+        return f"wait for thread {op.other}"
     return f"{type(op).__struct_config__.tag} event {op.event}"
+
+
+def call_name(op: Op) -> str:
+    """The call of CUDA that issues an op."""
+    if isinstance(op, Synchronize):
+        what = "Event" if op.event is not None else "Device" if op.stream is None else "Stream"
+        return op.name or f"cuda{what}Synchronize"
+    if isinstance(op, HostWork | WaitThread):
+        return label(op)
+    return _CALLS[type(op)]
+
+
+_CALLS: dict[type[Op], str] = {
+    Copy: "cudaMemcpyAsync",
+    Kernel: "cudaLaunchKernel",
+    RecordEvent: "cudaEventRecord",
+    WaitEvent: "cudaStreamWaitEvent",
+}

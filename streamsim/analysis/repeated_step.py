@@ -1,0 +1,170 @@
+"""A program whose steps are alike, as a workload and the way in which it is cut: each step is a chunk.
+
+What the steps copy in, run and copy back makes the arrays and kernels of the workload; what only the first one copies
+in, or the last one back, is copied once. What the host does between its calls is not in it, nor are waits but those
+for copies.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from math import fsum
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.analysis.steps import steps_of
+from streamsim.errors import InputError
+from streamsim.program.config import Config, HostMemory
+from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchronize, WaitEvent, WaitThread
+from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Workload, WorkloadKernel
+from streamsim.text.quantities import format_bytes
+from streamsim.text.shown import one_line, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streamsim.program.schedule import Op, Schedule
+
+    Work = Copy | Kernel
+
+STAGES = ("h2d", "kernel", "d2h")  # of a step, in their order
+
+
+class RepeatedStep(NamedTuple):
+    """All steps as one ``workload``; ``config``: a chunk each, issued as the schedule issues them."""
+
+    workload: Workload
+    config: Config
+
+
+def repeated_step(schedule: Schedule) -> RepeatedStep:
+    """Read a schedule as the same step again and again. Raises InputError saying why it is not that.
+
+    Steps are those of :func:`~streamsim.analysis.steps.steps_of`. They are alike when their copies have the same bytes
+    (to 16) and their kernels the same names, first copies in, then kernels, then copies back, each in one stream, and
+    over several streams in turn.
+    """
+    if any(isinstance(op, WaitEvent) for op in schedule.ops):
+        raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
+    steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in steps_of(schedule).steps]
+    before, after = _take_once(steps)
+    _check_alike(steps)
+    return RepeatedStep(_workload(schedule.name, steps, before, after), _config(schedule, steps))
+
+
+def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
+    """Take out of the first step what it copies in, and out of the last what it copies back, beyond the others."""
+    first, last = steps[0], steps[-1]
+    more = len(first) - len(steps[1]) if len(steps) > 2 else 0
+    less = len(last) - len(steps[1]) if len(steps) > 2 else 0
+    before = first[:more] if more > 0 and all(_stage(op) == "h2d" for op in first[: more + 1]) else []
+    after = last[-less:] if less > 0 and all(_stage(op) == "d2h" for op in last[-less:]) else []
+    steps[0], steps[-1] = first[len(before) :], last[: len(last) - len(after)]
+    return before, after
+
+
+def _stage(op: Work) -> str:
+    return op.direction if isinstance(op, Copy) else "kernel"
+
+
+def _check_alike(steps: Sequence[Sequence[Work]]) -> None:
+    usual = steps[1]
+    for k, step in enumerate(steps, 1):
+        for op, like in zip(step, usual, strict=False):
+            if not _are_alike(op, like):
+                raise InputError(one_line(f"step {k} has {_words(op)} where step 2 has {_words(like)}: they differ"))
+        if len(step) != len(usual):
+            raise InputError(f"step {k} has {len(step)} copies and kernels, and step 2 {len(usual)}: they differ")
+    stages = [STAGES.index(_stage(op)) for op in usual]
+    late = next((i for i, (a, b) in enumerate(pairwise(stages)) if a > b), None)
+    if late is not None:
+        raise InputError(
+            one_line(
+                f"a step has {_words(usual[late + 1])} behind {_words(usual[late])}: a pipeline copies in, then runs"
+                " its kernels, then copies back"
+            )
+        )
+
+
+def _are_alike(op: Work, other: Work) -> bool:
+    if isinstance(op, Copy) and isinstance(other, Copy):
+        return op.direction == other.direction and abs(op.bytes - other.bytes) < ALIGN_BYTES
+    return isinstance(op, Kernel) and isinstance(other, Kernel) and op.name == other.name
+
+
+def _words(op: Work) -> str:
+    if isinstance(op, Copy):
+        return f"a copy of {format_bytes(op.bytes)} {'to' if op.direction == 'h2d' else 'from'} the card"
+    return f"the kernel {shown(op.name)}"
+
+
+def _workload(name: str, steps: Sequence[Sequence[Work]], before: list[Work], after: list[Work]) -> Workload:
+    """What all steps do; arrays have at least 16 bytes a step, so that each can be cut at its steps."""
+    least = ALIGN_BYTES * len(steps)
+    sizes: dict[str, list[int]] = {"h2d": [], "d2h": []}
+    kernels: list[Sequence[Kernel]] = []
+    for alike in zip(*steps, strict=True):
+        copies = [op for op in alike if isinstance(op, Copy)]
+        if copies:
+            sizes[copies[0].direction].append(max(least, sum(op.bytes for op in copies)))
+        else:
+            kernels.append([op for op in alike if isinstance(op, Kernel)])
+    return Workload(
+        inputs=tuple(sizes["h2d"]),
+        outputs=tuple(sizes["d2h"]),
+        kernels=tuple(_kernels(kernels)),
+        name=name,
+        h2d_once=tuple(op.bytes for op in before if isinstance(op, Copy)),
+        d2h_once=tuple(op.bytes for op in after if isinstance(op, Copy)),
+    )
+
+
+def _kernels(columns: Sequence[Sequence[Kernel]]) -> Iterator[WorkloadKernel]:
+    """Launches of one name, one behind another, are launches of one kernel."""
+    for name, alike in groupby(columns, key=lambda column: column[0].name):
+        launches = list(alike)
+        times = [op.duration_s for column in launches for op in column]
+        known = [seconds for seconds in times if seconds is not None]
+        took_s = max(SHORTEST_KERNEL_S, fsum(known)) if len(known) == len(times) else None
+        yield WorkloadKernel(name, took_s, launches[0][0].parameter, launches=len(launches))
+
+
+def _config(schedule: Schedule, steps: Sequence[Sequence[Work]]) -> Config:
+    streams: list[int] = []
+    for k, step in enumerate(steps, 1):
+        own = {op.stream for op in step}
+        if len(own) > 1:
+            raise InputError(f"step {k} is in {len(own)} streams: a pipeline has each step in one")
+        streams += own
+    used = list(dict.fromkeys(streams))
+    if streams != [used[k % len(used)] for k in range(len(streams))]:
+        raise InputError(f"the steps are in {len(used)} streams, but not in turn: there is no loop that says which")
+    names = schedule.pageable_names
+    copies = [op for step in steps for op in step if isinstance(op, Copy)]
+    memory: HostMemory = "pageable" if any(op.host and op.host.buffer in names for op in copies) else "pinned"
+    if not _holds_at_copies(schedule):
+        return Config("depth-first", len(steps), len(used), len(used), memory, schedule.launch)
+    if len(used) > 1:
+        raise InputError("every copy holds the host, so that streams overlap nothing; change it with --async first")
+    return Config("serial", len(steps), 1, None, memory)
+
+
+def _holds_at_copies(schedule: Schedule) -> bool:
+    """Whether the host waits for every copy before it makes its next call."""
+    calls: list[Op] = [op for op in schedule.ops if not isinstance(op, HostWork)]
+    copies = [(op, after) for op, after in pairwise([*calls, Synchronize()]) if isinstance(op, Copy)]
+    return bool(copies) and all(op.blocking or _waits_for(after, op) for op, after in copies)
+
+
+def _waits_for(op: Op, copy: Copy) -> bool:
+    return isinstance(op, Synchronize) and op.event is None and op.stream in (None, copy.stream)
+
+
+def is_recorded(schedule: Schedule) -> bool:
+    """Whether a schedule says what a host took: between its calls, or for them."""
+    return any(isinstance(op, HostWork | WaitThread) or op.call_s is not None for op in schedule.ops)
+
+
+def has_more(schedule: Schedule) -> bool:
+    """Whether the schedule has something of the host's that a pipeline of its steps has not."""
+    last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
+    return any(isinstance(op, HostOp) for op in schedule.ops[:last])

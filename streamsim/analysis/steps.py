@@ -1,0 +1,199 @@
+"""The steps of a program that repeats: copies to the card, kernels, copies back, and what the host does on the way.
+
+A recorded program does not say what memory its ops touch. What it shows is their order: a copy to the card behind a
+kernel or a copy back begins a new step. What steps need of each other it does not show.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.errors import InputError
+from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streamsim.program.schedule import Op, Schedule, StreamKind
+
+NON_BLOCKING: StreamKind = "non-blocking"
+
+
+class Steps(NamedTuple):
+    """The ops of a schedule, in its order: ``before`` the first step, those of each step, ``after`` the last.
+
+    What the host does between two steps belongs to the later one; after the last copy or kernel there is no step.
+    """
+
+    before: tuple[Op, ...]
+    steps: tuple[tuple[Op, ...], ...]
+    after: tuple[Op, ...]
+
+
+def steps_of(schedule: Schedule) -> Steps:
+    """Cut a schedule into its steps. Raises InputError unless there are two or more, issued by one thread."""
+    if any(op.thread for op in schedule.ops):
+        raise InputError("ops: issued by several host threads: their steps cannot be told apart")
+    last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
+    steps: list[list[Op]] = [[]]
+    has_worked = False  # whether the step has a kernel or a copy back
+    waiting: list[Op] = []  # what the host has done since the last op on the card: of this step or of the next
+    for op in schedule.ops[: last + 1]:
+        if isinstance(op, Copy) and op.direction == "h2d" and has_worked:
+            closing = _closing(waiting)
+            steps[-1] += waiting[:closing]
+            steps.append(waiting[closing:])
+            waiting, has_worked = [], False
+        if isinstance(op, Copy | Kernel):
+            steps[-1] += [*waiting, op]
+            waiting = []
+            has_worked = has_worked or not (isinstance(op, Copy) and op.direction == "h2d")
+        else:
+            waiting.append(op)
+    if len(steps) < 2:
+        raise InputError("ops: no step is repeated: there is no copy to the card behind a kernel or a copy back")
+    first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Copy | Kernel))
+    return Steps(tuple(steps[0][:first]), (tuple(steps[0][first:]), *map(tuple, steps[1:])), schedule.ops[last + 1 :])
+
+
+def _closing(ops: Sequence[Op]) -> int:
+    """How many of the host's ops between two steps belong to the earlier one: up to its last wait or event."""
+    kinds = (Synchronize, RecordEvent, WaitEvent, WaitThread)
+    return max((i + 1 for i, op in enumerate(ops) if isinstance(op, kinds)), default=0)
+
+
+def are_independent(schedule: Schedule) -> bool:
+    """Whether a schedule shows that its steps need nothing of each other: in several streams, one each, no events."""
+    try:
+        steps = steps_of(schedule).steps
+    except InputError:
+        return False
+    streams = [{op.stream for op in step if isinstance(op, Copy | Kernel)} for step in steps]
+    if any(isinstance(op, WaitEvent) for op in schedule.ops) or any(len(own) > 1 for own in streams):
+        return False
+    used = set().union(*streams)
+    return len(used) > 1 and LEGACY_STREAM not in used
+
+
+def over_streams(schedule: Schedule, streams: int) -> Schedule:
+    """The steps in so many new streams in turn, each behind nothing but its own stream.
+
+    Right only if no step needs anything of another one. Raises InputError as :func:`steps_of`, and for a step that is
+    itself in several streams.
+    """
+    found = steps_of(schedule)
+    ops = list(found.before)
+    busy = set[int]()  # the streams whose work the host has not waited for
+    for k, step in enumerate(found.steps):
+        if len({op.stream for op in step if isinstance(op, Copy | Kernel)}) > 1:
+            raise InputError(f"step {k + 1} is in several streams already: --streams is for steps in one")
+        ops += _moved(step, 1 + k % streams, busy)
+    return replace(schedule, ops=(*ops, *_without_streams(found.after)), streams=(NON_BLOCKING,) * streams, events=0)
+
+
+def _moved(step: Iterable[Op], stream: int, busy: set[int]) -> list[Op]:
+    """A step in this stream; the host waits for all that it waited for, in whichever ``busy`` streams that now is."""
+    moved: list[Op] = []
+    for op in step:
+        if isinstance(op, Copy | Kernel):
+            moved.append(replace(op, stream=stream))
+            busy.add(stream)
+        elif isinstance(op, Synchronize):
+            of_one = busy <= {stream} and (op.stream is not None or op.event is not None)
+            moved.append(replace(op, stream=stream if of_one else None, event=None))
+            busy.clear()
+        elif not isinstance(op, RecordEvent | WaitEvent):
+            moved.append(op)
+    return moved
+
+
+def _without_streams(ops: Iterable[Op]) -> list[Op]:
+    """Waits for all streams in place of waits for one, and no events."""
+    return [
+        replace(op, stream=None, event=None) if isinstance(op, Synchronize) else op
+        for op in ops
+        if not isinstance(op, RecordEvent | WaitEvent)
+    ]
+
+
+def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
+    """Each step as so many smaller ones: its copies and kernels cut, and issued again for each piece.
+
+    What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
+    once. Right only if a step's work can be cut so. Raises InputError as :func:`steps_of`, and for a copy that has
+    fewer bytes than pieces.
+    """
+    found = steps_of(schedule)
+    ops = list(found.before)
+    for step in found.steps:
+        first = next(i for i, op in enumerate(step) if isinstance(op, Copy | Kernel))
+        last = max(i for i, op in enumerate(step) if isinstance(op, Copy | Kernel))
+        ops += step[:first]
+        for piece in range(pieces):
+            ops += (_piece(op, piece, pieces) for op in step[first : last + 1])
+        ops += step[last + 1 :]
+    return replace(schedule, ops=(*ops, *found.after))
+
+
+def _piece(op: Op, piece: int, pieces: int) -> Op:
+    if isinstance(op, Copy):
+        start, end = (op.bytes * k // pieces for k in (piece, piece + 1))
+        if start == end:
+            raise InputError(f"a copy of {op.bytes} bytes cannot be cut into {pieces} pieces; give fewer")
+        host, device = (
+            side and replace(side, offset=side.offset + start, bytes=end - start) for side in (op.host, op.device)
+        )
+        return replace(op, bytes=end - start, host=host, device=device)
+    if isinstance(op, Kernel):
+        seconds = None if op.duration_s is None else op.duration_s / pieces
+        return replace(op, share=op.share / pieces, duration_s=seconds, elements=op.elements // pieces)
+    return op
+
+
+def prefetched(schedule: Schedule, depth: int) -> Schedule:
+    """The copies to the card of the next ``depth`` steps beside this step's work, in a stream of their own.
+
+    What the host does for a copy goes with it; it waits for none of them. A step's other work waits for its copies by
+    an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers. Right if
+    what is copied is there so much earlier. Raises InputError as :func:`steps_of`.
+    """
+    found, first_event = steps_of(schedule), schedule.events
+    copying, count = len(schedule.streams) + 1, len(found.steps)
+    parts = [_loads_and_rest(step) for step in found.steps]
+    loaded, done = range(first_event, first_event + count), range(first_event + count, first_event + 2 * count)
+
+    def load(k: int) -> list[Op]:
+        copies = [replace(op, stream=copying, blocking=False) if isinstance(op, Copy) else op for op in parts[k][0]]
+        reuse = [WaitEvent(done[k - depth - 1], copying)] if k > depth else []
+        return [*reuse, *copies, RecordEvent(loaded[k], copying)]
+
+    ops = [*found.before, *(op for k in range(min(depth, count)) for op in load(k))]
+    for k, (_, rest) in enumerate(parts):
+        if k + depth < count:
+            ops += load(k + depth)
+        works = [i for i, op in enumerate(rest) if isinstance(op, Copy | Kernel)]
+        streams = {op.stream for op in rest if isinstance(op, Copy | Kernel)}
+        ops += rest[: works[0]]
+        ops += (WaitEvent(loaded[k], stream) for stream in streams)
+        ops += rest[works[0] : works[-1] + 1]
+        ops += (RecordEvent(done[k], stream) for stream in list(streams)[-1:])
+        ops += rest[works[-1] + 1 :]
+    return replace(
+        schedule,
+        ops=(*ops, *found.after),
+        streams=(*schedule.streams, NON_BLOCKING),
+        events=first_event + 2 * count,
+    )
+
+
+def _loads_and_rest(step: Sequence[Op]) -> tuple[list[Op], list[Op]]:
+    """The step's copies to the card and what the host does for them; and the rest. No wait for the copies is kept."""
+    works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
+    is_load = [isinstance(op, Copy) and op.direction == "h2d" for op in step]
+    loads = [i for i in works if is_load[i]]
+    end = loads[-1] + 1 if loads else 0
+    then = next((i for i in works if not is_load[i]), end)
+    rest = [op for op in step[end:then] if not isinstance(op, Synchronize)]
+    return [op for op in step[:end] if not isinstance(op, Synchronize)], [*rest, *step[then:]]

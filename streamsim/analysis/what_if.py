@@ -1,0 +1,260 @@
+"""What a change of a program brings: each alone and all together, simulated.
+
+A change makes another scenario of one: a schedule, a device, or both. Several are made one after another.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from streamsim.analysis.bounds import lower_bound
+from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apart, pinned, unblocked
+from streamsim.analysis.steps import are_independent, in_pieces, over_streams, prefetched
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.library import as_device
+from streamsim.errors import InputError
+from streamsim.program.schedule import LEGACY_STREAM, Copy, HostWork, Kernel, Synchronize, WaitThread, check_schedule
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op, Schedule
+    from streamsim.timeline.timeline import Timeline
+
+replace = msgspec.structs.replace
+SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
+
+
+class Change(NamedTuple):
+    """``option``: as on the command line. ``assumes``: what must hold and cannot be seen; "" for nothing."""
+
+    option: str
+    make: Callable[[Scenario], Scenario]
+    assumes: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a change comes to: seconds with it; ``gain``: those before over these; ``binds``: what sets them then."""
+
+    change: str
+    makespan_s: float
+    gain: float
+    binds: str
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """What changes bring. ``assumed``: what must hold for them; ``notes``: what they cost beside.
+
+    ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.
+    """
+
+    before: Outcome
+    alone: tuple[Outcome, ...]
+    together: Outcome
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+    scenario: Scenario
+    timeline: Timeline
+    as_it_is: Timeline
+
+    def __repr__(self) -> str:
+        times = f"{format_seconds(self.before.makespan_s)} -> {format_seconds(self.together.makespan_s)}"
+        return short(f"WhatIf({self.together.change}: {times})")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names."""
+        names = ("before", "alone", "together", "assumed", "notes")
+        return {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+
+
+def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[Change]) -> WhatIf:
+    """Simulate ``schedule`` on ``device``, with each of ``changes`` alone and with all of them, in their order.
+
+    ``device``: a Device, or the name or file of one. Raises InputError when a change cannot be made: together, or (but
+    for what another one makes possible) alone.
+    """
+    if not changes:
+        raise InputError("changes = (): nothing to change; give at least one")
+    check_schedule("schedule", schedule)
+    device = as_device(device)
+    case = Scenario(schedule, device)
+    before, as_it_is = _outcome("as it is", case, None)
+    alone = []
+    for change in changes:
+        try:
+            alone.append(_outcome(change.option, change.make(case), before)[0])
+        except InputError:
+            if len(changes) == 1:
+                raise
+    case = changed_by(changes, case)
+    together, timeline = _outcome(" ".join(change.option for change in changes), case, before)
+    assumed = tuple(dict.fromkeys(change.assumes for change in changes if change.assumes))
+    notes = tuple(_notes(Scenario(schedule, device), case))
+    return WhatIf(before, tuple(alone), together, assumed, notes, case, timeline, as_it_is)
+
+
+def changed_by(changes: Iterable[Change], case: Scenario) -> Scenario:
+    """With all changes, made one after another. Raises InputError for one that cannot be made."""
+    for change in changes:
+        case = change.make(case)
+    return case
+
+
+def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:
+    timeline = simulate_one_of_many(*case)
+    took_s = timeline.makespan_s
+    gain = 1.0 if before is None or not took_s else before.makespan_s / took_s
+    return Outcome(change, took_s, gain, lower_bound(*case).bound_by), timeline
+
+
+def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
+    if has_pageable(before) and not has_pageable(after):
+        names = before.schedule.pageable_names
+        copies = [op for op in before.schedule.ops if isinstance(op, Copy) and op.host and op.host.buffer in names]
+        n_bytes = sum(op.bytes for op in copies)
+        links = {"h2d": before.device.h2d, "d2h": before.device.d2h}
+        staging_s = sum(op.bytes / links[op.direction].pageable_bandwidth_bytes_per_s for op in copies)
+        yield (
+            "pinned memory is dear to allocate: once, before the loop; where the data comes from elsewhere, copying its"
+            f" {format_bytes(n_bytes)} into pinned buffers takes the host about {format_seconds(staging_s)} each time"
+        )
+
+
+# The changes
+
+
+def pin() -> Change:
+    """All host memory pinned. A copy that was pageable is called for what the profile says."""
+    return Change("--pin", lambda case: Scenario(pinned(case.schedule), case.device))
+
+
+def make_async() -> Change:
+    """No copy holds the host, nor does a synchronisation right behind one with its stream."""
+
+    def make(case: Scenario) -> Scenario:
+        ops, latest = list[Any](), dict[int, Any]()
+        for op in unblocked(case.schedule).ops:
+            before = latest.get(op.thread)
+            waits_for_copy = isinstance(op, Synchronize) and isinstance(before, Copy) and op.stream == before.stream
+            if not waits_for_copy:
+                ops.append(op)
+            if not isinstance(op, HostWork):
+                latest[op.thread] = op
+        if not any(isinstance(op, Synchronize) for op in ops):
+            ops.append(Synchronize())
+        return Scenario(replace(case.schedule, ops=tuple(ops)), case.device)
+
+    return Change("--async", make, "the host reads no result before the next synchronisation that is left")
+
+
+def drop_sync() -> Change:
+    """The host waits at the end only."""
+
+    def make(case: Scenario) -> Scenario:
+        schedule = unblocked(case.schedule)
+        ops = [op for op in schedule.ops if not isinstance(op, Synchronize)]
+        return Scenario(replace(schedule, ops=(*ops, Synchronize())), case.device)
+
+    return Change("--drop-sync", make, "the host needs no result before the end")
+
+
+def streams(count: int, assumed: bool) -> Change:
+    """The steps in so many streams in turn: ``assumed`` to be independent, or shown to be."""
+
+    def make(case: Scenario) -> Scenario:
+        if not assumed and not are_independent(case.schedule):
+            raise InputError(
+                f"--streams {count}: nothing in the schedule shows that its steps need nothing of each other; if so,"
+                " say it with --independent"
+            )
+        return Scenario(over_streams(case.schedule, count), case.device)
+
+    return Change(f"--streams {count}", make, "a step needs nothing of the steps before it" * assumed)
+
+
+def chunks(count: int, assumed: bool) -> Change:
+    """Every step in so many pieces: ``assumed`` to be possible, which no schedule shows."""
+
+    def make(case: Scenario) -> Scenario:
+        if not assumed:
+            raise InputError(
+                f"--chunks {count}: nothing in the schedule shows that a step can be cut; if it can, say it with"
+                " --independent"
+            )
+        return Scenario(in_pieces(case.schedule, count), case.device)
+
+    return Change(f"--chunks {count}", make, "a step's copies and kernels can be cut into equal pieces")
+
+
+def prefetch(depth: int) -> Change:
+    """The next steps' copies beside this step's work."""
+    return Change(
+        f"--prefetch {depth}",
+        lambda case: Scenario(prefetched(case.schedule, depth), case.device),
+        f"what a step copies to the card is there {depth} step{'s' * (depth > 1)} earlier, and there is room for"
+        f" {depth + 1} of it on the card",
+    )
+
+
+def graph() -> Change:
+    """Everything captured once and launched once; the host does nothing in between."""
+
+    def make(case: Scenario) -> Scenario:
+        uses_legacy = any(op.stream == LEGACY_STREAM for op in case.schedule.ops)
+        schedule = legacy_apart(case.schedule) if uses_legacy else case.schedule
+        ops = (op for op in schedule.ops if not isinstance(op, HostWork | Synchronize | WaitThread))
+        kept = [replace(op, call_s=None, thread=0) for op in ops]
+        return Scenario(replace(schedule, ops=(*kept, Synchronize()), launch="graph"), case.device)
+
+    return Change("--graph", make, "nothing that the host does between its calls is needed by them")
+
+
+def front_end_cost(factor: float, text: str) -> Change:
+    """Calls, and what a front end does for each of them, take ``factor`` of their time."""
+
+    def make(case: Scenario) -> Scenario:
+        ops = tuple(_cheaper(op, factor) for op in case.schedule.ops)
+        return Scenario(replace(case.schedule, ops=ops), case.device)
+
+    return Change(f"--front-end-cost {text}", make)
+
+
+def _cheaper(op: Op, factor: float) -> Op:
+    if isinstance(op, HostWork):
+        is_of_a_call = not op.name and op.duration_s <= SHORT_WORK_S
+        return replace(op, duration_s=op.duration_s * factor) if is_of_a_call else op
+    if isinstance(op, WaitThread) or op.call_s is None:
+        return op
+    return replace(op, call_s=op.call_s * factor)
+
+
+def kernels(pattern: str, factor: float, text: str) -> Change:
+    """Kernels whose names match a shell pattern take ``factor`` of their time. Raises InputError for none."""
+
+    def make(case: Scenario) -> Scenario:
+        found = 0
+        ops: list[Op] = []
+        for op in case.schedule.ops:
+            if isinstance(op, Kernel) and fnmatchcase(op.name, pattern):
+                seconds = case.device.kernel_time(op)[0]
+                op = replace(op, duration_s=seconds * factor, elements=0, share=1.0, parts=())
+                found += 1
+            ops.append(op)
+        if not found:
+            names = ", ".join(sorted({op.name for op in case.schedule.ops if isinstance(op, Kernel)})[:5])
+            raise InputError(f"--kernel {pattern!r}: no kernel has such a name; there are {names}")
+        return Scenario(replace(case.schedule, ops=tuple(ops)), case.device)
+
+    return Change(f"--kernel {text}", make)
+
+
+def on_device(device: Device) -> Change:
+    """On another device."""
+    return Change(f"--on-device {device.name}", lambda case: Scenario(case.schedule, device))

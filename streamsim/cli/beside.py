@@ -1,0 +1,32 @@
+"""A program's time lines side by side, before and after: ``--plot`` and ``--trace`` of commands that have two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from streamsim.cli.options import FILE, all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from streamsim.timeline.timeline import Timeline
+
+beside_options = all_of(
+    click.option("--plot", type=FILE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
+    click.option("--trace", type=FILE, help="Save both, one process each, for Perfetto or chrome://tracing."),
+)
+
+
+def write_beside(timelines: Mapping[str, Timeline], plot: Path | None, trace: Path | None) -> None:
+    """Write what was asked for; ``timelines`` by what they are called, the one before first."""
+    if plot is not None:
+        from streamsim.report.gantt import save_gantts
+
+        save_gantts(timelines, plot)
+    if trace is not None:
+        from streamsim.report.trace import write_traces
+
+        write_traces(timelines, trace)

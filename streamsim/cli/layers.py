@@ -1,0 +1,216 @@
+"""Options that name a model's layers in place of a workload, and what is said of the best way to place them."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from streamsim.cli.options import COUNT, FILE, SIZE, all_of
+from streamsim.errors import InputError
+from streamsim.text.shown import one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.layers import Layers
+    from streamsim.program.offload import Offload
+    from streamsim.search.best_offload import BestOffload, Placed
+
+# Options that describe a workload and how it is cut; layers are not cut.
+OF_WORKLOADS = (
+    *("workload", "h2d", "kernel", "d2h", "h2d_once", "d2h_once", "elements"),
+    *("host_work", "host_load"),
+    *("chunks", "streams", "order", "buffers", "launch", "max_chunks", "max_streams", "orders"),
+)
+
+which_layers = all_of(
+    click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
+    click.option("--passes", type=COUNT, help="Of --layers: passes over all of them. Default: what their file says."),
+    click.option("--reserve", type=SIZE, help="Of --layers: the card's memory for activations, such as 2GiB."),
+)
+place_layers = all_of(
+    which_layers,
+    click.option("--depth", type=COUNT, help="Of --layers: buffers for those that are streamed. Default: 2."),
+    click.option("--resident", help="Of --layers: names of those that stay on the card, separated by commas."),
+)
+bound_layers = all_of(
+    which_layers,
+    click.option("--max-depth", type=COUNT, help="Of --layers: the most buffers to search. Default: 8."),
+    click.option("--host-memory-limit", type=SIZE, help="Of --layers: the most that may be pinned on the host."),
+)
+
+
+class LayerOptions(msgspec.Struct, frozen=True):
+    """Which layers, and how to run them; sizes in bytes."""
+
+    layers: Path | None
+    passes: int | None
+    reserve: int | None
+    depth: int | None
+    resident: str | None
+
+    def load(self) -> Layers:
+        """The layers in the file, with as many passes as are asked for. Raises InputError."""
+        return _read(self.layers, self.passes)
+
+    def config(self, memory: str) -> Offload:
+        """How to place them. Raises InputError."""
+        from streamsim.program.offload import Offload
+
+        names = [name for name in map(str.strip, (self.resident or "").split(",")) if name]
+        depth = Offload().depth if self.depth is None else self.depth
+        return Offload(depth, tuple(names), memory, self.reserve or 0)  # type: ignore[arg-type]
+
+
+class BoundOptions(msgspec.Struct, frozen=True):
+    """Which layers, and what placing them may take; sizes in bytes."""
+
+    layers: Path | None
+    passes: int | None
+    reserve: int | None
+    max_depth: int | None
+    host_memory_limit: int | None
+
+    def load(self) -> Layers:
+        """As of :class:`LayerOptions`."""
+        return _read(self.layers, self.passes)
+
+    def best(self, layers: Layers, device: Device, memory_limit: int | None, exact: bool) -> BestOffload:
+        """Search the best way to place them."""
+        from streamsim.cli.notes import noting_compilation, progress_bar
+        from streamsim.search.best_offload import BUDGET_OPS, MOST_DEPTH, best_offload
+
+        depth, budget = self.max_depth or MOST_DEPTH, None if exact else BUDGET_OPS
+        with progress_bar("searching") as progress, noting_compilation():
+            return best_offload(
+                layers, device, memory_limit, self.reserve or 0, self.host_memory_limit, depth, progress, budget
+            )
+
+    def inputs(self, layers: Layers) -> dict[str, Any]:
+        """What was asked, as plain numbers and strings."""
+        limits = {"reserve_bytes": self.reserve or 0, "host_memory_limit_bytes": self.host_memory_limit}
+        return {"layers": msgspec.to_builtins(layers), "max_depth": self.max_depth, **limits}
+
+
+def inputs_of(layers: Layers, config: Offload) -> dict[str, Any]:
+    """What was asked, as plain numbers and strings."""
+    return {"layers": msgspec.to_builtins(layers), **msgspec.to_builtins(config)}
+
+
+def _read(path: Path | None, passes: int | None) -> Layers:
+    from streamsim.program.layer_files import read_layers  # here and below: most commands are not given any
+
+    assert path is not None
+    layers = read_layers(path)
+    return layers if passes is None else msgspec.structs.replace(layers, passes=passes)
+
+
+def layers_given(context: click.Context, options: LayerOptions, memory: str) -> tuple[Layers, Offload] | None:
+    """The layers that stand in the place of a workload, and how to run them; None without any. Raises InputError."""
+    check_beside_layers(context, options.layers is not None, LayerOptions)
+    return None if options.layers is None else (options.load(), options.config(memory))
+
+
+def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:
+    """Raise InputError for options of a workload beside layers, and for those of layers (``own``) without them."""
+    streamed = OF_WORKLOADS if own is LayerOptions else (*OF_WORKLOADS, "memory")  # pinned, where the best is asked for
+    wrong = streamed if has_layers else [name for name in own.__struct_fields__ if name != "layers"]
+    for name in wrong:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            if has_layers:
+                what = "a workload" if name == "workload" else option
+                raise InputError(f"{what}: is not for --layers, which are not cut but streamed; leave it out")
+            raise InputError(f"{option}: is for a model's layers; give them, --layers FILE")
+
+
+def print_best_layers(best: BestOffload, layers: Layers) -> None:
+    """What to use and what it gains, for people."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from streamsim.text.quantities import format_bytes, format_seconds
+
+    console = Console(highlight=False)
+    several = f", {layers.passes} passes" * (layers.passes > 1)
+    words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
+    title = Text(f"best on {best.device}: {words}")
+    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column()
+    for section in _sections(best):
+        for name, value, remark in section:
+            table.add_row(name, format_seconds(value) if isinstance(value, float) else value, Text(remark))
+        table.add_section()
+    console.print(table)
+    console.print(_how_sure(best), style="dim" if best.exact else None, markup=False, soft_wrap=True)
+    stay = ", ".join(best.lean.config.resident) or "none"
+    console.print(one_line(f"stay on the card: {stay}"), markup=False, soft_wrap=True)
+    console.print(f"{best.device}: {best.link}", markup=False, soft_wrap=True)
+
+
+Row = tuple[str, float | str, str]
+
+
+def _sections(best: BestOffload) -> list[list[Row]]:
+    from streamsim.search.best_offload import FASTER
+    from streamsim.text.quantities import format_bytes, format_change
+
+    use, took = best.lean, best.best.makespan_s
+    the_best, whole = "the optimum" if best.exact else "the best found", format_bytes(best.resident_bytes)
+    fits = best.memory_bytes is None or best.resident_bytes <= best.memory_bytes
+    every = f"every layer on the card, {whole}{'' if fits else ', which it has no room for'}"
+    times: list[Row] = [
+        ("use", use.makespan_s, f"{use.words}: the leanest found within 1 % of {the_best}"),
+        *([("a pass", use.makespan_s / best.passes, f"one of {best.passes}")] if best.passes > 1 else []),
+        ("optimum" if best.exact else "best found", took, f"{best.best.words}; {_held(best.best)} on the card"),
+        ("pageable", best.serial_s, f"each layer copied in its turn, as people begin: {_times(best.serial_s, took)}"),
+        ("pinned", best.one_by_one_s, f"the same from pinned memory: {_times(best.one_by_one_s, took)}"),
+        ("all stay", best.resident_s, every),
+    ]
+    limits = [
+        "" if limit is None else f"at most {format_bytes(limit)} may be"
+        for limit in (best.memory_bytes, best.pinned_limit_bytes)
+    ]
+    reserved = f"{format_bytes(use.config.reserve_bytes)} of it reserved" if use.config.reserve_bytes else ""
+    copied = f"{len(use.streamed)} layers, which each pass copies"
+    memory: list[Row] = [
+        ("on the card", _held(use), "; ".join(filter(None, (limits[0], reserved)))),
+        ("pinned on the host", format_bytes(use.pinned_bytes), "; ".join(filter(None, (limits[1], copied)))),
+        ("load", use.load_s, "what stays, once, before the first pass; not counted above"),
+    ]
+    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
+    path = f"{best.critical_s[waits] / took:.0%} of the optimum's {'on ' * (waits != 'waiting')}{waits}"
+    binds: list[Row] = [
+        ("lower bound", best.lower_bound_s, f"by {best.bound_by}"),
+        ("critical path", best.critical_s[waits], path),
+        *((f"{name} {FASTER}x as fast", s, format_change(s / took - 1)) for name, s in best.faster_s.items()),
+    ]
+    return [times, memory, binds]
+
+
+def _held(placed: Placed) -> str:
+    from streamsim.text.quantities import format_bytes
+
+    return format_bytes(placed.device_bytes)
+
+
+def _times(seconds: float, took: float) -> str:
+    return f"{seconds / took:.2f}x as long"
+
+
+def _how_sure(best: BestOffload) -> str:
+    several = best.ways > 1
+    seen = f"fit{'s' * (not several)}" if best.lists_all else "were looked at"
+    ways = f"{best.ways} way{'s' * several} to place them {seen}, {best.simulated} simulated"
+    if best.exact:
+        return f"{ways}: no way is faster."
+    return f"{ways}: no way is more than {ceil(1e4 * best.nearness) / 100:.2f} % faster."

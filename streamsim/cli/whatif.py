@@ -1,0 +1,181 @@
+"""What changes would bring to a program, each alone and all together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from streamsim.cli.beside import beside_options, write_beside
+from streamsim.cli.options import FILE, Chosen, device_options, taken
+from streamsim.cli.printing import print_json
+from streamsim.code.steps import LANGUAGES, Language
+from streamsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from streamsim.analysis.what_if import Change, WhatIf
+    from streamsim.program.recorded_times import RecordedTimes
+    from streamsim.timeline.timeline import Timeline
+
+SCHEMA_VERSION = 1
+COUNT = click.IntRange(1, 1024)
+
+
+@click.command("whatif")
+@click.argument("schedule", type=FILE)
+@device_options
+@click.option("--pin", is_flag=True, help="All host memory pinned.")
+@click.option(
+    "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
+)
+@click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
+@click.option("--chunks", type=COUNT, help="Every step cut into so many: its copies, kernels and copies back.")
+@click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
+@click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
+@click.option("--graph", is_flag=True, help="Captured once, launched once.")
+@click.option(
+    "--front-end-cost", metavar="0.5x", help="Calls, and the short work between them, in that part of the time."
+)
+@click.option(
+    "--kernel",
+    multiple=True,
+    metavar="NAME=0.8x",
+    help="Kernels of that name (gemm* for several) in that part of the time. Repeatable.",
+)
+@click.option("--on-device", metavar="NAME|FILE", help="On another device than --device.")
+@click.option("--independent", is_flag=True, help="Steps need nothing of each other, and can be cut: assume it.")
+@click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    help="Write the schedule with all of the changes to this file, or with --as its program.",
+)
+@click.option(
+    "--as",
+    "language",
+    type=click.Choice(LANGUAGES),
+    help="Write the pipeline with the changes, in this language, of a program whose steps repeat.",
+)
+@beside_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: before, alone, together.")
+def whatif_command(
+    schedule: Path,
+    output: Path | None,
+    language: Language | None,
+    plot: Path | None,
+    trace: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Change a program and see what each change brings: alone, and all of them together.
+
+    A step begins with a copy to the card behind a kernel or a copy back. What may move is decided by what the schedule
+    shows; what is assumed beyond that is printed.
+
+    \b
+    Examples:
+      streamsim import trace.json.gz -o program.json
+      streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
+      streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
+      streamsim whatif schedule.json --device h200 --streams 4 --independent --as pytorch -o pipeline.py
+      streamsim whatif schedule.json --device h200 --chunks 2 --streams 4 --independent --json
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    from rich.console import Console
+
+    from streamsim.analysis.counterfactual import Scenario
+    from streamsim.analysis.what_if import changed_by, what_if
+    from streamsim.cli.code import code_of_steps_noted
+    from streamsim.files.atomic_files import write_text
+    from streamsim.program.files import read_recorded_schedule, write_schedule
+    from streamsim.report.what_if import what_if_table
+
+    if language is not None and output is None:
+        raise InputError(f"--as {language}: the program needs its file; give --output too")
+    device = taken(Chosen, options).load()
+    changes = list(_changes(**options))
+    if not changes:
+        raise InputError("nothing to change; give --pin, --async, --streams 2 or another change of --help")
+    program, recorded = read_recorded_schedule(schedule)
+    found = what_if(program, device, changes)
+    text = None
+    if language is not None:
+        issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).schedule
+        text = code_of_steps_noted(issued, language, options["prefetch"] or 0)
+    write_beside(_beside(found, recorded), plot, trace)
+    if output is not None and text is not None:
+        write_text(text, output)
+    elif output is not None:
+        write_schedule(found.scenario.schedule, output)
+    if as_json:
+        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
+    else:
+        Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
+
+
+def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:
+    """The program as it was recorded, or without that as it is predicted; and with the changes."""
+    from streamsim.timeline.timeline import recorded_timeline
+
+    if recorded is None:
+        return {"as it is": found.as_it_is, f"with {found.together.change}": found.timeline}
+    was = recorded_timeline(found.as_it_is, recorded)
+    return {"recorded": was, f"predicted with {found.together.change}": found.timeline}
+
+
+def _changes(
+    pin: bool,
+    is_async: bool,
+    drop_sync: bool,
+    chunks: int | None,
+    streams: int | None,
+    prefetch: int | None,
+    graph: bool,
+    front_end_cost: str | None,
+    kernel: tuple[str, ...],
+    on_device: str | None,
+    independent: bool,
+    **_: Any,
+) -> Iterator[Change]:
+    """In the order in which they are made: memory and calls, then the order of work, what it takes, and where."""
+    from streamsim.analysis import what_if as make
+    from streamsim.device.library import load_device
+
+    yield from (change() for asked, change in ((pin, make.pin), (is_async, make.make_async)) if asked)
+    if drop_sync:
+        yield make.drop_sync()
+    yield from (change(n, independent) for n, change in ((chunks, make.chunks), (streams, make.streams)) if n)
+    if prefetch:
+        yield make.prefetch(prefetch)
+    if front_end_cost is not None:
+        yield make.front_end_cost(_factor("--front-end-cost", front_end_cost), front_end_cost)
+    yield from map(_kernels, kernel)
+    if graph:
+        yield make.graph()
+    if on_device is not None:
+        yield make.on_device(load_device(on_device))
+
+
+def _kernels(text: str) -> Change:
+    from streamsim.analysis.what_if import kernels
+
+    pattern, equals, factor = text.rpartition("=")
+    if not equals or not pattern:
+        raise InputError(f"--kernel {text!r}: expected a name and a factor, such as 'gemm*=0.8x'")
+    return kernels(pattern, _factor("--kernel", factor), text)
+
+
+def _factor(option: str, text: str) -> float:
+    """A factor from 0 to 1000, as 0.5x."""
+    try:
+        factor = float(text.strip().removesuffix("x"))
+    except ValueError:
+        factor = -1.0
+    if not 0 <= factor <= 1000:
+        raise InputError(f"{option} = {text!r}: expected a factor from 0x to 1000x, such as 0.5x")
+    return factor

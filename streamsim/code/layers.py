@@ -1,0 +1,229 @@
+"""The program of layers streamed to the card: PyTorch, for the layers of an ``nn.Sequential``.
+
+It is a loop over the layers, which the tests hold to :meth:`streamsim.program.offload.Offload.schedule`, op for op.
+"""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from streamsim.code.python import WIDTH as LINE_WIDTH
+from streamsim.code.steps import FLOAT_BYTES
+from streamsim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.code.steps import Language
+    from streamsim.program.layers import Layers
+    from streamsim.program.offload import Offload
+
+MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
+LEAST_FLOATS = 4
+MOST_LINES = 8  # of a list with an item a line
+
+_HEAD = '''"""{words}; prints its times as JSON.
+
+python pipeline.py --depth {depth} --passes {passes} --repeat 10
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+WIDTH = {features}  # floats that a layer of the stand-in takes
+'''
+
+_REST = '''
+
+# ---- YOUR MODEL GOES HERE: an nn.Sequential in place of the stand-in ----
+# Its time is not that of your layers; --rows says how many inputs it takes at a time.
+class Layer(nn.Module):
+    """A linear layer of so many weights; the next one takes its first outputs."""
+
+    def __init__(self, {arguments}):
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, size // WIDTH, bias=False)
+        self.rest = nn.Parameter(torch.zeros(size % WIDTH))
+        nn.init.normal_(self.linear.weight, std=WIDTH**-0.5)
+{init}
+    def forward(self, x):
+{forward}
+
+
+model = nn.Sequential(*map(Layer, {lists}))
+# ---- up to here ----
+
+
+@torch.no_grad()
+def measure(depth, passes, repeat, rows):
+    """Whether runs are right; times of ``repeat`` more, behind one that warms up."""
+    streamed = [k for k in range(len(model)) if k not in RESIDENT]
+    host = {host}
+    depth = min(depth, len(streamed))
+    for k in RESIDENT:
+        model[k].to("cuda")
+    like = {{"device": "cuda", "dtype": next(model.parameters()).dtype}}
+    largest = max((weights.numel() for weights in host.values()), default=0)
+    buffers = [torch.empty(largest, **like) for _ in range(depth)]
+    x = torch.randn(rows, WIDTH).to(**like)
+    pool = [torch.cuda.Stream() for _ in range(2)]
+    loaded = [torch.cuda.Event() for _ in range(depth)]
+    ran = [torch.cuda.Event() for _ in range(depth)]
+
+    def fetch(i, load):  # the layer whose turn is i, counted over all passes
+        weights = host[streamed[i % len(streamed)]]
+        if i >= depth:
+            load.wait_event(ran[i % depth])
+        with torch.cuda.stream(load):
+            buffers[i % depth][: weights.numel()].copy_(weights, non_blocking=True)
+        loaded[i % depth].record(load)
+
+    def pipeline(load, compute):
+        i, items, outputs = 0, passes * len(streamed), []
+        for ahead in range(depth):
+            fetch(ahead, load)
+        for _ in range(passes):
+            y = x
+            for k, layer in enumerate(model):
+                if k in host:
+                    vector_to_parameters(buffers[i % depth], layer.parameters())
+                    compute.wait_event(loaded[i % depth])
+                with torch.cuda.stream(compute):
+                    y = layer(y)
+                if k in host:
+                    ran[i % depth].record(compute)
+                    if i + depth < items:
+                        fetch(i + depth, load)
+                    i += 1
+            outputs.append(y)
+        return outputs
+
+    def timed(streams):
+        start = time.perf_counter()
+        outputs = pipeline(*streams)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start, outputs
+
+    def output_of(streams):  # with nothing left of earlier runs
+        for buffer in buffers:
+            buffer.fill_(float("nan"))
+        torch.cuda.synchronize()
+        return [y.cpu() for y in timed(streams)[1]]
+
+    def alone(k):  # seconds of a layer whose weights are on the card
+        if k in host:
+            buffers[0][: host[k].numel()].copy_(host[k])
+            vector_to_parameters(buffers[0], model[k].parameters())
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        model[k](x)
+        begin.record()
+        for _ in range(repeat):
+            model[k](x)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3 / repeat
+
+    wanted = output_of(pool[:1] * 2)  # one stream: serial
+    outputs = (output_of(pool) for _ in range(1 + repeat))
+    right = [all(map(torch.equal, output, wanted)) for output in outputs]
+    wall_s = [timed(pool)[0] for _ in range(1 + repeat)]
+    held = {{"card_bytes": torch.cuda.max_memory_allocated(), "verified": all(right)}}
+    layer_s = [alone(k) for k in range(len(model))]
+    return {{"wall_s": wall_s[1:], "layer_s": layer_s, **held}}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, value in DEFAULTS.items():
+        parser.add_argument(f"--{{name}}", type=int, default=value)
+    given = vars(parser.parse_args())
+    if min(given.values()) < 1:
+        parser.error("give whole numbers from 1")
+    result = measure(**given)
+    print(json.dumps({{"program": "offload in pytorch", **given, **result}}))
+    raise SystemExit(0 if result["verified"] else 1)
+'''
+
+
+def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorch") -> str:
+    """The source of a program that streams the layers to the card so, each as a linear layer of as many weights.
+
+    It takes another depth and other numbers of passes as arguments and prints its wall times as JSON, with those of
+    each layer alone. Raises InputError for another language than PyTorch, and for layers that are not whole floats.
+    """
+    if language != "pytorch":
+        raise InputError(f"language = {language!r}: layers are modules of PyTorch; write them --as pytorch")
+    stay, steps = config.numbers(layers), layers.steps
+    for step in steps:
+        if step.weight_bytes % FLOAT_BYTES or step.weight_bytes < LEAST_FLOATS * FLOAT_BYTES:
+            raise InputError(
+                f"{step.name}: weight_bytes = {step.weight_bytes}: the layers of a program hold floats, some at least;"
+                f" give a multiple of {FLOAT_BYTES} from {LEAST_FLOATS * FLOAT_BYTES}"
+            )
+    sizes = [step.weight_bytes // FLOAT_BYTES for step in steps]
+    launches = [len(step.launches()) for step in steps]
+    is_repeated = max(launches) > 1
+    words = f"{len(steps)} layers, {len(stay)} of which stay on the card"
+    defaults = f'DEFAULTS = {{"depth": {config.depth}, "passes": {layers.passes}, "repeat": 10, "rows": 1024}}'
+    lines = [
+        *_HEAD.format(words=words, depth=config.depth, passes=layers.passes, features=_features(sizes)).splitlines(),
+        *_list("SIZES", sizes, "floats of the weights of each layer"),
+        *(_list("LAUNCHES", launches, "of each layer") if is_repeated else []),
+        *(_list("RESIDENT", sorted(stay), "the layers that stay on the card", "{}") if stay else ["RESIDENT = set()"]),
+        defaults,
+    ]
+    text = _REST.format(
+        arguments="size, launches" if is_repeated else "size",
+        init="        self.launches = launches\n" if is_repeated else "",
+        forward=_FORWARD[is_repeated],
+        lists="SIZES, LAUNCHES" if is_repeated else "SIZES",
+        host=_HOST[config.memory],
+    )
+    return "\n".join(lines) + "\n" + text
+
+
+_HOST = {
+    "pinned": "{\n        k: parameters_to_vector(model[k].parameters()).pin_memory() for k in streamed\n    }",
+    "pageable": "{k: parameters_to_vector(model[k].parameters()) for k in streamed}",
+}
+_FORWARD = {
+    False: "        return self.linear(x)[:, :WIDTH]",
+    True: "        for _ in range(self.launches):\n            x = self.linear(x)[:, :WIDTH]\n        return x",
+}
+
+
+def _features(sizes: Sequence[int]) -> int:
+    """The largest power of two whose square no layer is smaller than, up to ``MOST_FEATURES``."""
+    features = MOST_FEATURES
+    while features * features > min(sizes):
+        features //= 2
+    return features
+
+
+def _list(name: str, numbers: Sequence[int], words: str, brackets: str = "[]") -> list[str]:
+    """``name = [...]``, equal numbers in a row shortened; wrapped, and left so, where an item a line is too long."""
+    items = _runs(numbers) if brackets == "[]" else [str(number) for number in numbers]
+    line = f"{name} = {brackets[0]}{', '.join(items)}{brackets[1]}"
+    if len(f"{line}  # {words}") <= LINE_WIDTH:
+        return [f"{line}  # {words}"]
+    head = f"{name} = {brackets[0]}  # {words}"
+    if len(items) <= MOST_LINES:
+        return [head, *(f"    {item}," for item in items), brackets[1]]
+    wrapped = wrap(f"{', '.join(items)},", LINE_WIDTH - 4)
+    return ["# fmt: off", head, *(f"    {part}" for part in wrapped), brackets[1], "# fmt: on"]
+
+
+def _runs(numbers: Sequence[int]) -> list[str]:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][0] == number:
+            found[-1] = number, found[-1][1] + 1
+        else:
+            found.append((number, 1))
+    return [f"*[{number}] * {many}" if many > 2 else ", ".join([str(number)] * many) for number, many in found]

@@ -1,0 +1,143 @@
+"""What the host does, thread by thread: how long each of its calls takes, and where a thread may be held."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import chain, compress, count, repeat
+from operator import attrgetter, ne
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.lowering.costs import COPIES, KERNEL, NOTHING, after_wait_ticks, enter_ticks
+from streamsim.program.schedule import Copy, Kernel, WaitThread
+from streamsim.rules.clock import ticks
+from streamsim.rules.entering import NO_STREAM, enters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Region, Schedule
+
+NO_SEGMENT = -1
+AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
+
+
+class Segment(NamedTuple):
+    """A stretch of calls ``first <= op < last`` of one thread; the last of them may hold it.
+
+    It returns when the ops ``waits_for`` have ended and the segment ``behind`` (of another thread; or NO_SEGMENT) has
+    returned.
+    """
+
+    first: int
+    last: int
+    waits_for: tuple[int, ...]
+    thread: int = 0
+    behind: int = NO_SEGMENT
+
+
+class Columns(NamedTuple):
+    """What is asked of every op: its kind, its stream (NO_STREAM: none), and the thread that makes its call."""
+
+    kind: bytearray
+    stream: array[int]
+    thread: array[int]
+
+
+def segments_of(schedule: Schedule, thread: array[int], holds: Mapping[int, tuple[int, ...]]) -> list[Segment]:
+    """The calls of a schedule, cut behind those that may hold their ``thread`` and where another thread goes on."""
+    ends = [*holds]
+    behind: Iterator[int] = repeat(NO_SEGMENT)
+    if len(thread) - 1 not in holds:
+        ends.append(len(thread) - 1)
+    if any(thread):
+        ends = sorted({*ends, *compress(count(), map(ne, thread, thread[1:]))})
+        behind = _behind(schedule, thread, ends)
+    firsts = chain([0], (end + 1 for end in ends))
+    lasts = (end + 1 for end in ends)
+    waits_for = map(holds.get, ends, repeat(()))
+    return list(map(Segment, firsts, lasts, waits_for, map(thread.__getitem__, ends), behind))
+
+
+def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iterator[int]:
+    """For each segment, by its last call, that of another thread which it waits for: the last one before it."""
+    latest: dict[int, int] = {}  # by thread its last segment
+    for number, end in enumerate(ends):
+        op = schedule.ops[end]
+        yield latest.get(op.other, NO_SEGMENT) if isinstance(op, WaitThread) else NO_SEGMENT
+        latest[thread[end]] = number
+
+
+def call_ticks_of(
+    schedule: Schedule,
+    device: Device,
+    columns: Columns,
+    of_shape: Iterable[int],
+    holds: Mapping[int, tuple[int, ...]],
+) -> array[int]:
+    """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
+
+    A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
+    that, and so what the thread enters a stream for. ``holds``: see ``Order``.
+    """
+    found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
+    if None in own:
+        kinds = set(columns.kind)
+        cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
+        if cold:
+            _add_colds(found, columns, cold, holds)
+        enter = enter_ticks(schedule.launch, device)
+        if enter:
+            _add_entries(found, schedule, columns.kind, enter)
+    for i, call_s in enumerate(own):
+        if call_s is not None:
+            found[i] = ticks(call_s)
+    return found
+
+
+def _add_colds(found: array[int], columns: Columns, cold: int, holds: Mapping[int, tuple[int, ...]]) -> None:
+    copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
+    for i, (kind, thread) in enumerate(zip(columns.kind, columns.thread, strict=True)):
+        if kind != NOTHING:
+            warm = launched if kind == KERNEL else copied
+            if thread not in warm:
+                warm.add(thread)
+                found[i] += cold
+        if i in holds:
+            copied.discard(thread)
+            launched.discard(thread)
+
+
+def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], enter: int) -> None:
+    blocks: dict[int, _Block] = {}  # by thread
+    for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
+        if isinstance(op, Copy | Kernel):
+            found[i] += enter * blocks.setdefault(op.thread, _Block()).is_entered_for(op, kind)
+
+
+class _Block:
+    """What a thread has issued since it last entered a stream."""
+
+    def __init__(self) -> None:
+        self._before = AT_FIRST  # the stream and kind of its latest op
+        self._copied: set[str] = set()  # arrays of the host
+        self._at: dict[str, Region] = {}  # by array of the card, where the latest op on it works
+
+    def is_entered_for(self, op: Copy | Kernel, kind: int) -> bool:
+        """Whether the thread enters a stream to issue this op, which it then has."""
+        regions = (*op.reads, *op.writes) if isinstance(op, Kernel) else (op.device,) if op.device else ()
+        array = op.host.buffer if isinstance(op, Copy) and op.host else ""
+        is_next = array in self._copied or any(_is_elsewhere(region, self._at.get(region.buffer)) for region in regions)
+        found = enters(op.stream, kind, *self._before, is_next)
+        if found:
+            self._copied, self._at = set(), {}
+        self._before = op.stream, kind
+        self._at |= {region.buffer: region for region in regions}
+        if array:
+            self._copied.add(array)
+        return found
+
+
+def _is_elsewhere(one: Region, other: Region | None) -> bool:
+    """Whether they are in one array and have no byte in common."""
+    return other is not None and not (one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes)

@@ -1,0 +1,101 @@
+"""Who waits for whom: streams, events, the legacy stream and signals; and which calls may hold their thread."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsim.lowering.costs import H2D, KERNEL, NOTHING, holds_host
+from streamsim.program.cuda_order import StreamOrder
+from streamsim.program.schedule import Copy, HostWork, RecordEvent, Synchronize, WaitEvent, WaitThread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op, Schedule
+
+NO_OP = -1
+
+
+class Order(NamedTuple):
+    """What waits for what. ``holds``: by op whose call may hold its thread, in order, the ops that this waits for.
+
+    For the rest see ``Lowered``.
+    """
+
+    after: array[int]
+    also: dict[int, list[int]]
+    pending: array[int]
+    frontier: dict[int, tuple[int, ...]]
+    holds: dict[int, tuple[int, ...]]
+
+
+def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequence[int]) -> Order:
+    """The order of a schedule's ops, of which ``kind`` and ``stream`` are known.
+
+    Most ops follow the last one of their stream and nothing else, so that goes without a call; see docs/speed.md.
+    """
+    ops, streams = schedule.ops, StreamOrder(schedule)
+    order = Order(array("i", [NO_OP]) * len(kind), {}, array("i", [0]) * len(kind), {}, {})
+    after, pending, tail = order.after, order.pending, streams.tail
+    latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
+    run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
+    pageable, immediate = schedule.pageable_names, device.host.pageable_immediate_bytes
+    for i, (its, own) in enumerate(zip(kind, stream, strict=True)):
+        if its == NOTHING:
+            _order_call(order, streams, i, ops[i])
+            continue
+        before, last = tail[own] if own else streams.before(own), latest[own]
+        if run_ends and its != KERNEL:
+            before = tuple(dict.fromkeys(end for earlier in before for end in run_ends.get(earlier, (earlier,))))
+        if len(before) == 1 and before[0] == last:
+            pending[i], after[last] = 2, i  # its call, and the op before it
+        else:
+            _follow(order, i, last, before)
+        latest[own] = i
+        if own:
+            tail[own] = (i,)
+        else:
+            streams.append(own, i)
+        if its != KERNEL and isinstance(op := ops[i], Copy) and holds_host(op, pageable, immediate):
+            order.holds[i] = (i,)
+    return order
+
+
+def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
+    """Write down that ``op`` waits for its call and for all ``before``; ``last``: the op before it in its stream."""
+    order.pending[op] = 1 + len(before)
+    for earlier in before:
+        if earlier == last:
+            order.after[earlier] = op
+        else:
+            order.also.setdefault(earlier, []).append(op)
+
+
+def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
+    """Order a record, a wait or a host call."""
+    if isinstance(op, HostWork):
+        return
+    if isinstance(op, RecordEvent):
+        order.frontier[i] = streams.record(op.stream, op.event)
+    elif isinstance(op, WaitEvent):
+        order.frontier[i] = streams.wait(op.stream, op.event)
+    elif isinstance(op, Synchronize):
+        order.holds[i] = streams.awaited(op)
+    elif isinstance(op, WaitThread):
+        order.holds[i] = ()
+
+
+def _run_ends(kind: bytearray, stream: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """For each kernel, the run of kernels issued back to back with it, no copy in between: the last of each stream."""
+    ends: dict[int, tuple[int, ...]] = {}
+    run: list[int] = []
+    for i, its in enumerate((*kind, H2D)):
+        if its == KERNEL:
+            run.append(i)
+        elif its != NOTHING and run:
+            last = {stream[k]: k for k in run}
+            ends |= dict.fromkeys(run, tuple(last.values()))
+            run = []
+    return ends

@@ -1,0 +1,42 @@
+"""When the ops of a schedule were issued and ran, as a profiler recorded it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from streamsim.errors import InputError
+
+UNKNOWN = -1
+LATEST_NS = 1 << 52  # 52 days, and exact as a float
+
+
+class RecordedTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns by op, in whole nanoseconds since the first op's call; -1 where an op has no such time.
+
+    ``issued_ns``, ``returned_ns``: its call began and returned. ``start_ns``, ``end_ns``: it ran on the card. Raises
+    InputError naming the column for columns of several lengths, and for a time that cannot be.
+    """
+
+    issued_ns: tuple[int, ...]
+    returned_ns: tuple[int, ...]
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            column = getattr(self, name)
+            if len(column) != len(self):
+                raise InputError(f"{name}: has {len(column)} entries, and issued_ns {len(self)}; give one an op")
+            if column and not (min(column) >= UNKNOWN and max(column) <= LATEST_NS):
+                raise InputError(f"{name}: expected times from 0 to {LATEST_NS} ns, and -1 for none")
+        for first, last in (("issued_ns", "returned_ns"), ("start_ns", "end_ns")):
+            pairs = zip(getattr(self, first), getattr(self, last), strict=True)
+            late = next((i for i, (begin, end) in enumerate(pairs) if begin > end), None)
+            if late is not None:
+                raise InputError(f"{last}[{late}]: is before {first}[{late}]; give a later time")
+
+    def __len__(self) -> int:
+        return len(self.issued_ns)
+
+    def __repr__(self) -> str:
+        return f"RecordedTimes({len(self)} ops)"

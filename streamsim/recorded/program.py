@@ -1,0 +1,403 @@
+"""The program that a recording is of, as a schedule: what was issued, in which order, by whom, and what the host did.
+
+Taken from the recording: the order of calls, bytes, what kernels take alone, what calls cost and what the host did
+between them. Left to the model: when anything runs on the card, how long copies take, what calls wait for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from streamsim.checks import LARGEST_BYTES
+from streamsim.errors import InputError
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.recorded.alone import alone_ns
+from streamsim.recorded.call_names import plain
+from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.program.schedule import Op, StreamKind
+    from streamsim.recorded.recording import CardWork, Recording
+
+PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
+NEVER_RECORDED = -2  # in place of the call that recorded an event
+BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
+RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
+_DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
+_SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
+
+
+class HostCosts(msgspec.Struct, frozen=True):
+    """What recording cost the host, to be taken out: seconds for each call, and for each operation recorded.
+
+    ``first``: whether the first copy or launch takes what the others do.
+    """
+
+    call_s: float = 0.0
+    operation_s: float = 0.0
+    first: bool = False
+
+
+class RecordedProgram(msgspec.Struct, frozen=True):
+    """A recording as a ``schedule``. ``work``: by op the row of the recording's work, or -1. ``call``: of its calls.
+
+    ``first_ns``: when the first call began that issued work: there the program begins. ``taken_out_s``: of the host's
+    time, at ``costs`` for each record.
+    ``assumed``: what the recording does not say, how often, and what was taken for it.
+    """
+
+    schedule: Schedule
+    work: tuple[int, ...]
+    call: tuple[int, ...]
+    first_ns: int
+    taken_out_s: float
+    costs: HostCosts
+    assumed: tuple[Unread, ...]
+
+
+def program_of(
+    recording: Recording, name: str = "", costs: HostCosts | None = None, submit_s: float = 0.0
+) -> RecordedProgram:
+    """The program that ``recording`` is of: of one card, whose calls are there.
+
+    ``submit_s``: how long after a call the card has what it asks for (the profile's), in seconds.
+    Raises InputError for work on several cards, and where no call issued any work.
+    """
+    cards = np.unique(recording.work.card)
+    if len(cards) > 1:
+        ids = ", ".join(str(recording.cards[card].id) for card in cards)
+        raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
+    return _Writer(recording, name, costs or HostCosts(), submit_s).write()
+
+
+class _Writer:
+    """Writes the ops down call by call, in the order of their starts."""
+
+    def __init__(self, recording: Recording, name: str, costs: HostCosts, submit_s: float) -> None:
+        self._recording, self._name, self._costs = recording, name, costs
+        self._submit_ns = round(submit_s * 1e9)
+        self._calls, called = recording.calls, recording.work.call
+        self._rows, self._rows_from = _rows_by_call(recording)
+        self._first = int(called.min()) if len(called) and (called != NONE).all() else 0
+        self._first_ns = int(self._calls.start_ns[self._first]) if len(self._calls) else 0
+        self._times = call_times(recording, self._first_ns)
+        self._threads = {thread: k for k, thread in enumerate(dict.fromkeys(recording.calls.thread.tolist()))}
+        self._streams, self._kinds = self._number_streams()
+        # By row, as Python's numbers: asked for one by one, NumPy's are slow.
+        self._of_call = {name: getattr(self._calls, name).tolist() for name in ("kind", "thread", "stream", "record")}
+        self._of_work = _columns(recording, self._streams)
+        self._events: dict[int, int] = {}  # by the call that recorded it
+        self._latest: dict[int, int] = {}  # by thread the stream of its last work
+        self._pageable = 0
+        self._gap = dict.fromkeys(self._threads.values(), 0)  # by thread: what the host has done since its last op
+        self._ops: list[Op] = []
+        self._row_of: list[int] = []  # by op its work
+        self._call_of: list[int] = []  # and its call
+        self._host_work: dict[tuple[int, int], HostWork] = {}  # by nanoseconds and thread: programs repeat themselves
+        self._ended = _ended_before(recording)
+        self._assumed: dict[str, list[Any]] = {}
+        self._taken_ns = 0
+
+    def write(self) -> RecordedProgram:
+        self._take_out()
+        self._backlog()
+        before, own, waited_for = (column.tolist() for column in self._times[:3])
+        kinds, threads = self._of_call["kind"], self._of_call["thread"]
+        for i in range(self._first, len(self._calls)):
+            thread = self._threads[threads[i]]
+            if waited_for[i] != NONE:
+                self._work_until(thread)
+                self._add(WaitThread(self._threads[waited_for[i]], thread))
+            self._gap[thread] += before[i]
+            self._call(i, kinds[i], thread, own[i])
+        if not any(isinstance(op, Copy | Kernel) for op in self._ops):
+            raise InputError("no call of the recording issued a copy or a kernel: there is no program in it")
+        schedule = Schedule(
+            tuple(self._ops),
+            tuple(self._kinds),
+            (Buffer(PAGEABLE, self._pageable, "pageable"),) if self._pageable else (),
+            len(self._events),
+            name=self._name,
+        )
+        assumed = tuple(Unread(what, count, why) for what, (count, why) in self._assumed.items() if count)
+        work, call = tuple(self._row_of), tuple(self._call_of)
+        return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
+
+    def _backlog(self) -> None:
+        """Work that was called before the recording or its window began: in its stream it is before all other work."""
+        work = self._recording.work
+        called: dict[int, int] = {}  # by stream the first work whose call is there
+        for row in np.flatnonzero(work.call != NONE).tolist():
+            called.setdefault(int(work.stream[row]), row)
+        left_out = 0
+        for row in np.flatnonzero(work.call == NONE).tolist():
+            if row < called.get(int(work.stream[row]), len(work)):
+                op = self._work(row, CallKind.LAUNCH, 0, 0.0)
+                if op is not None:
+                    self._add(op, NONE, row)
+                    self._assume("copies and kernels called before", "they are taken to be called at the beginning", 1)
+            else:
+                left_out += 1
+        self._assume("copies and kernels without a call", "they are left out", left_out)
+
+    def _take_out(self) -> None:
+        """Take what recording cost out of the calls' times and the gaps before them."""
+        times, costs = self._times, self._costs
+        before = int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
+        if costs.first:
+            excess, first = first_excess_ns(self._recording, times.own_ns)
+            if first != NONE:
+                times.own_ns[first] -= excess
+        times.own_ns[:] = np.maximum(times.own_ns - round(costs.call_s * 1e9), 0)
+        operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
+        times.before_ns[:] = np.maximum(times.before_ns - operations, 0)
+        self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
+
+    def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
+        """By stream of the recording its number in the schedule, and the kinds of those that have one.
+
+        In the recording's order, which is mostly that of their creation: by it streams get their hardware queues.
+        """
+        cards = {*np.unique(self._recording.work.card).tolist(), NONE}
+        numbers: dict[int, int] = {NONE: LEGACY_STREAM}
+        kinds: list[StreamKind] = []
+        for number, stream in enumerate(self._recording.streams):
+            if stream.kind == "legacy" or stream.card not in cards:
+                numbers[number] = LEGACY_STREAM
+                continue
+            kinds.append("blocking" if stream.kind == "blocking" else "non-blocking")
+            numbers[number] = len(kinds)
+        return numbers, kinds
+
+    # Call by call
+
+    def _call(self, i: int, kind: int, thread: int, own_ns: int) -> None:
+        rows, record = self._rows[self._rows_from[i] : self._rows_from[i + 1]], self._of_call["record"][i]
+        if rows:
+            self._issue(i, kind, thread, own_ns, rows)
+        elif kind == RECORD:
+            event = self._events[i] = len(self._events)
+            stream = self._stream(i, thread, "events recorded in a stream that is not recorded")
+            self._put(RecordEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
+        elif kind == WAIT and record in self._events:
+            stream = self._stream(i, thread, "waits of a stream that is not recorded")
+            event = self._events[record]
+            self._put(WaitEvent(event, stream, thread=thread, call_s=own_ns * 1e-9), i)
+        elif kind in _SYNCHRONISES:
+            self._synchronise(i, kind, thread, own_ns)
+        elif own_ns >= NAMED_NS:
+            self._put(HostWork(own_ns * 1e-9, self._called(i), thread), i)
+        else:
+            self._gap[thread] += own_ns
+
+    def _issue(self, i: int, kind: int, thread: int, own_ns: int, rows: Sequence[int]) -> None:
+        """A call that has put work on the card; that of a graph puts all of it there when it returns."""
+        call_s: float | None = own_ns * 1e-9
+        if kind == GRAPH_LAUNCH:
+            self._put(HostWork(own_ns * 1e-9, self._called(i), thread), i)
+            call_s = 0.0
+        for row in rows:
+            op = self._work(row, kind, thread, call_s)
+            if op is None:
+                self._gap[thread] += own_ns if row == rows[-1] and call_s else 0
+                continue
+            self._latest[thread] = op.stream
+            self._put(op, i, row)
+            call_s = 0.0
+
+    def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
+        work = self._of_work
+        name = work.kernel[row]
+        if name is None:
+            return self._copy(row, kind, thread, call_s)
+        if not name:
+            self._assume("copies that are neither to nor from the card", "they are left out", 1)
+            return None
+        seconds, threads = work.alone_s[row], work.threads[row]
+        return Kernel(work.stream[row], name, duration_s=seconds, threads=threads, thread=thread, call_s=call_s)
+
+    def _copy(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy:
+        work = self._of_work
+        n_bytes, memory = work.bytes[row], work.memory[row]
+        direction: Any = _DIRECTIONS[work.direction[row]]
+        if memory == CopyMemory.UNKNOWN:
+            self._assume("copies whose host memory is not recorded", "it is taken to be pinned", 1)
+        host = None
+        if memory == CopyMemory.PAGEABLE:
+            host = Region(PAGEABLE, self._pageable, n_bytes)
+            self._pageable += n_bytes
+        return Copy(
+            direction,
+            n_bytes,
+            work.stream[row],
+            host,
+            blocking=kind == CallKind.COPY,
+            thread=thread,
+            call_s=self._copy_call_s(row, call_s) if kind == CallKind.COPY or host else call_s,
+        )
+
+    def _copy_call_s(self, row: int, call_s: float | None) -> float | None:
+        """What the call of a copy that may hold its thread costs, without what it waits for: that the model says.
+
+        All of it where it returned before the copy began; else, of one from a card that was idle, what came before it
+        began. None: not known.
+        """
+        work, call = self._of_work, self._of_work.call[row]
+        if call == NONE:
+            return call_s
+        start_ns, call_ns = work.start_ns[row], int(self._calls.start_ns[call])
+        if int(self._calls.end_ns[call]) <= start_ns:
+            return call_s
+        is_idle = work.busy_until[row] <= call_ns
+        if not is_idle or work.direction[row] != CopyDirection.D2H:
+            return None
+        return max(0, start_ns - call_ns - self._submit_ns) * 1e-9
+
+    def _synchronise(self, i: int, kind: int, thread: int, own_ns: int) -> None:
+        """A call that waits for the card: what it waits for, and how long, is for the model to say."""
+        record = self._of_call["record"][i]
+        if kind == CallKind.SYNCHRONIZE_EVENT and record not in self._events:
+            self._assume("synchronisations with events whose record is not known", "they take what they took", 1)
+            nothing = self._events.setdefault(NEVER_RECORDED, len(self._events))
+            self._put(Synchronize(event=nothing, thread=thread, call_s=own_ns * 1e-9), i)
+            return
+        more: dict[str, Any] = {"thread": thread}
+        if kind == CallKind.SYNCHRONIZE_EVENT:
+            more["event"] = self._events[record]
+        elif kind == CallKind.SYNCHRONIZE_STREAM:
+            more["stream"] = self._stream(i, thread, "synchronisations with a stream that is not recorded")
+        elif kind == CallKind.FREE:
+            more |= {"name": self._called(i), "call_s": self._after_waiting_s(i)}
+        self._put(Synchronize(**more), i)
+
+    def _after_waiting_s(self, i: int) -> float:
+        """What a call that waits for the card took beyond that: since all that was called before it had ended."""
+        last_ns = self._ended[i]
+        start_ns, end_ns = int(self._calls.start_ns[i]), int(self._calls.end_ns[i])
+        return max(0, end_ns - max(start_ns, last_ns)) * 1e-9
+
+    # What is added
+
+    def _stream(self, i: int, thread: int, what: str) -> int:
+        stream = self._of_call["stream"][i]
+        if stream != NONE:
+            return self._streams[stream]
+        self._assume(what, "it is taken to be the one in which the thread issued its last work", 1)
+        return self._latest.get(thread, LEGACY_STREAM)
+
+    def _put(self, op: Op, call: int, row: int = NONE) -> None:
+        """An op behind what its thread has done since the last one."""
+        if self._gap[op.thread]:
+            self._work_until(op.thread)
+        self._add(op, call, row)
+
+    def _work_until(self, thread: int) -> None:
+        gap_ns = self._gap[thread]
+        if gap_ns:
+            work = self._host_work.get((gap_ns, thread))
+            if work is None:
+                work = self._host_work[gap_ns, thread] = HostWork(gap_ns * 1e-9, thread=thread)
+            self._add(work)
+            self._gap[thread] = 0
+
+    def _add(self, op: Op, call: int = NONE, row: int = NONE) -> None:
+        self._ops.append(op)
+        self._row_of.append(row)
+        self._call_of.append(call)
+
+    def _called(self, i: int) -> str:
+        return plain(self._recording.names[int(self._calls.name[i])])
+
+    def _assume(self, what: str, why: str, count: int) -> None:
+        self._assumed.setdefault(what, [0, why])[0] += count
+
+
+class _Columns(NamedTuple):
+    """The work of a recording, by row. ``stream``: as the schedule numbers it; ``threads``: it fills the card with.
+
+    ``kernel``: the name of what runs as a kernel; None for a copy to or from the card, "" for any other copy.
+    ``busy_until``: when the card had ended what began before.
+    """
+
+    call: list[int]
+    stream: list[int]
+    kernel: list[str | None]
+    alone_s: list[float]
+    threads: list[int]
+    bytes: list[int]
+    direction: list[int]
+    memory: list[int]
+    start_ns: list[int]
+    busy_until: list[int]
+
+
+def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
+    """``streams``: by stream of the recording, or NONE, its number in the schedule."""
+    work = recording.work
+    number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
+    return _Columns(
+        work.call.tolist(),
+        number[work.stream].tolist(),
+        _kernels(recording),
+        (alone_ns(work) * 1e-9).tolist(),
+        _threads_of(work),
+        work.bytes.tolist(),
+        work.direction.tolist(),
+        work.memory.tolist(),
+        work.start_ns.tolist(),
+        [0, *np.maximum.accumulate(work.end_ns)[:-1].tolist()],
+    )
+
+
+def _kernels(recording: Recording) -> list[str | None]:
+    """By row of the work: see ``_Columns.kernel``."""
+    work, others = recording.work, (None, "", "memset", "copy within the card")
+    of_host = np.isin(work.direction, tuple(_DIRECTIONS)) & (work.bytes > 0)
+    is_copy, within = work.kind == WorkKind.COPY, work.direction == CopyDirection.D2D
+    which = [is_copy & of_host, is_copy & ~within, work.kind == WorkKind.MEMSET, within]
+    names: list[str | None] = [*(name or "kernel" for name in recording.names), *others]
+    at = np.select(which, range(len(recording.names), len(names)), work.name)
+    return [names[k] for k in at.tolist()]
+
+
+def _threads_of(work: CardWork) -> list[int]:
+    """By row of the work the threads that it fills the card with; 0, all of it, for a graph recorded whole."""
+    of_kernels = work.grid.astype(np.float64).prod(axis=1) * work.block.astype(np.float64).prod(axis=1)
+    threads = np.where(work.kind == WorkKind.KERNEL, of_kernels, np.maximum(work.bytes // BYTES_A_THREAD, 1))
+    threads[work.kind == WorkKind.GRAPH] = 0
+    found: list[int] = np.clip(threads, 0, LARGEST_BYTES).astype(np.int64).tolist()
+    return found
+
+
+def _ended_before(recording: Recording) -> list[int]:
+    """By call until when the card was busy with what had been called before."""
+    work, calls = recording.work, np.arange(len(recording.calls))
+    order = np.argsort(work.call, kind="stable")
+    latest = np.append(0, np.maximum.accumulate(work.end_ns[order]))
+    found: list[int] = latest[np.searchsorted(work.call[order], calls)].tolist()
+    return found
+
+
+def _rows_by_call(recording: Recording) -> tuple[list[int], list[int]]:
+    """The rows of the work, call by call in the order of their starts, and by call where its rows begin there."""
+    work, calls = recording.work, np.arange(len(recording.calls) + 1)
+    order = np.argsort(work.call, kind="stable")
+    return order.tolist(), np.searchsorted(work.call[order], calls).tolist()

@@ -1,0 +1,193 @@
+"""A recorded program replayed by the model, and how far that is from what was recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.library import as_device
+from streamsim.errors import InputError
+from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.program import HostCosts, RecordedProgram, program_of
+from streamsim.recorded.recording import NONE, CallKind, Recording
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.quantities import format_seconds
+from streamsim.timeline.timeline import Timeline, label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from streamsim.device.profile import Device
+
+    Rows = NDArray[np.int64]
+
+WORST = 5  # ops shown
+OPERATION = 2 / 3  # of what recording a call costs, what recording an operation of PyTorch does: 2.5 to 4 of 4.7 us
+STEPS = 40  # of halving what recording may have cost
+TAKEN = (
+    "calls' order and cost, the host's work between them",
+    "bytes",
+    "kernels' times alone",
+    "the pace of pageable copies",
+)
+PREDICTED = (
+    "when copies and kernels run",
+    "how long copies take",
+    "hand-overs, queues and overlap",
+    "how long calls wait",
+)
+
+
+class EngineReplay(msgspec.Struct, frozen=True):
+    """How long an engine was busy, in seconds: as recorded, and as predicted."""
+
+    name: str
+    recorded_s: float
+    predicted_s: float
+
+
+class Misplaced(msgspec.Struct, frozen=True):
+    """An op of the schedule and its start, in seconds from the first op's call: as recorded, and as predicted."""
+
+    op: int
+    label: str
+    recorded_s: float
+    predicted_s: float
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What the model says of a recorded ``program`` on ``device``, beside what was recorded.
+
+    ``recorded_s``, ``predicted_s``: from the call of the first work to the end of the last. ``worst``: the ops whose
+    starts are farthest off, the farthest first. ``timeline``: the prediction, whole.
+    """
+
+    program: RecordedProgram
+    device: Device
+    timeline: Timeline
+    recorded_s: float
+    predicted_s: float
+    engines: tuple[EngineReplay, ...]
+    worst: tuple[Misplaced, ...]
+
+    def __repr__(self) -> str:
+        times = f"{format_seconds(self.recorded_s)} recorded, {format_seconds(self.predicted_s)} predicted"
+        return f"Replay({times} on {self.device.name})"
+
+    @property
+    def error(self) -> float:
+        """By which share of the recorded time the prediction is longer (shorter, where it is below zero)."""
+        return self.predicted_s / self.recorded_s - 1 if self.recorded_s else 0.0
+
+
+def replay(recording: Recording, device: Device | str | Path | None = None) -> Replay:
+    """Replay a recording of one card, as it was recorded: with what recording cost.
+
+    ``device``: a Device, the name or file of one, or None for what :func:`profile_of` says. Raises InputError as
+    :func:`program_of` does.
+    """
+    on = profile_of(recording) if device is None else as_device(device)
+    return beside(recording, program_of(recording, submit_s=on.host.submit_s), on)
+
+
+def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
+    """``program``, which is that of ``recording``, on ``device``, beside what was recorded."""
+    timeline = simulate_one_of_many(program.schedule, device)
+    on_card = np.flatnonzero(np.array(program.work) != NONE)
+    rows, ops = np.array(program.work)[on_card], on_card
+    first = int(ops[0])
+    began_ns = int(recording.calls.start_ns[program.call[first]]) if program.call[first] != NONE else program.first_ns
+    recorded_ns = recording.work.start_ns[rows] - began_ns
+    predicted_ns = (np.array(timeline.start)[ops] - timeline.issued[first]) * (10**9 // TICKS_PER_S)
+    ends_ns = recording.work.end_ns[rows] - began_ns
+    return Replay(
+        program=program,
+        device=device,
+        timeline=timeline,
+        recorded_s=int(ends_ns.max()) * 1e-9,
+        predicted_s=timeline.makespan_s - timeline.issued[first] / TICKS_PER_S,
+        engines=tuple(_engines(recording, timeline, ops, rows)),
+        worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
+    )
+
+
+def _engines(recording: Recording, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
+    from streamsim.recorded.idle import length, merged
+
+    engine = np.array(timeline.engine)[ops]
+    found = []
+    for number, name in enumerate(timeline.engine_names):
+        own = rows[engine == number]
+        busy_ns = length(merged(recording.work.start_ns[own], recording.work.end_ns[own]))
+        found.append(EngineReplay(name, busy_ns * 1e-9, timeline.busy_s[name]))
+    return found
+
+
+def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows) -> Sequence[Misplaced]:
+    farthest = np.argsort(-np.abs(predicted_ns - recorded_ns), kind="stable")[:WORST]
+    return [
+        Misplaced(
+            int(ops[k]),
+            label(timeline.schedule.ops[int(ops[k])]),
+            int(recorded_ns[k]) * 1e-9,
+            int(predicted_ns[k]) * 1e-9,
+        )
+        for k in farthest
+    ]
+
+
+# What recording itself cost
+
+
+def untraced(
+    recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
+) -> RecordedProgram:
+    """The program without what recording it cost the host.
+
+    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
+    is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
+    it, a launch is taken to cost what the profile of ``device`` says, if that was measured, and what it took longer to
+    be what each record cost. The first copy or launch is taken to cost what others do. Raises InputError for a time
+    that is not above zero.
+    """
+    device = as_device(device)
+    submit_s = device.host.submit_s
+    if untraced_s is None:
+        return program_of(recording, name, _costs(_excess_s(recording, device)), submit_s)
+    if not untraced_s > 0:
+        raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
+    most = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
+
+    def takes_longer(call_s: float) -> bool:
+        program = program_of(recording, name, _costs(call_s), submit_s)
+        timeline = simulate_one_of_many(program.schedule, device)
+        return max(timeline.makespan_s, timeline.host_s) > untraced_s
+
+    if takes_longer(most):
+        return program_of(recording, name, _costs(_excess_s(recording, device)), submit_s)
+    low, high = 0.0, most
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if takes_longer(middle) else (low, middle)
+        if high - low < 1e-9:
+            break
+    return program_of(recording, name, _costs(high if low else 0.0), submit_s)
+
+
+def _costs(call_s: float) -> HostCosts:
+    return HostCosts(call_s, call_s * OPERATION, first=True)
+
+
+def _excess_s(recording: Recording, device: Device) -> float:
+    """How much longer launches took than the profile's, at the median; 0 where its host was not measured."""
+    calls = recording.calls
+    took_ns = (calls.end_ns - calls.start_ns)[calls.kind == CallKind.LAUNCH]
+    if not len(took_ns) or device.source("host.kernel_s")[0] != "measured":
+        return 0.0
+    return max(0.0, float(np.median(took_ns)) * 1e-9 - device.host.kernel_s)

@@ -1,0 +1,62 @@
+"""When the ops of a recorded program were issued and ran: the recording read op by op."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
+from streamsim.program.schedule import HostWork
+from streamsim.recorded.recording import NONE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from streamsim.recorded.program import RecordedProgram
+    from streamsim.recorded.recording import Recording
+
+
+def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTimes:
+    """When the ops of ``program``, which is that of ``recording``, were issued and ran, from its first call on.
+
+    What a thread did between two calls took the time between them, whatever of that recording cost. Work from before
+    the first call began with it. Of several ops of one call the first has its time.
+    """
+    calls, work, first_ns = recording.calls, recording.work, program.first_ns
+    issued_ns, returned_ns = (
+        _since(calls.start_ns, program.call, first_ns),
+        _since(calls.end_ns, program.call, first_ns),
+    )
+    for i, (before, call) in enumerate(pairwise(program.call), 1):
+        if call == before != NONE:
+            issued_ns[i] = returned_ns[i]
+    _between_calls(program, issued_ns, returned_ns)
+    start_ns, end_ns = (_since(column, program.work, first_ns) for column in (work.start_ns, work.end_ns))
+    return RecordedTimes(tuple(issued_ns), tuple(returned_ns), tuple(start_ns), tuple(end_ns))
+
+
+def _since(column: NDArray[np.int64], rows: tuple[int, ...], first_ns: int) -> list[int]:
+    """The times in ``rows`` since the first call; of the row -1 none."""
+    chosen = np.array(rows)
+    found: list[int] = np.where(chosen == NONE, UNKNOWN, np.maximum(column[chosen] - first_ns, 0)).tolist()
+    return found
+
+
+def _between_calls(program: RecordedProgram, issued_ns: list[int], returned_ns: list[int]) -> None:
+    """Give what threads did between their calls the time between them: work the last of it, waits what is before."""
+    latest: dict[int, int] = {}  # by thread when it was done with its last op
+    waiting: dict[int, list[int]] = {}  # by thread the ops since then
+    ops = program.schedule.ops
+    for i, op in enumerate(ops):
+        if issued_ns[i] == UNKNOWN:
+            if program.work[i] == NONE:  # not work from before, whose call is not there
+                waiting.setdefault(op.thread, []).append(i)
+            continue
+        until, since = issued_ns[i], min(latest.get(op.thread, 0), issued_ns[i])
+        for k in reversed(waiting.pop(op.thread, [])):
+            what, before = ops[k], until
+            until = max(since, until - round(what.duration_s * 1e9)) if isinstance(what, HostWork) else since
+            issued_ns[k], returned_ns[k] = until, before
+        latest[op.thread] = max(latest.get(op.thread, 0), returned_ns[i])

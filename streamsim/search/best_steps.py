@@ -1,0 +1,200 @@
+"""In how many pieces, over how many streams and how far ahead to issue the steps of a program that is there already.
+
+Every way is a change of the program as it is, made and simulated as :func:`streamsim.analysis.what_if.what_if` does;
+so whatever its host does, and its calls cost, is in the prediction. The program as it is takes part: what is slower
+than that is never recommended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from streamsim.analysis import what_if as make
+from streamsim.analysis.counterfactual import Scenario, has_host_waits, has_pageable
+from streamsim.analysis.steps import are_independent, steps_of
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.library import as_device
+from streamsim.errors import InputError
+from streamsim.program.schedule import check_schedule
+from streamsim.search.shortest import BUDGET_OPS
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from streamsim.analysis.what_if import Change
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+replace = msgspec.structs.replace
+NEAR = 1.01  # times the fastest: within it the simplest is used
+STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
+HOLDS = ("drop_sync", "unblocked", "pinned")  # in which they are left out where they bring nothing
+
+
+class Way(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Changes of a program whose steps repeat: of its memory and calls; pieces, streams and steps copied ahead."""
+
+    pinned: bool = False
+    unblocked: bool = False
+    drop_sync: bool = False
+    chunks: int = 1
+    streams: int = 0
+    depth: int = 0
+
+    @property
+    def words(self) -> str:
+        """As options of ``streamsim whatif``."""
+        return " ".join(change.option for change in self.changes()) or "as it is"
+
+    def changes(self, assumed: bool = True) -> list[Change]:
+        """In the order in which ``streamsim whatif`` makes them; independence is ``assumed``, or shown."""
+        found = [(self.pinned, make.pin), (self.unblocked, make.make_async), (self.drop_sync, make.drop_sync)]
+        changes = [change() for asked, change in found if asked]
+        changes += [make.chunks(self.chunks, assumed)] if self.chunks > 1 else []
+        changes += [make.streams(self.streams, assumed)] if self.streams else []
+        return changes + ([make.prefetch(self.depth)] if self.depth else [])
+
+
+class TimedWay(NamedTuple):
+    """A way and what it is predicted to take, in seconds."""
+
+    way: Way
+    makespan_s: float
+
+
+class BestSteps(msgspec.Struct, frozen=True):
+    """``use``: the simplest way within 1 % of the ``fastest`` found. ``left_out``: what was not tried, and why."""
+
+    steps: int
+    as_it_is: TimedWay
+    use: TimedWay
+    fastest: TimedWay
+    simulated: int
+    left_out: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        times = f"{format_seconds(self.as_it_is.makespan_s)} -> {format_seconds(self.use.makespan_s)}"
+        return short(f"BestSteps({self.steps} steps, {self.use.way.words}: {times})")
+
+
+def best_steps(
+    schedule: Schedule,
+    device: Device | str | Path,
+    independent: bool = False,
+    most_chunks: int = 256,
+    most_streams: int = 32,
+    budget_ops: int = BUDGET_OPS,
+) -> BestSteps:
+    """Search pieces of a step, streams and prefetched steps of a program, each with what its copies must be for it.
+
+    ``independent``: its steps need nothing of each other, can be cut, and the host needs no result before the end.
+    Without it streams are tried where the schedule shows that much, and pieces are not. Chunks are doubled as long as
+    that gains something, up to ``most_chunks``. Raises InputError for a program without repeated steps.
+    """
+    check_schedule("schedule", schedule)
+    steps = len(steps_of(schedule).steps)
+    search = _Search(schedule, as_device(device), budget_ops)
+    as_it_is = search.timed(Way())
+    holds = search.holds(independent)
+    shown = independent or are_independent(schedule)
+    search.grid(holds, steps, most_chunks if independent else 1, most_streams if shown else 0)
+    use = search.simplest()
+    left_out = list(search.left_out)
+    if not independent:
+        what = "pieces of a step" if shown else "streams and pieces of a step"
+        left_out.append(
+            f"{what}: nothing in the schedule shows that they are possible; if so, say it with --independent"
+        )
+    fastest = min(search.found, key=_seconds)
+    return BestSteps(steps, as_it_is, use, fastest, len(search.found), tuple(left_out))
+
+
+class _Search:
+    """Simulates ways of one program, each once. ``left_out``: why it stopped early, if it did."""
+
+    def __init__(self, schedule: Schedule, device: Device, budget_ops: int) -> None:
+        self._case, self._left = Scenario(schedule, device), budget_ops
+        self._times: dict[Way, float] = {}
+        self.left_out: list[str] = []
+
+    @property
+    def found(self) -> list[TimedWay]:
+        """All that were simulated, the program as it is first."""
+        return [TimedWay(way, seconds) for way, seconds in self._times.items()]
+
+    def timed(self, way: Way) -> TimedWay:
+        """What a way takes. Raises InputError where it cannot be made."""
+        if way not in self._times:
+            case = make.changed_by(way.changes(), self._case)
+            self._left -= len(case.schedule)
+            self._times[way] = simulate_one_of_many(*case).makespan_s
+        return TimedWay(way, self._times[way])
+
+    def holds(self, independent: bool) -> Way:
+        """Without all that keeps steps apart, whatever is asked of streams: pageable memory, calls that wait."""
+        way = Way(pinned=has_pageable(self._case))
+        for name in ("unblocked", "drop_sync")[: 1 + independent]:
+            if has_host_waits(make.changed_by(way.changes(), self._case)):
+                way = replace(way, **{name: True})
+        return way
+
+    def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
+        """Streams, and steps ahead, of ever more pieces of a step, until those gain nothing."""
+        fastest_s, chunks = self.timed(holds).makespan_s, 1
+        while chunks <= most_chunks and self._level(replace(holds, chunks=chunks), steps * chunks, most_streams):
+            level_s = min(seconds for way, seconds in self._times.items() if way.chunks == chunks)
+            if chunks > 1 and level_s > fastest_s / NEAR:
+                return
+            fastest_s, chunks = min(fastest_s, level_s), 2 * chunks
+
+    def _level(self, way: Way, steps: int, most_streams: int) -> bool:
+        """All ways with these pieces; False where there is no room for them, or no time."""
+        streams = (replace(way, streams=count) for count in STREAMS if count <= min(most_streams, steps))
+        ahead = (replace(way, depth=depth) for depth in DEPTHS if depth < steps)
+        for some in ([way], streams, ahead):
+            try:
+                if not self._while_it_gains(some):
+                    self.left_out.append(f"more than {way.words}: the search would take too long")
+                    return False
+            except InputError as error:
+                self.left_out.append(f"{way.words}, and more: {error}")
+            if way not in self._times:
+                return False
+        return True
+
+    def _while_it_gains(self, ways: Iterable[Way]) -> bool:
+        """Until two in a row were no faster; False where there was no time."""
+        fastest_s, slower = float("inf"), 0
+        for way in ways:
+            if self._left < 0:
+                return False
+            took_s = self.timed(way).makespan_s
+            slower = 0 if took_s < fastest_s else slower + 1
+            fastest_s = min(fastest_s, took_s)
+            if slower == 2:
+                break
+        return True
+
+    def simplest(self) -> TimedWay:
+        """Of the ways within 1 % of the fastest the one with the least changes; the program as it is, if it is one."""
+        fastest = min(self.found, key=_seconds)
+        near = [timed for timed in self.found if timed.makespan_s <= NEAR * fastest.makespan_s]
+        found = min(near, key=lambda timed: _changes_of(timed.way))
+        for name in HOLDS:
+            if getattr(found.way, name):
+                without = self.timed(replace(found.way, **{name: False}))
+                found = without if without.makespan_s <= NEAR * fastest.makespan_s else found
+        return found
+
+
+def _seconds(timed: TimedWay) -> float:
+    return timed.makespan_s
+
+
+def _changes_of(way: Way) -> tuple[int, int, int, bool]:
+    return way.chunks, way.streams + way.depth, way.depth, way != Way()
