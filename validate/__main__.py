@@ -1,16 +1,11 @@
 """``python -m streamsim_validate`` is the ``streamsim-validate`` command: see :func:`main`."""
 
-from streamsim.errors import INTERRUPTED
+from streamsim.__main__ import load_and_run
 
 
 def main() -> int:
     """Load the command and run it; Ctrl-C ends it without a word while it is still being loaded, too."""
-    try:
-        from streamsim_validate.cli import main as command
-
-        return command()
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return load_and_run("streamsim_validate.cli")
 
 
 if __name__ == "__main__":

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
     from streamsim_validate.gpu import Calls
 
-# Letters: i, o copies in and out, k a kernel, r and w record and wait for an event, | a block that enters a stream and
-# holds what follows; s synchronises, with nothing to wait for.
+# Letters: i, o copies in and out, k a kernel, l a linear layer, r and w record and wait for an event, | a block that
+# enters a stream and holds what follows; s synchronises, with nothing to wait for.
 ROUNDS = (
     *("i", "o", "k", "r", "w", "s", "|i", "|k"),
     *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
+LINEAR_ROUNDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
-COLUMNS |= {"|": "enter_s"}
+COLUMNS |= {"|": "enter_s", "l": "linear_s"}
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
@@ -61,16 +62,26 @@ def measure_front_end(
     on_step: OnStep = quietly,
 ) -> Rounds:
     """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
-    runs = [kind for kind in ROUNDS for _ in range(REPEATS)]
+    kinds = rounds_of(calls)
+    runs = [kind for kind in kinds for _ in range(REPEATS)]
     random.Random(seed).shuffle(runs)
-    found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with collector_off():
-        for kind in ROUNDS[:: len(ROUNDS) // WARM_UP]:
+        for kind in kinds[:: len(kinds) // WARM_UP]:
             time_round(calls, kind, clock)
         for i, kind in enumerate(runs):
             on_step(f"calibrating {calls.name}", i, len(runs))
             found[kind].append(time_round(calls, kind, clock))
     return {kind: tuple(seconds) for kind, seconds in found.items()}
+
+
+def rounds_of(calls: Calls) -> tuple[str, ...]:
+    """The kinds of rounds that a library can make."""
+    try:
+        calls.linear(0)
+    except NotImplementedError:
+        return ROUNDS
+    return ROUNDS + LINEAR_ROUNDS
 
 
 def time_round(
@@ -83,6 +94,7 @@ def time_round(
         "i": calls.copy_in,
         "o": calls.copy_out,
         "k": calls.kernel,
+        "l": calls.linear,
         "r": calls.record,
         "w": calls.wait,
         "s": lambda _: calls.synchronize(),
@@ -114,11 +126,12 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     ``spread`` is what rounds scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds
     are missing or took no time.
     """
-    if set(rounds) != set(ROUNDS) or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
+    complete = set(rounds) in (set(ROUNDS), {*ROUNDS, *LINEAR_ROUNDS})
+    if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
-    medians = np.array([median(rounds[kind]) for kind in ROUNDS])
-    relative = np.array([_calls_of(kind) for kind in ROUNDS]) / medians[:, None]
-    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(ROUNDS)), rcond=None)[0])
+    medians = np.array([median(seconds) for seconds in rounds.values()])
+    relative = np.array([_calls_of(kind) for kind in rounds]) / medians[:, None]
+    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(rounds)), rcond=None)[0])
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, rounds.values())))
     known = dict(zip(TIMES, map(float, costs), strict=True))

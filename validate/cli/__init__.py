@@ -9,12 +9,15 @@ import click
 
 from streamsim.cli import process
 
-COMMANDS = {name: f"streamsim_validate.cli.{name}:{name}_command" for name in ("run", "calibrate", "compare")}
+COMMANDS = {
+    name: f"streamsim_validate.cli.{name}:{name}_command" for name in ("capture", "run", "tune", "calibrate", "compare")
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command with ``arguments`` (default: those of the process) and return its exit code."""
-    resumes = "; the same command goes on from where it stopped" if "run" in (arguments or sys.argv[1:])[:1] else ""
+    resumable = (arguments or sys.argv[1:])[:1] in (["run"], ["tune"])
+    resumes = "; the same command goes on from where it stopped" if resumable else ""
     return process.run(app, "streamsim-validate", arguments, f"interrupted{resumes}")
 
 

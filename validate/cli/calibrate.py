@@ -10,7 +10,7 @@ import click
 from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE
 from streamsim.device.files import write_device
-from streamsim.device.front_ends import TIMES
+from streamsim.device.front_ends import TIMES, shipped_front_ends
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (
@@ -82,7 +82,7 @@ def _front_ends(profile: Device, samples: Samples) -> Iterator[str]:
         costs = ", ".join(f"{field.removesuffix('_s')} {getattr(front_end, field) * US_PER_S:.1f}" for field in TIMES)
         varied = variation(samples.front_ends[name].rounds)
         yield f"{name}: {costs} us +- {front_end.spread:.1%}; the host's speed varied by {varied:.2f}"
-    for name in sorted({"cupy", "pytorch"} - profile.front_ends.keys()):
+    for name in sorted(shipped_front_ends().keys() - profile.front_ends.keys()):
         yield f"{name}: not calibrated, since it is not installed or sees no card; the mean of two hosts is assumed"
 
 

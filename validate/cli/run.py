@@ -5,12 +5,14 @@ from pathlib import Path
 
 import click
 
+from streamsim.cli.notes import say
 from streamsim.cli.options import FILE
+from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
-from streamsim_validate.records import Record, journal_path, median_and_spread
+from streamsim_validate.records import PROGRAMS, Record, journal_path, median_and_spread
 from streamsim_validate.run import REPEATS, Plan, run
-from streamsim_validate.suites import RANDOM_COUNT, SUITES
+from streamsim_validate.suites import PROGRAM_COUNT, RANDOM_COUNT, SUITES
 
 US_PER_S = 1e6
 MOST_CONNECTIONS = 32
@@ -19,7 +21,9 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 
 @click.command("run")
 @click.argument("schedules", metavar="[SCHEDULE.json]...", nargs=-1, type=FILE)
-@click.option("--suite", type=click.Choice(SUITES), help="Measure a suite. Default without schedules: quick.")
+@click.option(
+    "--suite", type=click.Choice((*SUITES, PROGRAMS)), help="Measure a suite. Default without schedules: quick."
+)
 @click.option("--output", "-o", type=FILE, default="record.json.gz", show_default=True, help="The record.")
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
 @click.option(
@@ -27,10 +31,19 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     type=click.IntRange(0, LARGEST_SEED),
     default=0,
     show_default=True,
-    help="Of the order of the repeats, and of the schedules of the suite random.",
+    help="Of the order of the repeats, and of what the suites random and programs draw.",
 )
 @click.option(
-    "--count", type=click.IntRange(1, 10_000), help=f"Schedules of the suite random.  [default: {RANDOM_COUNT}]"
+    "--count",
+    type=click.IntRange(1, 10_000),
+    help=f"Schedules of the suite random, or programs of each front end.  [default: {RANDOM_COUNT}, {PROGRAM_COUNT}]",
+)
+@click.option(
+    "--front-end",
+    "front_ends",
+    type=click.Choice(LANGUAGES),
+    multiple=True,
+    help=f"Of the suite {PROGRAMS}: programs in this language. Repeatable. Default: all that are installed.",
 )
 @click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
 @click.option(
@@ -60,6 +73,7 @@ def run_command(
     Examples:
       streamsim-validate run --suite quick -o quick.json.gz
       streamsim-validate run --suite random --seed 2026 --count 100 -o random.json.gz
+      streamsim-validate run --suite programs --front-end cupy --seed 2026 -o programs.json.gz
       streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
     """  # noqa: D301 - click wants the backspace itself
     if schedules and suite:
@@ -75,16 +89,17 @@ def run_command(
         **options,  # type: ignore[arg-type]
     )
     if os.path.exists(journal_path(plan.output)):
-        click.echo(f"going on from {journal_path(plan.output)}", err=True)
+        say(f"going on from {journal_path(plan.output)}")
     _summarise(run(plan), plan.output)
 
 
 def _summarise(record: Record, path: str) -> None:
     for session, entry in record.measured():
-        device, spread = median_and_spread(entry.device_s)
-        wall, _ = median_and_spread(entry.wall_s)
+        wall, wall_spread = median_and_spread(entry.wall_s)
+        device, spread = median_and_spread(entry.device_s) if entry.device_s else (wall, wall_spread)
         times = f"{device * US_PER_S:10.1f} us +- {spread * US_PER_S:5.1f}  wall {wall * US_PER_S:10.1f} us"
         click.echo(f"{times}  connections={session.connections}  {entry.key}")
     for session, entry in record.skipped():
         click.echo(f"not measured  connections={session.connections}  {entry.key}: {entry.status}")
-    click.echo(f"{path}: {sum(1 for _ in record.measured())} schedules measured on {record.card.name}")
+    what = PROGRAMS if record.suite == PROGRAMS else "schedules"
+    click.echo(f"{path}: {sum(1 for _ in record.measured())} {what} measured on {record.card.name}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
 NOISE_REACH = 3.0  # half quartile distances: two standard deviations where the samples are normal
+FRONT_END = "front end"  # the groups of programs by the language that they are written in
 EVERYTHING = "all but pageable"  # the group of everything that a schedule meant for overlap can be
 
 
@@ -30,6 +31,10 @@ class Row(msgspec.Struct, frozen=True):
     ``issue_s``: the plain program's time on the host's clock and the part of it in which it was issued.
     ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
     ``simplicity``: the smaller, the simpler.
+
+    Of a program in a language all times are wall times, ``issue_s`` is what its calls cost, ``front_end`` the language,
+    ``speeds`` how many times as long as calibrated such calls took before and after it, and ``at_speed_s`` what is
+    predicted with that.
     """
 
     key: str
@@ -46,6 +51,9 @@ class Row(msgspec.Struct, frozen=True):
     issue_s: float
     formulas_s: dict[str, float]
     simplicity: tuple[int, ...] = ()
+    front_end: str = ""
+    speeds: tuple[float, ...] = ()
+    at_speed_s: float = 0.0
 
     @property
     def error(self) -> float:
@@ -56,6 +64,11 @@ class Row(msgspec.Struct, frozen=True):
     def wall_error(self) -> float:
         """Signed relative error of the prediction of the whole program's time."""
         return self.wall_predicted_s / self.wall_s - 1
+
+    @property
+    def at_speed_error(self) -> float:
+        """Of a program: the signed relative error with the host as fast as it was beside it."""
+        return self.at_speed_s / self.measured_s - 1
 
     @property
     def is_noise(self) -> bool:
@@ -123,8 +136,10 @@ class Comparison(msgspec.Struct, frozen=True):
     def summaries(self) -> dict[str, dict[str, Summary]]:
         """By class, by connections and class, by pattern, by effect; pageable memory is in its own groups only."""
         others = [row for row in self.rows if row.klass != PAGEABLE]
+        by_front_end = {FRONT_END: self.by_front_end()} if self.is_of_programs else {}
         return {
             "class": {**_summaries(self.rows, lambda row: row.klass), **_summaries(others, lambda _: EVERYTHING)},
+            **by_front_end,
             "connections": {
                 **_summaries(others, lambda row: f"{row.connections} connections"),
                 **_summaries(others, lambda row: f"{row.connections} connections {row.klass}"),
@@ -134,6 +149,24 @@ class Comparison(msgspec.Struct, frozen=True):
         }
 
     @property
+    def is_of_programs(self) -> bool:
+        """Whether they are programs in a language, not replays."""
+        return any(row.front_end for row in self.rows)
+
+    @property
+    def front_ends(self) -> tuple[str, ...]:
+        """Those of the programs, in the order in which they were measured."""
+        return tuple(dict.fromkeys(row.front_end for row in self.rows if row.front_end))
+
+    def by_front_end(self, error: Callable[[Row], float] = lambda row: row.error) -> dict[str, Summary]:
+        """Errors of programs by front end and class."""
+        found: dict[str, Summary] = {}
+        for name in self.front_ends:
+            own = [row for row in self.rows if row.front_end == name]
+            found |= _summaries(own, lambda row: f"{row.front_end} {row.klass}", error)
+        return found
+
+    @property
     def wall(self) -> dict[str, Summary]:
         """Errors of the whole program's time on the host's clock, by class."""
         return _summaries(self.rows, lambda row: row.klass, lambda row: row.wall_error)
@@ -141,7 +174,12 @@ class Comparison(msgspec.Struct, frozen=True):
     @property
     def formulas(self) -> dict[str, dict[str, Summary]]:
         """For each published formula what ``summaries["class"]`` is for the model."""
-        return {name: self._formula(name) for name in (self.rows[0].formulas_s if self.rows else ())}
+        return {name: self._formula(name) for name in self._formula_names}
+
+    @property
+    def _formula_names(self) -> tuple[str, ...]:
+        """None for programs, of which nobody knows the stages."""
+        return tuple(self.rows[0].formulas_s) if self.rows else ()
 
     def _formula(self, name: str) -> dict[str, Summary]:
         def error(row: Row) -> float:

@@ -17,6 +17,7 @@ from streamsim.errors import InputError
 from streamsim_validate.compare.comparison import CLASSES, Row
 from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.compare.programs import device_of, predict_wall_s, schedule_of, with_host_spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,19 +90,26 @@ def expectations(
         own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
         for profile, entries in _by_profile(own, profiles):
             drawn = _with_spread(profile, spread)
-            programs = [entry.build() for entry in entries]
-            predicted = intervals(programs, drawn, samples, seed, level, predict_device_s)
+            if entries[0].program is None:
+                programs, predict = [entry.build() for entry in entries], predict_device_s
+            else:
+                drawn = device_of(drawn, entries[0].program)
+                programs, predict = [schedule_of(entry, drawn) for entry in entries], predict_wall_s
+                rounds = (asked[run.connections, entry.key].speeds for entry in entries)
+                drawn = with_host_spread(drawn, (speed for speeds in rounds for speed in speeds))
+            predicted = intervals(programs, drawn, samples, seed, level, predict)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
 
 
 def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
-    """Entries that are predicted with the same profile, so that they share its draws."""
-    found: dict[int, tuple[Device, list[Entry]]] = {}
+    """Entries that are predicted with the same profile and front end, so that they share its draws."""
+    found: dict[tuple[int, str], tuple[Device, list[Entry]]] = {}
     for entry in entries:
         profile = profiles.of(entry)
-        found.setdefault(id(profile), (profile, []))[1].append(entry)
+        front_end = "" if entry.program is None else entry.program.language
+        found.setdefault((id(profile), front_end), (profile, []))[1].append(entry)
     return list(found.values())
 
 
@@ -117,12 +125,14 @@ def _with_spread(profile: Device, spread: Mapping[str, float] | None) -> Device:
     return msgspec.structs.replace(profile, spread={name: spread[name] for name in spread if name in known})
 
 
-def by_class(found: Iterable[Expected]) -> dict[str, Coverage]:
-    """Summarise each class that is there."""
+def by_class(found: Sequence[Expected]) -> dict[str, Coverage]:
+    """Summarise each class that is there; of programs each of every front end."""
     groups: defaultdict[str, list[Expected]] = defaultdict(list)
     for one in found:
-        groups[one.row.klass].append(one)
-    return {klass: _summarise(groups[klass]) for klass in CLASSES if klass in groups}
+        groups[f"{one.row.front_end} {one.row.klass}".strip()].append(one)
+    front_ends = dict.fromkeys(one.row.front_end for one in found)
+    names = (f"{front_end} {klass}".strip() for front_end in front_ends for klass in CLASSES)
+    return {name: _summarise(groups[name]) for name in names if name in groups}
 
 
 def _summarise(found: Sequence[Expected]) -> Coverage:

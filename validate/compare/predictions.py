@@ -15,10 +15,11 @@ import msgspec
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, RecordEvent, Schedule, Synchronize
+from streamsim.program.schedule import Copy, HostOp, RecordEvent, Schedule, Synchronize
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.profiles import drift_of, profiles_of
+from streamsim_validate.compare.programs import device_of, program_row, schedule_of
 from streamsim_validate.records import (
     Entry,
     Record,
@@ -54,8 +55,9 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
+        predict = row_of if entry.program is None else program_row
         try:
-            rows.append(row_of(entry, run, profiles[id(run)].of(entry)))
+            rows.append(predict(entry, run, profiles[id(run)].of(entry)))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
@@ -77,7 +79,13 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
 
 def _check_measured(record: Record) -> None:
     """Raise InputError when no schedule has samples: nothing but a table without lines would come of it."""
-    if next(record.measured(), None) is not None:
+    entries = [entry for _, entry in record.measured()]
+    if entries and not any(entry.device_s or entry.program for entry in entries):
+        raise InputError(
+            f"the record of {record.suite!r} on {record.card.name} has wall times of programs alone, which only what"
+            " tuned them predicts; compare one of `streamsim-validate run`, or of tune without --as"
+        )
+    if entries:
         return
     first = next((f"; {entry.key!r}: {entry.status}" for _, entry in record.skipped() if entry.status != "ok"), "")
     what = f"the record of suite {record.suite!r} on {record.card.name}"
@@ -130,10 +138,10 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
 
 def holds_host(schedule: Schedule) -> bool:
     """Whether a call before the closing synchronisation waits for the card."""
-    work = [op for op in schedule.ops if not isinstance(op, Synchronize)]
+    work = [op for op in schedule.ops if not isinstance(op, HostOp)]
     if any(isinstance(op, Copy) and op.blocking for op in work):
         return True
-    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], Synchronize)), -1)
+    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], HostOp)), -1)
     return any(isinstance(op, Synchronize) for op in schedule.ops[:last])
 
 
@@ -196,6 +204,10 @@ def time_lines(record: Record, row: Row, device: Device | None = None) -> tuple[
     """
     place = (row.connections, row.key)
     run, entry = next((run, entry) for run, entry in record.measured() if (run.connections, entry.key) == place)
+    profile = profiles_of(run, device).of(entry)
+    if entry.program is not None:
+        profile = device_of(profile, entry.program)
+        return simulate_one_of_many(schedule_of(entry, profile), profile), None
     schedule = closed(entry.build())
     measured = None if entry.timeline is None else timeline_of(schedule, entry.timeline)
-    return simulate_one_of_many(schedule, profiles_of(run, device).of(entry)), measured
+    return simulate_one_of_many(schedule, profile), measured

@@ -50,12 +50,15 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
         raise InputError(
             f"the run with {run.connections} connections has no calibrated profile: give one with --device"
         )
-    whole = profile.with_connections(run.connections)
+    is_of_programs = any(entry.program for entry in run.entries)
+    as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
+    whole = profile if as_calibrated else profile.with_connections(run.connections)
     found = calls_by_group(run) if device is None else {}
     return Profiles(whole, {number: _with_calls(whole, calls) for number, calls in found.items()})
 
 
 def _own_profile(run: Run) -> Device | None:
+    """The mean of those from before and after a run, or the one there is; None where there is none."""
     before, after = run.profile("before"), run.profile("after")
     return mean_of(before, after) if before and after else before or after
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.report.text import gantt
 from streamsim.report.text import to_csv as csv_text
-from streamsim_validate.compare.comparison import PAGEABLE
+from streamsim_validate.compare import program_tables
+from streamsim_validate.compare.comparison import FRONT_END, PAGEABLE
 from streamsim_validate.compare.predictions import time_lines
 
 if TYPE_CHECKING:
@@ -45,18 +46,20 @@ def to_text(
     ``covered``: by class. Every schedule is listed when there are few, or with ``every``.
     """
     by_class, *others = comparison.summaries.items()
+    what = "programs" if comparison.is_of_programs else "schedules"
     sections = [
-        [f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} schedules, profile {comparison.device}"],
+        [f"{comparison.card}, {comparison.suite}: {len(comparison.rows)} {what}, profile {comparison.device}"],
+        *(program_tables.to_lines(comparison) if comparison.is_of_programs else ()),
         _errors(f"model, by {by_class[0]}", by_class[1]),
         [] if covered is None else _covered(covered),
         list(_margins(comparison)),
-        list(_choice_summary(comparison.choices)),
+        [] if comparison.is_of_programs else list(_choice_summary(comparison.choices)),
         [f"{'FAILED' if v.failed else 'ok':<7}{v.text}: is {v.value:.2%}" for v in verdicts],
         list(_absent("not predicted", comparison.unpredicted)),
         list(_absent("not measured", comparison.unmeasured)),
         _schedules("the worst predicted, pageable memory left out", comparison.worst(most)),
-        *(_errors(f"model, by {kind}", groups) for kind, groups in others),
-        _errors("model, whole program on the host's clock", comparison.wall),
+        *(_errors(f"model, by {kind}", groups) for kind, groups in others if kind != FRONT_END),
+        [] if comparison.is_of_programs else _errors("model, whole program on the host's clock", comparison.wall),
         *_formulas(comparison),
         list(_choices(comparison.choices)),
         list(_drift(comparison)),
@@ -97,13 +100,13 @@ def _share(klass: str, c: Coverage) -> str:
 
 def _margins(comparison: Comparison) -> Iterator[str]:
     for group in comparison.summaries["class"]:
-        if group != PAGEABLE:
+        if group != PAGEABLE and comparison.formulas:
             name, times = comparison.margin(group)
             yield f"formulas, {group}: the best one's median error ({name}) is {times:.1f} times the model's"
 
 
 def _formulas(comparison: Comparison) -> Iterator[list[str]]:
-    for group, summary in comparison.summaries["class"].items():
+    for group, summary in comparison.summaries["class"].items() if comparison.formulas else ():
         rows = {"model": summary} | {name: groups[group] for name, groups in comparison.formulas.items()}
         yield _errors(f"formulas, {group}", rows)
 
@@ -184,7 +187,10 @@ def to_json(
         "wall": _plain_groups(comparison.wall),
         "coverage": None if covered is None else {klass: _plain_coverage(c) for klass, c in covered.items()},
         "formulas": {name: _plain_groups(groups) for name, groups in comparison.formulas.items()},
-        "margins": {group: _plain_margin(comparison, group) for group in comparison.summaries["class"]},
+        "margins": {
+            group: _plain_margin(comparison, group) for group in comparison.summaries["class"] if comparison.formulas
+        },
+        **({"programs": program_tables.to_json(comparison)} if comparison.is_of_programs else {}),
         "choice": {
             "n": len(choices),
             "within_1_percent_percent": _share_percent(regrets),
@@ -275,6 +281,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "wall_error_percent": row.wall_error * PERCENT,
         "issue_s": row.issue_s,
         "formulas_s": row.formulas_s,
+        **({"front_end": row.front_end, "at_speed_s": row.at_speed_s} if row.front_end else {}),
     }
 
 

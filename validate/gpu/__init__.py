@@ -4,10 +4,18 @@ CuPy is imported in functions only, so that what needs no card (``fit`` on kept 
 """
 
 from streamsim_validate.gpu.bench import Bench, prepare
-from streamsim_validate.gpu.card import CONNECTIONS_VARIABLE, Gpu, NoGpuError, connections, import_cupy, open_gpu
+from streamsim_validate.gpu.card import (
+    CONNECTIONS_VARIABLE,
+    Gpu,
+    NoGpuError,
+    connections,
+    first_error_line,
+    import_cupy,
+    open_gpu,
+)
 from streamsim_validate.gpu.kernels import load_kernels, read_source
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
-from streamsim_validate.gpu.libraries import Calls, installed_libraries
+from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample, refuse_races
 
@@ -19,6 +27,8 @@ __all__ = [
     "Calls",
     "Gpu",
     "Key",
+    "Library",
+    "LinearLayers",
     "LostGpuError",
     "NoGpuError",
     "Replayer",
@@ -26,6 +36,7 @@ __all__ = [
     "buffers_of",
     "check_fits",
     "connections",
+    "first_error_line",
     "free_host_bytes",
     "import_cupy",
     "installed_libraries",

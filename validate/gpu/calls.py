@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.errors import InputError
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec, broken, find_kernel
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, blocks_of, elements_of, widths_of
 from streamsim_validate.gpu.memory import SCRATCH_DEVICE, SCRATCH_HOST, Key
@@ -45,6 +58,12 @@ class Compiler:
 
     def _op(self, op: Op) -> list[Call]:
         cuda = self._cuda
+        if op.thread or isinstance(op, WaitThread):
+            raise InputError(f"thread = {op.thread}: a card replays the calls of one host thread; give 0")
+        if isinstance(op, HostWork):
+            return [(_work, (op.duration_s,))]
+        if op.call_s is not None:
+            raise InputError(f"call_s = {op.call_s}: on a card a call costs what it costs; leave it out")
         if isinstance(op, Copy):
             return self._copy(op)
         if isinstance(op, Kernel):
@@ -114,6 +133,13 @@ class Compiler:
         stream = cupy.cuda.Stream.from_external(_ForeignStream(self._streams[kernel.stream]))
         self.keep.append((reads, writes, stream))
         return _launch_on, (spec, stream, reads, writes, elements, kernel.parameter)
+
+
+def _work(duration_s: float) -> None:
+    """Keep the thread busy, and not asleep: the system would wake it late."""
+    until = time.perf_counter() + duration_s
+    while time.perf_counter() < until:
+        pass
 
 
 class _ForeignStream:

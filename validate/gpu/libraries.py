@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
 SLICES, SLICE = 64, 1024  # of an array of floats
 STREAMS = 4
+FEATURES = 32  # of a linear layer, and rows
+S_PER_MS = 1e-3
+SPIN_CYCLES = 20_000_000  # some 10 ms, in which the host makes all calls of a chain
+SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }'
 
 
 class Calls(Protocol):
@@ -32,6 +36,9 @@ class Calls(Protocol):
     def kernel(self, turn: int) -> None:
         """An operation on the latest slices, element by element."""
 
+    def linear(self, turn: int) -> None:
+        """A linear layer, whose output is new memory. Raises NotImplementedError where the library has none."""
+
     def record(self, turn: int) -> None:
         """An event."""
 
@@ -43,6 +50,13 @@ class Calls(Protocol):
 
     def synchronize(self) -> None:
         """With the whole device."""
+
+
+class Library(Calls, Protocol):
+    """An array library that is installed."""
+
+    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        """Seconds on the card of so many ``launch(x, y)`` of arrays of so many floats, all issued before one runs."""
 
 
 def _slice(turn: int) -> slice:
@@ -61,6 +75,7 @@ class CupyCalls:
 
         cupy.cuda.Device(device).use()
         self.version = f"CuPy {cupy.__version__}"
+        self._library = cupy
         self._host = cupyx.zeros_pinned(SLICES * SLICE, np.float32)
         self._x, self._y = cupy.zeros(SLICES * SLICE, np.float32), cupy.zeros(SLICES * SLICE, np.float32)
         self._kernel = cupy.ElementwiseKernel("float32 x, int32 n", "float32 y", "y = x * n", "streamsim_probe")
@@ -80,6 +95,9 @@ class CupyCalls:
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._kernel(self._read, 2, self._written)
 
+    def linear(self, turn: int) -> None:
+        raise NotImplementedError
+
     def record(self, turn: int) -> None:
         self._events[turn % SLICES].record(self._streams[turn % STREAMS])
 
@@ -89,6 +107,18 @@ class CupyCalls:
     def entered(self, turn: int) -> AbstractContextManager[Any]:
         stream: AbstractContextManager[Any] = self._streams[turn % STREAMS]
         return stream
+
+    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        cupy = self._library
+        x, y = cupy.zeros(floats, np.float32), cupy.zeros(floats, np.float32)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        cupy.RawKernel(SPIN, "spin")((1,), (1,), (SPIN_CYCLES,))
+        begin.record()
+        for _ in range(length):
+            launch(x, y)
+        end.record()
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(begin, end)) * S_PER_MS
 
 
 class PytorchCalls:
@@ -101,9 +131,13 @@ class PytorchCalls:
 
         torch.cuda.set_device(device)
         self.version = f"PyTorch {torch.__version__}"
+        self._library = torch
         self._host = torch.zeros(SLICES * SLICE).pin_memory()
         self._x, self._y = (torch.zeros(SLICES * SLICE, device="cuda") for _ in range(2))
         self._operation, self._entering = torch.sin, torch.cuda.stream
+        self._linear = torch.nn.functional.linear
+        self._rows, self._weights = (torch.zeros(FEATURES, FEATURES, device="cuda") for _ in range(2))
+        self._bias = torch.zeros(FEATURES, device="cuda")
         self._streams = [torch.cuda.Stream() for _ in range(STREAMS)]
         self._events = [torch.cuda.Event() for _ in range(SLICES)]
         self._read, self._written = self._x[_slice(0)], self._y[_slice(0)]
@@ -120,6 +154,9 @@ class PytorchCalls:
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._operation(self._read, out=self._written)
 
+    def linear(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._linear(self._rows, self._weights, self._bias)
+
     def record(self, turn: int) -> None:
         self._events[turn % SLICES].record(self._streams[turn % STREAMS])
 
@@ -130,10 +167,70 @@ class PytorchCalls:
         block: AbstractContextManager[Any] = self._entering(self._streams[turn % STREAMS])
         return block
 
+    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        torch = self._library
+        x, y = (torch.zeros(floats, device="cuda") for _ in range(2))
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda._sleep(SPIN_CYCLES)
+        begin.record()
+        for _ in range(length):
+            launch(x, y)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * S_PER_MS
 
-def installed_libraries(device: int) -> Iterator[Calls]:
-    """The libraries that can be imported and that see the card of that number."""
-    for library in (CupyCalls, PytorchCalls):
+
+class PytorchEagerCalls(PytorchCalls):
+    """PyTorch as one writes without thinking of memory: ``to(..., non_blocking=True)``, operations that allocate."""
+
+    name = "pytorch_eager"
+
+    def copy_in(self, turn: int) -> None:
+        self._read = self._host[_slice(turn)].to("cuda", non_blocking=True)
+
+    def copy_out(self, turn: int) -> None:
+        self._host[_slice(turn)].copy_(self._written, non_blocking=True)
+
+    def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._written = self._operation(self._read)
+
+
+class LinearLayers:
+    """PyTorch's linear layers, and a ReLU that writes where it is told: of rows of so many features.
+
+    What they compute depends on nothing but the rows.
+    """
+
+    def __init__(self, features: int, layers: int) -> None:
+        import torch
+
+        self._torch, self._features = torch, features
+        generator = torch.Generator("cuda").manual_seed(0)
+        scale = features**-0.5
+        self._weights = [
+            (scale * torch.randn(features, features, device="cuda", generator=generator), torch.zeros_like(bias))
+            for bias in [torch.empty(features, device="cuda")] * layers
+        ]
+
+    def __call__(self, x: Any, y: Any) -> None:
+        """All of them."""
+        rows = x.view(-1, self._features)
+        for weights, bias in self._weights:
+            rows = self._torch.nn.functional.linear(rows, weights, bias)
+        self._torch.clamp_min(rows, 0.0, out=y.view(-1, self._features))
+
+    def layer(self, x: Any, _y: Any) -> None:
+        """The first layer, whose output is new memory."""
+        self._torch.nn.functional.linear(x.view(-1, self._features), *self._weights[0])
+
+    def last(self, x: Any, y: Any) -> None:
+        """The operation behind the layers."""
+        self._torch.clamp_min(x, 0.0, out=y)
+
+
+def installed_libraries(device: int) -> Iterator[Library]:
+    """The libraries that can be imported and that see the card of that number, in each way of writing programs."""
+    for library in (CupyCalls, PytorchCalls, PytorchEagerCalls):
         try:
             yield library(device)
         except (ImportError, RuntimeError, AssertionError):  # PyTorch built without CUDA asserts that it has it

@@ -12,6 +12,7 @@ from streamsim.files.atomic_files import write_bytes
 from streamsim.text.recognise import kind_of, mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.records.journal import JOURNAL_SUFFIX, fold, journal_path, lines_of, read_journal
+from streamsim_validate.records.programs import is_earlier, read_earlier
 from streamsim_validate.records.record import SCHEMA_VERSION, Record
 from streamsim_validate.records.stored import check_version, decoded, read_stored, unzipped
 
@@ -44,6 +45,8 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         return fold(lines)
     try:
         plain = unzipped(data)
+        if is_earlier(plain):
+            return read_earlier(plain)
         version = msgspec.json.decode(plain, type=_Versioned).schema_version
         check_version(where, version)
         record: Record = decoded(plain, Record, version)
@@ -76,9 +79,9 @@ def check_writable(path: Path) -> None:
     if "\0" in str(path):
         raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
     folder = path.parent
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file in it")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+    if not os.access(folder, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
         raise InputError(f"{path}: cannot write it: no permission; choose another output")

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.locks import try_lock
+from streamsim.files.locks import holder, try_lock
 from streamsim.text.shown import one_line
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Group, Machine, Record, Run, this_machine
@@ -25,13 +25,17 @@ JOURNAL_SUFFIX = ".journal"
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
-    """First line of a journal. ``kernels``: a fingerprint of the files of kernels of one's own, "" for none."""
+    """First line of a journal. ``kernels``: a fingerprint of the files of kernels of one's own, "" for none.
+
+    ``task``: a fingerprint of what is tuned; "" where a suite or schedules are measured.
+    """
 
     card: Card
     machine: Machine
     suite: str
     streamsim: str
     kernels: str = ""
+    task: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -64,7 +68,7 @@ class RunEnds(msgspec.Struct, frozen=True, tag_field="line", tag="end"):
 Line = Header | RunBegins | Entry | Group | Traced | RunEnds
 
 
-def header(card: Card, suite: str, kernels: str = "") -> Header:
+def header(card: Card, suite: str, kernels: str = "", task: str = "") -> Header:
     """The header of a record measured now, here."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -72,7 +76,7 @@ def header(card: Card, suite: str, kernels: str = "") -> Header:
         found = version("streamsim")
     except PackageNotFoundError:  # run from a source tree
         found = "unknown"
-    return Header(card, this_machine(), suite, found, kernels)
+    return Header(card, this_machine(), suite, found, kernels, task)
 
 
 def journal_path(record: str | os.PathLike[str]) -> Path:
@@ -101,9 +105,8 @@ class Journal:
     def _resume(self, first: Header) -> None:
         """Lock the file, before it is read: whoever holds it may be writing a line. Without that torn when one died."""
         if not try_lock(self._file.fileno()):
-            raise InputError(
-                f"{self.path}: another streamsim-validate writes to it; wait for it, or choose another output"
-            )
+            who = holder(self._file.fileno())
+            raise InputError(one_line(f"{self.path}: {who} writes to it; wait for it, or choose another output"))
         data = read_stored(self.path)
         self.lines = lines_of(self.path, data)
         self._check(first)
@@ -135,6 +138,8 @@ class Journal:
                 f"{self.path}: cannot resume: the files of --kernels are not what they were when it was begun; choose"
                 " another output"
             )
+        if found.task != first.task:
+            raise InputError(f"{self.path}: cannot resume: another workload was tuned; choose another output")
 
     def append(self, line: Line) -> None:
         """Write one line."""
@@ -155,10 +160,14 @@ class Journal:
                         " now; choose another output"
                     )
 
+    def entries(self, connections: int) -> Iterator[Entry]:
+        """Those of runs with so many connections; of a schedule measured more than once the one with most samples."""
+        runs = (run for run in fold(self.lines).runs if run.connections == connections)
+        return (entry for run in runs for entry in run.entries)
+
     def complete(self, connections: int, repeats: int) -> set[str]:
         """Keys of the entries that need not be measured again."""
-        runs = (run for run in fold(self.lines).runs if run.connections == connections)
-        return {entry.key for run in runs for entry in run.entries if _is_complete(entry, repeats)}
+        return {entry.key for entry in self.entries(connections) if _is_complete(entry, repeats)}
 
     def traced(self, connections: int) -> set[str]:
         """Keys of the entries that have a time line."""

@@ -121,11 +121,11 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def simplicity(self) -> tuple[int, ...]:
-        """The smaller, the simpler, by :class:`~streamsim.program.config.Config`; other patterns come behind."""
+        """The smaller, the simpler, by :class:`~streamsim.program.config.Config`; prefetch and other patterns last."""
         arguments: dict[str, Any] = self.arguments
         if self.pattern == "ring":
             return (0, *ring_config(**arguments).simplicity)
-        if self.pattern in ORDERS:
+        if self.pattern in ORDERS and self.pattern != "prefetch":
             return (0, *Config(self.pattern, **arguments).simplicity)
         buffers = arguments.get("buffers", 0)
         streams = arguments.get("streams", arguments.get("lanes", buffers or 1))
@@ -136,6 +136,19 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         """One line that names it and no other recipe."""
         arguments = " ".join(f"{name}={value}" for name, value in self.arguments.items())
         return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
+
+
+def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
+    """The recipe of a workload that is cut and issued so."""
+    numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}
+    if not config.is_blocking and not config.is_prefetch:
+        numbers["streams"] = config.streams
+    ways: dict[str, Value] = {
+        name: getattr(config, name) for name in ("memory", "launch") if getattr(config, name) != getattr(Config(), name)
+    }
+    given = {name: value for name, value in numbers.items() if value is not None}
+    pattern = "ring" if config.buffers is not None and not config.is_prefetch else config.order
+    return Recipe(pattern, {**given, **ways}, workload, effect)
 
 
 def workload_key(workload: Workload) -> str:

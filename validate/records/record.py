@@ -33,12 +33,27 @@ class Machine(msgspec.Struct, frozen=True):
     python: str
 
 
+class Program(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
+
+    ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
+    round of such calls just before the program and, where it was measured, just after it.
+    """
+
+    language: str
+    kernels_s: Times = ()
+    chunks_s: Times = ()
+    rounds_s: Times = ()
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
     """A schedule and its samples, in seconds (see :mod:`streamsim_validate.records.timed` for what each time is of).
 
-    The schedule is a suite's ``recipe`` (in files ``case``) or a ``schedule`` given whole. ``status`` is "ok", or says
+    The schedule is a suite's ``recipe`` (in files ``case``) or a ``schedule`` given whole; ``digest``: its fingerprint,
+    "" in a record of before there was one. ``status`` is "ok", or says
     why it was skipped or failed. ``verified``: its output was compared; False when it names none. ``timeline``: where
     the run was told to trace. ``group``: number of the :class:`Group` in which it was measured, 0 for none.
+    A program in a language has ``wall_s`` alone; one of the suite of them says more (``program``).
     """
 
     key: str
@@ -52,9 +67,10 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     issue_s: Times = ()
     timeline: Spans | None = None
     group: int = 0
+    program: Program | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.device_s) == len(self.wall_s) == len(self.issue_s):
+        if {len(self.device_s), len(self.issue_s)} not in ({len(self.wall_s)}, {0}):
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
 
     def build(self) -> Schedule:
@@ -65,7 +81,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
         schedule = self.schedule if self.recipe is None else self.recipe.schedule()
         if schedule is None:
             raise InputError(f"entry {self.key!r}: has neither a case nor a schedule; measure it again")
-        if digest(schedule) != self.digest:
+        if self.digest and digest(schedule) != self.digest:
             raise InputError(f"entry {self.key!r}: its pattern builds another schedule now; measure it again")
         return schedule
 

@@ -1,33 +1,63 @@
-"""A measuring process: ``python -m streamsim_validate.run CONNECTIONS``, the plan on stdin."""
+"""A measuring process: ``python -m streamsim_validate.run CONNECTIONS``, the plan on a line of stdin.
 
+It ends when stdin does, which is when the process that started it has ended, however that was.
+"""
+
+import os
 import sys
+from _thread import interrupt_main
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from threading import Thread
+from time import sleep
 
 import msgspec
 
-from streamsim.cli.notes import steps
+from streamsim.cli.notes import say, steps
+from streamsim.code.steps import LANGUAGES
 from streamsim.errors import INTERRUPTED, OK, InputError
-from streamsim_validate.calibrate import measure_probes
-from streamsim_validate.gpu import load_kernels, open_gpu
+from streamsim_validate.calibrate import Samples, measure_front_ends, measure_probes
+from streamsim_validate.gpu import Gpu, installed_libraries, load_kernels, open_gpu
+from streamsim_validate.progress import OnStep
 from streamsim_validate.run.campaign import COMPLAINT, Plan, measure_plan
+
+SETTLING_S = 60.0  # for what is measured and not in the journal yet
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a measuring process: the plan on stdin, the number of connections as argument."""
     try:
-        plan = msgspec.json.decode(sys.stdin.buffer.read(), type=Plan)
+        plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+        Thread(target=_end_with_stdin, daemon=True).start()
         for path in plan.kernels:
             load_kernels(path)
         with open_gpu(plan.device) as gpu, steps(sys.stdout) as on_step:
-            calibrates = partial(measure_probes, on_step=on_step) if plan.calibrate else None
+            calibrates = partial(_calibrated, plan, on_step) if plan.calibrate else None
             measure_plan(plan, int(arguments[0]), gpu, calibrates, on_step)
     except InputError as error:
-        print(f"{COMPLAINT}{error}", file=sys.stderr)
+        say(f"{COMPLAINT}{error}")
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
+
+
+def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
+    """The probes of the card; where programs are measured those of the front ends in which they are written, too."""
+    found = measure_probes(gpu, on_step=on_step)
+    if not plan.is_of_programs:
+        return found
+    wanted = [one for one in installed_libraries(plan.device) if not plan.front_ends or one.name in plan.front_ends]
+    return replace(found, front_ends=measure_front_ends((one for one in wanted if one.name in LANGUAGES), on_step))
+
+
+def _end_with_stdin() -> None:
+    """As Ctrl-C ends it; until then the thread sleeps in the system, where it disturbs no measurement."""
+    os.read(sys.stdin.fileno(), 1)
+    interrupt_main()
+    sleep(SETTLING_S)
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from streamsim.cli.notes import say
+from streamsim.code.steps import Language
 from streamsim.errors import INTERRUPTED, NO_GPU, InputError
 from streamsim.program.schedule import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
@@ -33,10 +36,10 @@ from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
     MOST_VALUES,
+    PROGRAMS,
     Entry,
     Group,
     Journal,
-    Recipe,
     Record,
     RunBegins,
     RunEnds,
@@ -52,14 +55,20 @@ from streamsim_validate.records import (
     to_times,
 )
 from streamsim_validate.run.measure import Job, Measured, measure
-from streamsim_validate.suites import RANDOM, RANDOM_COUNT, suite, suite_connections
+from streamsim_validate.run.planned import Planned
+from streamsim_validate.run.program_runs import WrittenProgram, check_installed, measure_programs, planned_programs
+from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
+DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, and how many unless told otherwise
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
 STDERR = 2  # the process's progress goes there
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
+
+# So that linear layers over several streams give the output of those over one, bit for bit.
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 TakeSamples = Callable[[Gpu], Samples]
 
@@ -74,8 +83,9 @@ class Plan(msgspec.Struct, frozen=True):
     ``kernels``: files of kernels of one's own (:func:`streamsim_validate.gpu.kernels.load_kernels`), because every
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
     ``allow_races``: measure schedules whose ops race, too. ``seed``: of the order of the repeats, and of the
-    schedules of the suite ``random``; ``count``: how many of those (0: 200). Raises InputError when another suite is
-    given a count.
+    schedules of the suite ``random`` or the programs of ``programs``; ``count``: how many of those (0: 200, and 150 of
+    each language). ``front_ends``: the languages of the programs, () for all. Raises InputError when another suite is
+    given a count or front ends.
     """
 
     output: str
@@ -90,18 +100,30 @@ class Plan(msgspec.Struct, frozen=True):
     timelines: bool = False
     allow_races: bool = False
     count: int = 0
+    front_ends: tuple[Language, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.count and (self.schedules or self.suite != RANDOM):
+        what = "schedule files" if self.schedules else f"the suite {self.suite}"
+        if self.count and (self.schedules or self.suite not in DRAWN):
             raise InputError(
-                f"count = {self.count}: only the suite {RANDOM} draws schedules, and this run is of"
-                f" {'schedule files' if self.schedules else f'the suite {self.suite}'}; leave --count out"
+                f"count = {self.count}: only the suites {' and '.join(DRAWN)} are drawn, and this run is of {what};"
+                " leave --count out"
             )
+        if self.front_ends and not self.is_of_programs:
+            raise InputError(f"--front-end: only the suite {PROGRAMS} has programs, and this run is of {what}")
+        if self.is_of_programs and (self.kernels or self.timelines):
+            option = "--kernels" if self.kernels else "--timelines"
+            raise InputError(f"{option}: the programs of the suite {PROGRAMS} have their own kernels and no time lines")
+
+    @property
+    def is_of_programs(self) -> bool:
+        """Whether it runs programs in a language, and replays nothing."""
+        return self.suite == PROGRAMS and not self.schedules
 
     @property
     def drawn(self) -> int:
-        """How many schedules are drawn; 0 where none are."""
-        return (self.count or RANDOM_COUNT) if self.suite == RANDOM and not self.schedules else 0
+        """How many schedules are drawn, or programs of each language; 0 where none are."""
+        return 0 if self.schedules else self.count or DRAWN.get(self.suite, 0)
 
     @property
     def title(self) -> str:
@@ -109,24 +131,13 @@ class Plan(msgspec.Struct, frozen=True):
         return "schedules" if self.schedules else self.suite
 
 
-class Planned(msgspec.Struct, frozen=True):
-    """A schedule to measure and where it comes from."""
-
-    key: str
-    schedule: Schedule
-    recipe: Recipe | None = None
-
-    @property
-    def job(self) -> Job:
-        """For :func:`measure`."""
-        return Job(self.key, self.schedule)
-
-
 def planned(plan: Plan, connections: int) -> list[Planned]:
     """Everything that a process with so many connections measures. Raises InputError on an unknown suite."""
     if plan.schedules:
         keys = [f"{i}: {schedule.name}".rstrip(": ") for i, schedule in enumerate(plan.schedules, 1)]
         return [Planned(key, schedule) for key, schedule in zip(keys, plan.schedules, strict=True)]
+    if plan.is_of_programs:
+        return list(planned_programs(plan.seed, plan.drawn, plan.front_ends))
     recipes = suite(plan.suite, connections, plan.seed, plan.drawn)
     return [Planned(recipe.key, recipe.schedule(), recipe) for recipe in recipes]
 
@@ -138,19 +149,20 @@ def run(plan: Plan) -> Record:
     then, and the same call goes on from there.
     """
     check_writable(Path(plan.output))
-    if Path(plan.output).exists():
+    if os.path.exists(plan.output):
         raise InputError(f"{plan.output}: there is such a file already; move it away, or choose another output")
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
     if not plan.allow_races:
         _refuse_races(plan.schedules)  # those of the suites have none
+    check_installed(plan.front_ends)
     import_cupy()  # in vain there is no need to start a process
-    usual = (default_connections(),) if plan.schedules else suite_connections(plan.suite)
+    usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
     _check_size(plan, sum(len(planned(plan, connections)) for connections in counts))  # complain here, in one line
     for connections in counts:
         if len(counts) > 1:
-            print(f"with {connections} hardware queues in front of each engine", file=sys.stderr, flush=True)
+            say(f"with {connections} hardware queues in front of each engine")
         _start(plan, connections)
     return finish(journal_path(plan.output), plan.output, with_profiles)
 
@@ -173,13 +185,21 @@ def _refuse_races(schedules: Sequence[Schedule]) -> None:
 
 
 def _start(plan: Plan, connections: int) -> None:
-    """Run a measuring process, which prints its own complaint."""
-    environment = os.environ | {CONNECTIONS_VARIABLE: str(connections)}
+    """Run a measuring process, which prints its own complaint, and ends when its stdin does: with this one."""
+    environment = os.environ | (DETERMINISTIC if plan.is_of_programs else {})
+    if plan.connections or not plan.is_of_programs:  # a program finds the hardware queues that any program does
+        environment |= {CONNECTIONS_VARIABLE: str(connections)}
     command = [sys.executable, "-m", "streamsim_validate.run", str(connections)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=STDERR, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
         try:
-            _, complaint = process.communicate(msgspec.json.encode(plan))
+            with suppress(BrokenPipeError):  # it has died, and says why
+                process.stdin.write(msgspec.json.encode(plan) + b"\n")
+                process.stdin.flush()
+            complaint = process.stderr.read()
+            process.wait()
         except KeyboardInterrupt:  # the terminal has told the process too: let it settle what it has
             process.wait()
             raise
@@ -212,7 +232,7 @@ def measure_plan(
     ``take_samples``: calibrates, before the run's first measurement and after its last. ``on_step`` is told what is
     being done.
     """
-    with Journal(journal_path(plan.output), header(gpu.card, plan.title, _fingerprint(plan.kernels))) as journal:
+    with Journal(journal_path(plan.output), header(gpu.card, plan.title, fingerprint(plan.kernels))) as journal:
         left, untraced = _left(plan, connections, journal)
         if left:
             before = _plain(take_samples, gpu)
@@ -224,7 +244,7 @@ def measure_plan(
         _trace(untraced, connections, gpu, journal, plan.allow_races, on_step)  # last: the profiler slows the host
 
 
-def _fingerprint(paths: Sequence[str]) -> str:
+def fingerprint(paths: Sequence[str]) -> str:
     """Of what is in files, in their order; "" for none."""
     if not paths:
         return ""
@@ -237,6 +257,10 @@ def _fingerprint(paths: Sequence[str]) -> str:
 def _measure(
     plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job], on_step: OnStep
 ) -> None:
+    if plan.is_of_programs:
+        programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
+        measure_programs(programs, gpu, plan.device, plan.repeats, journal.append, on_step)
+        return
     measure(
         [item.job for item in left.values()],
         gpu,
@@ -269,7 +293,7 @@ def _trace(
     on_step("tracing", 0, len(jobs))
     for done, (key, found) in enumerate(profiler.profile_all(jobs, gpu, allow_races), 1):
         if isinstance(found, InputError):
-            print(f"{key}: {found}", flush=True)
+            say(f"{key}: {found}", sys.stdout)
         else:
             journal.append(Traced(key, found, connections))
         on_step("tracing", done, len(jobs))
@@ -292,7 +316,7 @@ def with_profiles(record: Record) -> Record:
     samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
     if not any(samples):
         return record
-    print("fitting the calibrations", file=sys.stderr, flush=True)
+    say("fitting the calibrations")
     with ProcessPoolExecutor(min(len(samples), os.cpu_count() or 1), mp_context=get_context(FORKED)) as pool:
         profiles = pool.map(_fitted, samples)
         runs = [msgspec.structs.replace(run, before=next(profiles), after=next(profiles)) for run in record.runs]
@@ -305,7 +329,7 @@ def _fitted(plain: dict[str, Any] | None) -> dict[str, Any] | None:
     try:
         return _builtins(fits.fit(Samples.from_plain(msgspec.convert(plain, PlainSamples))))
     except (InputError, msgspec.ValidationError) as error:  # samples of another form, in a journal of then
-        print(f"no profile: {error}", file=sys.stderr)
+        say(f"no profile: {error}")
         return None
 
 

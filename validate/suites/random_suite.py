@@ -67,10 +67,10 @@ IN_ONE_STREAM = {"serial", "legacy"}
 
 def random_recipes(seed: int, count: int) -> list[Recipe]:
     """``count`` recipes of as many keys, from the seed alone; the first of them are those of any smaller count."""
-    return list(islice(_distinct(_Draws(seed)), count))
+    return list(islice(_distinct(Draws(seed)), count))
 
 
-def _distinct(draws: "_Draws") -> Iterator[Recipe]:
+def _distinct(draws: "Draws") -> Iterator[Recipe]:
     seen: set[str] = set()
     while True:
         recipe = _recipe(draws)
@@ -79,7 +79,7 @@ def _distinct(draws: "_Draws") -> Iterator[Recipe]:
             yield recipe
 
 
-class _Draws:
+class Draws:
     """What can be drawn. A draw always takes one number, so that its outcome shifts none of those after it."""
 
     def __init__(self, seed: int) -> None:
@@ -109,7 +109,7 @@ class _Draws:
         return first + int((position - int(position)) * (last - first + 1))
 
 
-def _recipe(draws: _Draws) -> Recipe:
+def _recipe(draws: Draws) -> Recipe:
     inputs, outputs = _arrays(draws)
     pattern = draws.one_of(PATTERNS)
     arguments = _arguments(draws, pattern)
@@ -127,7 +127,7 @@ def _recipe(draws: _Draws) -> Recipe:
     return Recipe(pattern, arguments, Workload(elements, inputs, outputs, kernels), effect)
 
 
-def _arrays(draws: _Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _arrays(draws: Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Bytes per element of each input and output."""
     if draws.happens(45):
         return PLAIN[draws.below(len(PLAIN))]
@@ -136,7 +136,7 @@ def _arrays(draws: _Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return inputs, outputs
 
 
-def _arguments(draws: _Draws, pattern: str) -> dict[str, Value]:
+def _arguments(draws: Draws, pattern: str) -> dict[str, Value]:
     chunks = _several(draws, MOST_CHUNKS)
     streams = _several(draws, min(chunks, MOST_STREAMS))
     buffers = _several(draws, min(chunks, MOST_BUFFERS))
@@ -159,14 +159,14 @@ def _arguments(draws: _Draws, pattern: str) -> dict[str, Value]:
     return found
 
 
-def _several(draws: _Draws, most: int) -> int:
+def _several(draws: Draws, most: int) -> int:
     """Rarely a single one: where nothing can overlap there is little to predict."""
     alone = draws.happens(8)
     found = draws.size(min(2, most), most)
     return 1 if alone else found
 
 
-def _kernels(draws: _Draws, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[WorkloadKernel, ...]:
+def _kernels(draws: Draws, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> tuple[WorkloadKernel, ...]:
     light = LIGHT_KERNELS[inputs] if (inputs, outputs) in PLAIN else []
     named: Weighted[WorkloadKernel] = [*COMPUTING, *light]
     found: list[WorkloadKernel] = []
@@ -179,7 +179,7 @@ def _kernels(draws: _Draws, inputs: tuple[int, ...], outputs: tuple[int, ...]) -
     return tuple(found)
 
 
-def _timed(draws: _Draws) -> WorkloadKernel:
+def _timed(draws: Draws) -> WorkloadKernel:
     name = TIMED_NAMES[draws.below(len(TIMED_NAMES))]
     return WorkloadKernel(name, draws.size(SHORTEST_NS, LONGEST_NS) / 1e9, fill=draws.one_of(FILLS))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CONNECTIONS = (8, 1, 32)
 QUEUE_PROBES = (1, 32)  # the connections other than the default, measured on a part of the suite
 RANDOM, RANDOM_COUNT = "random", 200
-SUITES = (*FIXED, RANDOM)
+SUITES = (*FIXED, RANDOM)  # of schedules; the programs of :mod:`~streamsim_validate.suites.program_suite` are no such
 
 
 def suite(name: str, connections: int = CONNECTIONS[0], seed: int = 0, count: int = RANDOM_COUNT) -> list[Recipe]:

@@ -1,0 +1,54 @@
+"""``streamsim-validate capture``: a Python program, recorded by CUPTI, timed without it, and imported."""
+
+from pathlib import Path
+
+import click
+
+from streamsim.cli.import_trace import import_command
+from streamsim.cli.notes import note
+from streamsim.cli.options import FILE
+from streamsim.recorded.wall_times import wall_time_s
+from streamsim_validate.run import capture, parse_program
+
+
+@click.command("capture", context_settings={"allow_interspersed_args": False})
+@click.argument("command", metavar="-- python PROGRAM...", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--output", "-o", type=FILE, default="capture.json.gz", show_default=True, help="The recording.")
+@click.option(
+    "--window",
+    metavar="NAME|FROM..TO",
+    help="Look at this named range of the program only (NVTX or PyTorch's record_function; NAME[2]: the second of that"
+    " name), or between these times since the recording began, such as 1ms..5ms. The card is idle at both ends of a"
+    " named one.",
+)
+@click.option("--device", type=int, metavar="N", help="Look at this card only, by CUPTI's number of it.")
+@click.option(
+    "--untraced-runs",
+    type=click.IntRange(0, 100),
+    default=1,
+    show_default=True,
+    help="So often the program runs before it is recorded, to see what a named window takes when nothing records it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
+def capture_command(
+    command: tuple[str, ...], output: Path, window: str | None, device: int | None, untraced_runs: int, as_json: bool
+) -> None:
+    """Record what a Python program does with the card, time it unrecorded, and say why the card stood still.
+
+    The program runs in a process of its own, twice unless told otherwise; its output is its own. Needs cupti-python in
+    the program's environment. What is recorded is read again, in part or whole, by streamsim import.
+
+    \b
+    Examples:
+      streamsim-validate capture -- python my_program.py --batch 64
+      streamsim-validate capture --window step -o before.json.gz -- python -m my_package.train
+      streamsim import before.json.gz --window step -o program.json --save-profile card.toml
+
+    Exit codes: that of the program where it fails, 2 usage or bad input, 3 no usable GPU, 130 interrupted.
+    """  # noqa: D301 - click wants the backspace itself
+    recording = capture(parse_program(command), output, window, untraced_runs)
+    if untraced_runs and wall_time_s(recording, window, device) is None:
+        what = "; a named --window is timed" if window is None else f" of --window {window}"
+        note(f"what the program takes when nothing records it is not known{what}")
+    asked = {"window": window, "device": device, "as_json": as_json}
+    click.get_current_context().invoke(import_command, file=output, **asked)

@@ -1,0 +1,249 @@
+"""``streamsim-validate tune``: the model proposes, the card decides."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from streamsim.cli.notes import note, noting_compilation, steps
+from streamsim.cli.options import (
+    CHUNKS,
+    FILE,
+    PLAIN,
+    Chosen,
+    Pipeline,
+    device_options,
+    format_options,
+    taken,
+    workload_options,
+)
+from streamsim.cli.printing import print_csv, print_json
+from streamsim.code.steps import LANGUAGES, Language
+from streamsim.device.front_ends import CALLS
+from streamsim.device.profile import Device
+from streamsim.errors import InputError
+from streamsim.program.config import HOST_MEMORIES, ORDERS, HostMemory
+from streamsim.program.schedule import LAUNCHES
+from streamsim.program.workload import Workload
+from streamsim.search.grid import Grid
+from streamsim.search.tuning import candidates, default_grid
+from streamsim.text.quantities import format_change, format_seconds
+from streamsim.text.ranges import chosen, parse_buffers
+from streamsim_validate.gpu import Gpu, load_kernels, open_gpu
+from streamsim_validate.records import Card, check_same_card, journal_path
+from streamsim_validate.run import (
+    BUDGET,
+    FUNCTION,
+    REPEATS,
+    Kernels,
+    Programs,
+    Task,
+    Tried,
+    Tuned,
+    check_language,
+    check_output,
+    runner_of,
+    tune,
+)
+
+SCHEMA_VERSION = 1
+
+
+class _Axes(msgspec.Struct, frozen=True):
+    """The options that say what is tried."""
+
+    max_chunks: int
+    max_streams: int
+    orders: str
+    buffers: str
+    memory: HostMemory
+    launch: str
+
+    def grid(self) -> Grid:
+        """The grid of these."""
+        return default_grid(
+            self.max_chunks,
+            self.max_streams,
+            orders=chosen("orders", self.orders, ORDERS),
+            buffers=parse_buffers(self.buffers),
+            launches=tuple(name for name in LAUNCHES if self.launch in (name, "both")),
+            memory=self.memory,
+        )
+
+
+@click.command("tune")
+@workload_options
+@device_options
+@click.option("--budget", type=click.IntRange(1, 1000), default=BUDGET, show_default=True, help="Programs to measure.")
+@click.option("--max-chunks", type=CHUNKS, default=256, show_default=True, help="Try 1 to this many chunks.")
+@click.option("--max-streams", type=CHUNKS, default=32, show_default=True, help="Try 1 to this many streams.")
+@click.option(
+    "--orders",
+    default="depth-first,breadth-first",
+    show_default=True,
+    help=f"Issue orders to try: {', '.join(ORDERS)}.",
+)
+@click.option("--buffers", default="all", show_default=True, help="Device buffers used in turn, such as all,2,4.")
+@click.option("--memory", type=click.Choice(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
+@click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
+@click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
+@click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Of what is drawn.")
+@click.option(
+    "--as",
+    "language",
+    type=click.Choice((CALLS, *LANGUAGES)),
+    help="What is measured: bare calls, or the programs that streamsim code writes in this language. Default: the front"
+    " end of the workload file, else calls.",
+)
+@click.option(
+    "--kernels",
+    type=FILE,
+    multiple=True,
+    help="Kernels of your own: a .cu or .py file, repeatable; with --as cupy or pytorch a .py file with the function"
+    f" {FUNCTION}.",
+)
+@click.option("--gpu", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="The record.")
+@format_options
+def tune_command(
+    budget: int,
+    repeats: int,
+    seed: int,
+    language: str | None,
+    kernels: tuple[Path, ...],
+    gpu: int,
+    output: Path,
+    form: str,
+    **options: Any,
+) -> None:
+    """Find how to cut and issue a workload by measuring the few programs that are worth it.
+
+    The model ranks the grid and says how unsure it is; each measurement corrects it. Give the profile of the card
+    (--device, from streamsim-validate calibrate). With --as the calls of that language are counted, and programs in it
+    are what is measured. Interrupted, the same command goes on from where it stopped.
+
+    \b
+    Examples:
+      streamsim-validate tune --h2d 64MiB --kernel 0.57ms --d2h 64MiB --device card.toml
+      streamsim-validate tune workload.toml --device card.toml --budget 20 --kernels mine.cu -o mine.json.gz
+      streamsim-validate tune --h2d 64MiB --kernel 0.57ms --d2h 64MiB --device card.toml --as pytorch
+    """  # noqa: D301 - click wants the backspace itself
+    asked, axes = taken(Chosen, options), taken(_Axes, options)
+    workload = Pipeline(**options, **msgspec.structs.asdict(PLAIN)).load()
+    language = language or (workload.front_end if workload.front_end in LANGUAGES else CALLS)
+    if language == CALLS and workload.front_end:  # replayed schedules make no other calls
+        workload = msgspec.structs.replace(workload, front_end=CALLS)
+    workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
+    device = asked.load_for(workload)
+    configs = tuple(candidates(workload, device, axes.grid()))
+    files = tuple(map(str, kernels))
+    task = Task(str(output), workload, configs, device, budget, repeats, seed, files)
+    check_output(task.output)
+    if language == CALLS:
+        _load(files, workload)
+    else:
+        check_language(cast("Language", language), files)
+    if os.path.exists(journal_path(output)):
+        note(f"going on from {journal_path(output)}")
+    with open_gpu(gpu) as opened, steps(sys.stderr) as on_step, noting_compilation():
+        _note_another_card(opened.card, device)
+        with _meter_of(language, files, workload, opened, gpu) as meter:
+            found = tune(task, opened, on_step, meter)
+    _report(found, device.name, str(output), form, meter.kernels if meter else None)
+
+
+@contextmanager
+def _meter_of(
+    language: str, files: tuple[str, ...], workload: Workload, opened: Gpu, gpu: int
+) -> Iterator[Programs | None]:
+    """What measures programs in the language; None: bare calls."""
+    if language == CALLS:
+        yield None
+        return
+    with closing(runner_of(cast("Language", language), files, gpu)) as runner:
+        yield Programs(workload, runner, opened)
+
+
+def _load(files: tuple[str, ...], workload: Workload) -> None:
+    """The user's kernels. Raises InputError where a file has none that the workload names: stand-ins would run."""
+    wanted = [kernel.name for kernel in workload.kernels]
+    for path in files:
+        found = load_kernels(path)
+        if not set(found) & set(wanted):
+            raise InputError(
+                f"--kernels {path}: has {', '.join(found)}, and the workload names"
+                f" {', '.join(dict.fromkeys(wanted)) or 'no kernel'}; name one in a workload file, with its duration_s"
+            )
+
+
+def _note_another_card(card: Card, device: Device) -> None:
+    try:
+        check_same_card(card, device)
+    except InputError:
+        note(
+            f"{device.name} is the profile of another card than this {card.name}, and proposes the worse for it;"
+            " give --device one of streamsim-validate calibrate"
+        )
+
+
+def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels | None) -> None:
+    if form == "json":
+        own = {} if kernels is None else {"kernels": kernels._asdict()}
+        head = {"schema_version": SCHEMA_VERSION, "device": device, "record": output}
+        return print_json({**head, **to_json(found), **own})
+    rows = [_row(tried) for tried in found.tried]
+    if form == "csv":
+        return print_csv(rows)
+    for tried in found.tried:
+        off = format_change(tried.predicted_s / tried.measured_s - 1)
+        times = f"{format_seconds(tried.measured_s):>10} +- {tried.scatter:.1%}  predicted {off}"
+        click.echo(f"{times:<42} {tried.config.words}")
+    if kernels is not None:
+        rounds = f"{kernels.work} round{'s' * (kernels.work != 1)}"
+        who = f"A stand-in of {rounds} takes" if kernels.work else "Your kernels take"
+        took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
+        click.echo(f"{who} {took} over all the work, where {said} was said; the predictions are of that")
+    for words, why in found.left_out.items():
+        click.echo(f"not measured: {words}: {why}")
+    click.echo(f"model:  {format_seconds(found.picked_s):>10}  {found.picked.words}")
+    click.echo(f"found:  {format_seconds(found.found_s):>10}  {found.found.words}")
+    click.echo(_verdict(found))
+    measured = f"{len(found.tried)} of {found.candidates} programs measured, record {output}"
+    click.echo(f"No other program promises to be more than {found.promise:.1%} faster ({measured})")
+    return None
+
+
+def _verdict(found: Tuned) -> str:
+    if found.picked == found.found:
+        return "What the model picked is the fastest that was measured"
+    between = f"{found.gain:.3f}x, 90 % interval {found.gain_low:.3f}x to {found.gain_high:.3f}x, side by side"
+    if not found.is_sure:
+        return f"What was found is no faster than what the model picked, beyond what measuring scatters: {between}"
+    return f"What was found is faster than what the model picked: {between}"
+
+
+def _row(tried: Tried) -> dict[str, Any]:
+    plain = {"predicted_s": tried.predicted_s, "measured_s": tried.measured_s, "scatter": tried.scatter}
+    return {**msgspec.to_builtins(tried.config), **plain}
+
+
+def to_json(found: Tuned) -> dict[str, Any]:
+    """Plain numbers and strings; units are in the names."""
+    times = {"picked_s": found.picked_s, "found_s": found.found_s}
+    gains = {"gain": found.gain, "gain_low": found.gain_low, "gain_high": found.gain_high, "is_sure": found.is_sure}
+    return {
+        "picked": msgspec.to_builtins(found.picked),
+        "found": msgspec.to_builtins(found.found),
+        **times,
+        **gains,
+        "promise": found.promise,
+        "tried": [_row(tried) for tried in found.tried],
+        "candidates": found.candidates,
+        "left_out": found.left_out,
+        "workload": msgspec.to_builtins(found.workload),
+    }

@@ -1,0 +1,195 @@
+"""Programs in a language beside their predictions: wall time, from the first call until the last synchronisation ends.
+
+A program is predicted with the calls of its front end as they were calibrated in its run, and with what its kernels
+take alone, over all the work and over a chunk. A round of such calls just before it and just after says how fast its
+host was then: with that the host-bound are told from the device-bound, and a prediction at that speed says of a miss
+whether it is the host's. Nothing is fitted to the programs.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.front_ends import CALLS, TIMES, with_front_end
+from streamsim.device.variations import with_values
+from streamsim.errors import InputError
+from streamsim.lowering.lowered import lower
+from streamsim.program.workload import Point
+from streamsim.rules.clock import S_PER_TICK
+from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
+from streamsim_validate.records import median_and_spread, workload_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+    from streamsim_validate.records import Entry, Program, Run
+
+HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
+FRONT_ENDS = {"cuda-c++": CALLS}  # of languages that have not its name
+SHORTEST_S = 1e-9
+
+
+def device_of(profile: Device, program: Program) -> Device:
+    """The card as calibrated, with the calls of the program's front end. Raises InputError for an unknown one."""
+    return with_front_end(profile, FRONT_ENDS.get(program.language, program.language))
+
+
+def speeds_of(program: Program, device: Device) -> tuple[float, ...]:
+    """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
+    host = device.host
+    usual_s = 2 * host.copy_s + host.kernel_s + host.enter_s
+    return tuple(seconds / usual_s for seconds in program.rounds_s)
+
+
+def at_speed(device: Device, speed: float) -> Device:
+    """The same with calls that take so many times as long."""
+    calls = {f"host.{name}": getattr(device.host, name) * speed for name in TIMES}
+    return with_values(device, calls)
+
+
+def schedule_of(entry: Entry, device: Device) -> Schedule:
+    """The schedule of a program, with the times that its kernels take.
+
+    Raises InputError as :meth:`~streamsim_validate.records.record.Entry.build`, and where none were measured.
+    """
+    entry.build()
+    recipe, program = entry.recipe, entry.program
+    assert recipe is not None
+    assert program is not None
+    workload = recipe.workload
+    if not len(workload.kernels) == len(program.kernels_s) == len(program.chunks_s):
+        raise InputError(f"entry {entry.key!r}: the times of its kernels are missing; measure it again")
+    chunks = int(recipe.arguments.get("chunks", 1))
+    part = -(-(workload.elements or 1) // chunks)
+    between_s = device.hand_over.kernel_to_kernel_s  # in the chains that were timed each waits for one
+    kernels = []
+    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, program.chunks_s, strict=True):
+        whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
+        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 else ()
+        kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
+    timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
+    return msgspec.structs.replace(recipe, workload=timed).schedule()
+
+
+def predict_wall_s(schedule: Schedule, device: Device) -> float:
+    """From the first call until the synchronisation behind the last one returns."""
+    return simulate_one_of_many(schedule, device).host_s
+
+
+def calls_s(schedule: Schedule, device: Device) -> float:
+    """What its calls cost the host, without what they wait for."""
+    return sum(lower(schedule, device).call) * S_PER_TICK
+
+
+def program_row(entry: Entry, run: Run, profile: Device) -> Row:
+    """Predict one program with a profile as it is. Raises InputError as :func:`schedule_of`, and for a time of 0."""
+    recipe, program = entry.recipe, entry.program
+    assert recipe is not None
+    assert program is not None
+    device = device_of(profile, program)
+    schedule = schedule_of(entry, device)
+    measured_s, spread_s = median_and_spread(entry.wall_s)
+    if not measured_s > 0:
+        raise InputError("its measured wall time is 0: there is nothing to compare with")
+    speeds = speeds_of(program, device)
+    then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
+    issue_s, predicted_s = calls_s(schedule, then), predict_wall_s(schedule, device)
+    return Row(
+        key=entry.key,
+        connections=run.connections,
+        klass=HOST_BOUND if issue_s > HOST_SHARE * measured_s else DEVICE_BOUND,
+        pattern=recipe.pattern,
+        effect=recipe.effect,
+        workload=f"{program.language}: {workload_key(recipe.workload)}",
+        measured_s=measured_s,
+        noise=spread_s / measured_s,
+        predicted_s=predicted_s,
+        wall_s=measured_s,
+        wall_predicted_s=predicted_s,
+        issue_s=issue_s,
+        formulas_s={},
+        simplicity=recipe.simplicity,
+        front_end=program.language,
+        speeds=speeds,
+        at_speed_s=predict_wall_s(schedule, then),
+    )
+
+
+def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
+    """The same with calls as uncertain as their calibration says and, beyond that, as rounds of them varied.
+
+    ``speeds``: of rounds beside all of its programs, over what was calibrated.
+    """
+    logs = [math.log(speed) ** 2 for speed in speeds if speed > 0]
+    if not device.spread or not logs:
+        return device
+    varied = math.sqrt(statistics.fmean(logs))
+    own = {f"host.{name}": math.hypot(device.spread.get(f"host.{name}", 0.0), varied) for name in TIMES}
+    return msgspec.structs.replace(device, spread={**device.spread, **own})
+
+
+# The speed of the host
+
+TWO_SPEEDS = 1.2  # apart at least
+FEW = 0.1  # of the rounds, below which it is no speed of its own
+MOVED = 1.15  # from before a program until after it
+BEYOND = {DEVICE_BOUND: 0.08, HOST_BOUND: 0.25}  # an error that is a miss: the goals of the 95th percentile
+
+
+class HostSpeeds(NamedTuple):
+    """How fast the host was beside the programs of a front end: times what was calibrated, 2 is half as fast.
+
+    ``low``, ``high``: the 10th and 90th percentile of ``n`` rounds. ``two``: (median, rounds) of either side, where
+    there are two speeds. ``misses`` of so many programs are beyond the goals; ``of_host`` of these within them at the
+    speed beside each, and ``while_moving`` others of programs during which the host changed its speed.
+    """
+
+    n: int
+    low: float
+    high: float
+    two: tuple[tuple[float, int], ...]
+    programs: int
+    misses: int
+    of_host: int
+    while_moving: int
+
+    @property
+    def apart(self) -> float:
+        """The slower speed over the faster, 1 where there is one."""
+        return self.two[1][0] / self.two[0][0] if self.two else 1.0
+
+
+def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
+    """Of the programs of one front end; None where no speed was measured beside them."""
+    programs = list(rows)
+    speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
+    if not speeds:
+        return None
+    missed = [row for row in programs if abs(row.error) > BEYOND[row.klass]]
+    of_host = [row for row in missed if abs(row.at_speed_error) <= BEYOND[row.klass]]
+    moving = [row for row in missed if row not in of_host and _has_moved(row)]
+    tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
+    counts = len(programs), len(missed), len(of_host), len(moving)
+    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
+
+
+def _has_moved(row: Row) -> bool:
+    return len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds)
+
+
+def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:
+    """(median, number) below and above the middle between the fastest and the slowest, of ascending speeds."""
+    fast, slow = (speeds[round(share * (len(speeds) - 1))] for share in (FEW / 2, 1 - FEW / 2))
+    middle = math.sqrt(fast * slow)
+    sides = [[s for s in speeds if s <= middle], [s for s in speeds if s > middle]]
+    if min(map(len, sides)) <= FEW * len(speeds):
+        return ()
+    medians = [statistics.median(side) for side in sides]
+    return tuple(zip(medians, map(len, sides), strict=True)) if medians[1] >= TWO_SPEEDS * medians[0] else ()

@@ -1,0 +1,270 @@
+"""Programs as ``streamsim code`` writes them, run: those in CuPy and PyTorch in this process.
+
+One in C++ is compiled once for each pattern, and runs in a process of its own each time.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from streamsim.code.programs import code_of
+from streamsim.code.steps import FLOAT_BYTES
+from streamsim.collector import collector_off
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.text.shown import one_line
+from streamsim_validate.gpu import LostGpuError, first_error_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamsim.code.steps import Language
+    from streamsim_validate.gpu import Gpu
+
+T = TypeVar("T")
+CUDA: Language = "cuda-c++"
+MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
+INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
+FUNCTION = "kernels"  # of a program, and of a file with the user's own
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+# In place of the main function of a program: the time of a chain of its launches. The first one, over one float, holds
+# the card for some 20 ms, in which the host makes the other calls.
+CHAIN_LENGTH = 20  # launches
+CHAIN = """int main(int argc, char** argv) {
+  size_t n = atol(argv[1]);
+  int work = atoi(argv[2]), more = atoi(argv[3]);
+  float *x, *y;
+  Check(cudaMalloc(&x, n * 4));
+  Check(cudaMalloc(&y, n * 4));
+  Check(cudaMemset(x, 0, n * 4));
+  cudaStream_t stream;
+  Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  cudaEvent_t begin, end;
+  Check(cudaEventCreateWithFlags(&begin, cudaEventDefault));
+  Check(cudaEventCreateWithFlags(&end, cudaEventDefault));
+  std::vector<float> medians_ms;
+  for (int length : {1, 1 + more}) {
+    std::vector<float> chain_ms(4);  // the first one warms up
+    for (float& ms : chain_ms) {
+      Check(cudaDeviceSynchronize());
+      Kernels(x, y, 1, 4000000, stream);
+      Check(cudaEventRecord(begin, stream));
+      for (int k = 0; k < length; ++k) Kernels(x, y, n, work, stream);
+      Check(cudaEventRecord(end, stream));
+      Check(cudaDeviceSynchronize());
+      Check(cudaEventElapsedTime(&ms, begin, end));
+    }
+    std::sort(chain_ms.begin() + 1, chain_ms.end());
+    medians_ms.push_back(chain_ms[2]);
+  }
+  printf("{\\"each_s\\": %.9f}\\n", (medians_ms[1] - medians_ms[0]) / 1e3 / more);
+  return 0;
+}
+"""
+
+
+class Result(NamedTuple):
+    """What a program said of itself."""
+
+    verified: bool
+    wall_s: tuple[float, ...]
+
+    def checked(self) -> Result:
+        """Itself. Raises InputError where its output is wrong."""
+        if not self.verified:
+            raise InputError("its output is not that of the serial program; its time does not count")
+        return self
+
+
+class Runner(Protocol):
+    """Writes programs in a language and runs them. ``has_own``: the kernels are the user's own."""
+
+    language: Language
+    has_own: bool
+
+    def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
+        """One program, so many times. ``work``: rounds of the stand-in; ``times``: how often each launch is made.
+
+        Raises InputError where it cannot be written, and whatever else goes wrong in it.
+        """
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) -> Runner:
+    """What runs programs in a language on the card of that number.
+
+    ``kernels``: a file of the user's own. Raises InputError as :func:`check_language` and :func:`function_of`, and
+    where the language's library cannot be imported.
+    """
+    check_language(language, kernels)
+    if language == CUDA:
+        return Cuda(card)
+    return Python(language, function_of(kernels[0]) if kernels else None, card)
+
+
+def check_language(language: Language, kernels: Sequence[str]) -> None:
+    """Raise InputError where programs in a language, with such files of kernels, cannot be measured here."""
+    if language == CUDA:
+        if shutil.which("nvcc") is None:
+            raise InputError("--as cuda-c++: no nvcc to compile it with; install the CUDA toolkit, or take --as cupy")
+        if kernels:
+            raise InputError(
+                "--kernels: programs in C++ are measured with their stand-in; tune the kernels with --as cupy, or"
+                " without --as"
+            )
+    if len(kernels) > 1:
+        raise InputError(f"--kernels: {len(kernels)} files; give the one that has the function {FUNCTION}")
+
+
+def function_of(path: str) -> Callable[..., object]:
+    """The function ``kernels`` of a user's file, called with a chunk's part of each array. Raises InputError."""
+    if not path.endswith(".py"):
+        raise InputError(one_line(f"{path}: expected a .py file with a function {FUNCTION}"))
+    if not os.path.isfile(path):
+        raise InputError(one_line(f"{path}: cannot read it: no such file"))
+    try:
+        found = runpy.run_path(path).get(FUNCTION)
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
+        raise InputError(one_line(f"{path}: cannot be run: {type(error).__name__}: {error}")) from error
+    if not callable(found):
+        raise InputError(
+            one_line(f"{path}: has no function {FUNCTION}; define {FUNCTION}(x, y) of a chunk's part of each array")
+        )
+    function: Callable[..., object] = found
+    return function
+
+
+class Python:
+    """Programs in CuPy or PyTorch, in this process. ``function``: the user's kernels in place of the stand-in."""
+
+    def __init__(self, language: Language, function: Callable[..., object] | None = None, card: int = 0) -> None:
+        """Raises InputError where the library cannot be imported."""
+        self.language, self._function, self.has_own = language, function, function is not None
+        try:
+            library = import_module(MODULES[language])
+        except ImportError as error:
+            raise InputError(one_line(f"--as {language}: {error}; {INSTALL[language]}")) from None
+        if card and language == "pytorch":  # CuPy's is the one that was opened
+            library.cuda.set_device(card)
+
+    def loaded(self, workload: Workload, config: Config) -> dict[str, Any]:
+        """The names of the program."""
+        names: dict[str, Any] = {"__name__": "pipeline"}
+        text = code_of(workload, config, self.language)
+        exec(compile(text, f"the program in {self.language}", "exec"), names)  # what streamsim wrote itself
+        return names
+
+    def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
+        """Written, loaded and measured."""
+        names = self.loaded(workload, config)
+        if workload.kernels:
+            names[FUNCTION] = self._kernels(names[FUNCTION], times)
+        given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": work} if workload.kernels else {})
+        gc.collect()
+        with collector_off():
+            result = names["measure"](**given)
+        return Result(bool(result["verified"]), tuple(result["wall_s"]))
+
+    def _kernels(self, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
+        own = self._function
+
+        def kernels(*arrays_and_work: object) -> None:
+            for _ in range(times):
+                if own is None:
+                    stand_in(*arrays_and_work)
+                else:
+                    own(*arrays_and_work[:-1])
+
+        return kernels
+
+    def close(self) -> None:
+        """Its memory is the library's."""
+
+
+class Cuda:
+    """Programs in C++, compiled with nvcc in a folder of their own that goes with them."""
+
+    language, has_own = CUDA, False
+
+    def __init__(self, card: int = 0) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
+        self._programs: dict[str, Path] = {}
+        seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+        self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
+
+    def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
+        """Compiled, if no other one had the same pattern, and run."""
+        code_of(workload, config, CUDA)  # what it refuses of these numbers
+        pattern = msgspec.structs.replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
+        kernels = tuple(msgspec.structs.replace(k, launches=k.launches * times) for k in workload.kernels)
+        text = code_of(msgspec.structs.replace(workload, kernels=kernels), pattern, CUDA)
+        numbers = {"chunks": config.chunks, "repeat": repeats}
+        numbers |= {} if config.is_blocking or config.is_prefetch else {"streams": config.streams}
+        numbers |= {} if config.buffers is None else {"buffers": config.buffers}
+        numbers |= {"work": work} if workload.kernels else {}
+        words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
+        said = self._said(text, words)
+        return Result(bool(said["verified"]), tuple(said["wall_s"]))
+
+    def each_s(self, elements: int, work: int) -> float:
+        """Seconds on the card of a launch of the stand-in over so many floats, in a chain of them."""
+        kernel = WorkloadKernel()
+        text = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (kernel,)), Config(), CUDA)
+        said = self._said(text.partition("int main(")[0] + CHAIN, [str(elements), str(work), str(CHAIN_LENGTH)])
+        return float(said["each_s"])
+
+    def _said(self, text: str, words: Sequence[str]) -> dict[str, Any]:
+        program = self._compiled(text)
+        done = subprocess.run([program, *words], capture_output=True, text=True, env=self._environment, check=False)
+        try:
+            said: dict[str, Any] = json.loads(done.stdout)
+            return {name: said[name] for name in (("each_s",) if "each_s" in said else ("verified", "wall_s"))}
+        except (ValueError, KeyError, TypeError):
+            reason = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+            raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
+
+    def _compiled(self, text: str) -> Path:
+        if text not in self._programs:
+            program = Path(self._folder.name) / f"pipeline{len(self._programs)}"
+            source = program.with_suffix(".cu")
+            source.write_text(text, encoding="utf-8")
+            call = ["nvcc", "-O3", "-o", str(program), str(source)]
+            done = subprocess.run(call, capture_output=True, text=True, env=self._environment, check=False)
+            if done.returncode:
+                raise InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
+            self._programs[text] = program
+        return self._programs[text]
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._folder.cleanup()
+
+
+def run_on(gpu: Gpu, what: str, run: Callable[[], T]) -> T:
+    """What ``run`` finds. Raises InputError for whatever else, of which LostGpuError means that nothing more runs."""
+    try:
+        return run()
+    except InputError:
+        raise
+    except Exception as error:  # the library's own, the user's kernels'
+        reason = one_line(f"{type(error).__name__}: {error}")
+        try:
+            gpu.cuda.deviceSynchronize()
+        except Exception as lost:
+            raise LostGpuError(f"{what}: {reason}; the GPU's context is lost ({lost}); start again") from error
+        raise InputError(reason) from error

@@ -1,0 +1,287 @@
+"""Tuning: the model ranks the programs of a grid, the card measures the few that are worth it.
+
+What to measure next is for :mod:`streamsim.search.tuning` to say, and how for :mod:`~streamsim_validate.run.meters`.
+Every measurement is in the journal at once, so that an interrupted tuning goes on; at the end what the model would have
+picked and what measuring found are measured once more, side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from streamsim.errors import InputError
+from streamsim.search.tuning import Beliefs, beliefs
+from streamsim_validate.gpu import connections as default_connections
+from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import (
+    NORMAL,
+    Entry,
+    Journal,
+    RunBegins,
+    RunEnds,
+    check_writable,
+    digest,
+    finish,
+    header,
+    journal_path,
+    median_and_spread,
+    now,
+)
+from streamsim_validate.run.campaign import REPEATS, fingerprint
+from streamsim_validate.run.meters import Meter, Replays
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.config import Config
+    from streamsim.program.workload import Workload
+    from streamsim_validate.gpu import Gpu
+    from streamsim_validate.run.planned import Planned
+
+BUDGET = 10
+LEAST_FAILURES = 10
+SIDE_BY_SIDE = 3  # times as many repeats as the others have
+LEVEL = 0.9
+RESAMPLES = 2000
+AGAIN = "again: "
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What to tune: the candidates ``configs`` of ``workload``, the simplest first, ``budget`` of which are measured.
+
+    ``device``: the profile that predicts; ``kernels``: files of kernels of one's own; ``seed``: of what is drawn and
+    of the order of repeats. The record is ``output``. Raises InputError for no candidates, budget or repeats.
+    """
+
+    output: str
+    workload: Workload
+    configs: tuple[Config, ...]
+    device: Device
+    budget: int = BUDGET
+    repeats: int = REPEATS
+    seed: int = 0
+    kernels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, least in (("configs", len(self.configs)), ("budget", self.budget), ("repeats", self.repeats)):
+            if least < 1:
+                raise InputError(f"{name} = {getattr(self, name)!r}: nothing to measure; give at least one")
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """A measured candidate: seconds predicted, median seconds measured, and what share of these they scatter by."""
+
+    config: Config
+    predicted_s: float
+    measured_s: float
+    scatter: float
+
+
+class Tuned(msgspec.Struct, frozen=True):
+    """What came of it. Times in seconds, wall time from the first call to the end of the last synchronisation.
+
+    ``tried``: in the order of measuring, the model's pick first. ``found``: the fastest of them. ``picked_s`` and
+    ``found_s``: what these two took side by side. ``gain``: the model's pick over what was found, and between which
+    two values it lies with 90 % probability. ``promise``: by what share any other candidate is expected to be faster.
+    ``left_out``: what could not be measured, and why. ``workload``: what the predictions are of.
+    """
+
+    workload: Workload
+    tried: tuple[Tried, ...]
+    found: Config
+    picked_s: float
+    found_s: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    promise: float
+    candidates: int
+    left_out: dict[str, str]
+
+    @property
+    def picked(self) -> Config:
+        """What the model would have picked: the first that could be measured."""
+        return self.tried[0].config
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether what was found is faster than the model's pick beyond what measuring scatters."""
+        return self.gain_low > 1
+
+
+def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, meter: Meter | None = None) -> Tuned:
+    """Measure on an open card, or go on where the journal stopped, and write the record.
+
+    ``meter``: of the workload's programs; None: replays. Raises InputError when the output cannot be written or is
+    there already, when the journal is of another task, and when no candidate can be measured. Ctrl-C leaves the
+    journal.
+    """
+    check_output(task.output)
+    meter = Replays(task.workload, gpu) if meter is None else meter
+    journal_of = journal_path(task.output)
+    with Journal(journal_of, header(gpu.card, meter.title, fingerprint(task.kernels), _task(task))) as journal:
+        measuring = _Measuring(task, meter, journal)
+        workload = meter.predicted(task.configs, task.device, measuring.of, on_step)
+        found = _tuned(task, workload, measuring, on_step)
+        measuring.end()
+    finish(journal_of, task.output)
+    return found
+
+
+def check_output(output: str) -> None:
+    """Raise InputError unless a record can be written there, and none is there."""
+    check_writable(Path(output))
+    if Path(output).exists():
+        raise InputError(f"{output}: there is such a file already; move it away, or choose another output")
+
+
+def _task(task: Task) -> str:
+    """A fingerprint of what all measurements of a journal have in common, whatever is measured next."""
+    what = (task.workload, sorted({config.memory for config in task.configs}))
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
+
+
+class _Measuring:
+    """Measures what the journal does not have yet."""
+
+    def __init__(self, task: Task, meter: Meter, journal: Journal) -> None:
+        self._task, self.meter, self._journal = task, meter, journal
+        self.connections = default_connections()
+        self._done = {line.key: line for line in journal.entries(self.connections)}
+
+    def of(self, items: Sequence[Planned], times: int = 1, is_final: bool = False) -> list[Entry]:
+        """What the journal has of these, or else what the card says now, which the journal has then.
+
+        ``times``: as many repeats as the task says. ``is_final``: one that has failed has failed for good.
+        """
+        for item in items:
+            was = self._done.get(item.key)
+            if was is not None and was.digest != digest(item.schedule):
+                raise InputError(
+                    f"{self._journal.path}: cannot resume: it has measured another schedule {item.key!r} than is asked"
+                    " for now; choose another output"
+                )
+        repeats = times * self._task.repeats
+        if not all(self._is_done(item.key, repeats, is_final) for item in items):
+            self._begin()
+            self.meter.measure(items, repeats, self._task.seed, self._journal.next_group, self._keep)
+        return [self._done[item.key] for item in items]
+
+    def _is_done(self, key: str, repeats: int, is_final: bool) -> bool:
+        line = self._done.get(key)
+        if line is None or line.status == "interrupted":
+            return False
+        return len(line.wall_s) >= repeats if line.status == "ok" else is_final
+
+    def _begin(self) -> None:
+        if self._journal.unended != self.connections:
+            self._journal.append(RunBegins(self.connections, now(), self._task.seed, self._task.repeats))
+
+    def _keep(self, line: Entry) -> None:
+        self._journal.append(line)
+        self._done[line.key] = line
+
+    def end(self) -> None:
+        """All is measured."""
+        if self._journal.unended is not None:
+            self._journal.append(RunEnds(now()))
+
+
+class _Search:
+    """Measures candidates one after the other, each time the one that promises most."""
+
+    def __init__(self, task: Task, thought: Beliefs, measuring: _Measuring, on_step: OnStep) -> None:
+        self._task, self._thought, self._measuring, self._on_step = task, thought, measuring, on_step
+        self.samples: dict[int, tuple[float, ...]] = {}  # wall times by candidate, in the order of measuring
+        self.left_out: dict[int, str] = {}
+
+    @property
+    def times(self) -> dict[int, tuple[float, float]]:
+        """By candidate its median, and by what share of it it scatters."""
+        return {k: _scatter(median_and_spread(walls)) for k, walls in self.samples.items()}
+
+    @property
+    def promise(self) -> float:
+        """By what share any other candidate is expected to be faster."""
+        return self._thought.promise(self.times, frozenset(self.left_out))
+
+    def run(self) -> None:
+        """Spend the budget. As many that fail, or ten, end it too: the others will hardly do better."""
+        budget = self._task.budget
+        while len(self.samples) < budget and len(self.left_out) < max(budget, LEAST_FAILURES):
+            k = self._thought.next(self.times, frozenset(self.left_out))
+            if k is None:
+                break
+            words = self._task.configs[k].words
+            self._on_step(f"measuring {words}", len(self.samples), budget)
+            (got,) = self._measuring.of([self._planned(k)], is_final=True)
+            if got.status == "ok":
+                self.samples[k] = got.wall_s
+            else:
+                self.left_out[k] = got.status
+        if not self.samples:
+            k, why = next(iter(self.left_out.items()))
+            raise InputError(f"no candidate could be measured; {self._task.configs[k].words}: {why}")
+
+    def side_by_side(self, picked: int, found: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The wall times of two candidates measured once more, their repeats interleaved."""
+        self._on_step("measuring what the model picked and what was found side by side", 0, 1)
+        both = [self._planned(k, AGAIN) for k in dict.fromkeys((picked, found))]
+        got = self._measuring.of(both, SIDE_BY_SIDE)
+        for one in got:
+            if one.status != "ok":
+                raise InputError(f"{one.key}: {one.status}")
+        return got[0].wall_s, got[-1].wall_s
+
+    def _planned(self, candidate: int, prefix: str = "") -> Planned:
+        config = self._task.configs[candidate]
+        return self._measuring.meter.planned(config, prefix + config.words)
+
+
+def _tuned(task: Task, workload: Workload, measuring: _Measuring, on_step: OnStep) -> Tuned:
+    """Measure, and say what came of it. ``workload``: what is predicted."""
+    device = task.device.with_connections(measuring.connections)
+    thought = beliefs(workload, task.configs, device, task.seed)
+    search = _Search(task, thought, measuring, on_step)
+    search.run()
+    times = search.times
+    best = min(times, key=lambda k: times[k][0])
+    picked, found = search.side_by_side(next(iter(times)), best)
+    gain, low, high = ratio_of(picked, found, task.seed)
+    return Tuned(
+        workload=workload,
+        tried=tuple(Tried(task.configs[k], float(thought.predicted_s[k]), *times[k]) for k in times),
+        found=task.configs[best],
+        picked_s=median_and_spread(picked)[0],
+        found_s=median_and_spread(found)[0],
+        gain=gain,
+        gain_low=low,
+        gain_high=high,
+        promise=search.promise,
+        candidates=len(task.configs),
+        left_out={task.configs[k].words: why for k, why in search.left_out.items()},
+    )
+
+
+def _scatter(median_and_half: tuple[float, float]) -> tuple[float, float]:
+    """(median, standard deviation over it) of a median and half the distance between its quartiles."""
+    median, half = median_and_half
+    return median, NORMAL * half / median if median else 0.0
+
+
+def ratio_of(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, float, float]:
+    """The median of ``one`` over that of ``other``, and its interval by drawing from the samples again."""
+    medians: list[Any] = []
+    generator = np.random.default_rng(seed)
+    for samples in (one, other):
+        rows = generator.integers(len(samples), size=(RESAMPLES, len(samples)))
+        medians.append(np.median(np.array(samples)[rows], axis=1))
+    ratio = float(np.median(one) / np.median(other))
+    low, high = np.quantile(medians[0] / medians[1], ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return ratio, float(low), float(high)
