@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamsim.program.patterns import pattern, prefetch
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
-
-if TYPE_CHECKING:
-    from streamsim.program.config import Config
-    from streamsim.program.workload import Workload
+from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 Call = tuple[Any, ...]
-
-
-def schedule_of(workload: Workload, config: Config, is_prefetch: bool) -> Schedule:
-    if is_prefetch:
-        return prefetch(workload, config.chunks, config.buffers or 1, config.memory, config.launch)
-    return pattern(workload, config)
 
 
 SYNCHRONISE: Call = ("synchronise",)
@@ -74,6 +63,8 @@ def calls_of(schedule: Schedule) -> list[Call]:
                 calls += [("synchronise", "stream", stream)] if op.blocking else []
             case Kernel(stream=stream):
                 calls.append(("kernel", stream))
+            case HostWork(duration_s=seconds):
+                calls.append(("work", round(seconds * 1e9)))
             case RecordEvent(event=event, stream=stream):
                 calls.append(("record", event, stream))
             case WaitEvent(event=event, stream=stream):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 
 from streamsim import compiled
 from streamsim.device.profile import Device
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
 settings.register_profile("repeat", deadline=None, derandomize=True)  # no law is timed: the machine may be busy
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
+for name, parent in (("mutants", "quick"), ("mutants-wide", "repeat")):  # of tests/mutation: that it fails is enough
+    settings.register_profile(
+        name,
+        settings.get_profile(parent),
+        phases=[Phase.explicit, Phase.generate, Phase.target],
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("repeat")
 
 
@@ -59,6 +67,10 @@ compiled.makespans(workload, [Config("depth-first", 2, 2)], device)
 # Processes
 
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # so in the background, and what is started here would have it so
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A process for each core; none more than this one for the few tests that are asked for by name or marker."""
     if config.option.file_or_dir or config.option.markexpr:
@@ -71,8 +83,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Compile the model once, while the processes collect, and not in each of them."""
     if compiled.available():
-        here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        config.stash[COMPILER] = subprocess.Popen([sys.executable, "-P", "-c", COMPILE], env=here)
+        config.stash[COMPILER] = compiling()
+
+
+def compiling() -> subprocess.Popen[bytes]:
+    """A process that leaves compiled code on disk."""
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, "-P", "-c", COMPILE], env=here)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -80,6 +97,13 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
     """No test begins before that; one that fails to compile will say so."""
     if compiler := node.config.stash.get(COMPILER, None):
         compiler.wait()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Without other processes, before commands are tried: the first to compile says so, which none of them expects."""
+    alone = not (hasattr(session.config, "workerinput") or session.config.getoption("numprocesses", None))
+    if alone and compiled.available() and any(item.path.parent.name in ("cli", "search") for item in session.items):
+        compiling().wait()
 
 
 COMPILER = pytest.StashKey[subprocess.Popen[bytes]]()
@@ -99,7 +123,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 ON_CARD = "test_gpu"  # how the files begin whose tests need it
-SHARING = ("test_sweep_dask", "test_validate_calibrate", "test_wheel")  # a cluster, a fit, a wheel
+# A cluster, comparisons of records, a fit, a wheel.
+SHARING = ("test_sweep_dask", "test_validate_accuracy", "test_validate_calibrate", "test_wheel")
 
 
 # What takes long and is the same
@@ -127,6 +152,14 @@ def fit_once(samples: Samples, fit: Callable[[Samples], Device] = fits.fit) -> D
 
 
 _FITTED: dict[bytes, Device] = {}
+
+
+@pytest.fixture(scope="module")
+def few_draws() -> Iterator[None]:
+    """How well a tuning proposes is for other tests; most of the time of these would go into that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streamsim.search.tuning.DRAWS", 6)
+        yield
 
 
 # Cards

@@ -6,7 +6,8 @@ bottom (:class:`Reader`):
 ``console``      lines with ``$`` are commands, which end with exit code 0 (``exits 1``: with 1); lines that follow are
                  their output, compared as doctest does: white space is free and ``...`` stands for anything
 ``console gpu``  some of the commands need a card. They are run without one, where they end with exit code 3 and one
-                 line; then a stand-in from the committed runs takes the place of the file that they would write
+                 line; then a stand-in, of the committed runs or simulated, takes the place of the file that they would
+                 write
 ``python``       runs, in one namespace for the page; what it prints is compared with a ``text`` block right after it
 ``toml NAME``    a file, and so ``json NAME``
 """
@@ -26,6 +27,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from made_captures import of_the_guide
 from msgspec.structs import replace
 
 from streamsim.cli import main
@@ -39,6 +41,7 @@ RECORD = ROOT / "validate" / "records" / "standard-h200-1.json.gz"
 PROFILE = ROOT / "streamsim" / "device" / "profiles" / "h200.toml"
 MEASURED = 24  # schedules of the committed record that stand in for a new one
 NO_GPU = 3
+ON_A_CARD = ("calibrate", "run", "tune", "capture")
 
 
 class Block(NamedTuple):
@@ -63,7 +66,7 @@ class Command(NamedTuple):
     @property
     def needs_gpu(self) -> bool:
         words = self.words
-        return words[0] == "streamsim-validate" and words[1] in ("calibrate", "run") and "--from" not in words
+        return words[0] == "streamsim-validate" and words[1] in ON_A_CARD and "--from" not in words
 
     @property
     def output(self) -> Path:
@@ -183,7 +186,7 @@ def run_without_gpu(command: Command) -> None:
     code = "import sys; from streamsim_validate.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", code, *command.words[1:]],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=False,
@@ -194,9 +197,11 @@ def run_without_gpu(command: Command) -> None:
 
 
 def write_stand_in(command: Command) -> None:
-    """What a card would give, from the committed runs."""
+    """What a card would give: of the committed runs, or simulated."""
     if command.words[1] == "calibrate":
         shutil.copy(PROFILE, command.output)
+    elif command.words[1] == "capture":
+        command.output.write_bytes(of_the_guide(command.output.name.startswith("after")))
     else:
         record = read_record(RECORD)
         first = record.runs[0]

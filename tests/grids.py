@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
-from strategies import COST, NS
+from strategies import COST, NS, OPERATIONS
 
-from streamsim.program.config import HOST_MEMORIES, ORDERS
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
 from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.evaluate import is_fast
@@ -18,20 +18,25 @@ from streamsim.search.grid import Grid
 EVALUATORS = [False, pytest.param(True, marks=pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]"))]
 
 
+HOST_TICKS = st.sampled_from((0, 0, 0, 5, 40))  # that the host works before each chunk, and over all
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> Workload:
-    """A few elements, up to two arrays each way and two kernels, of given times or from the cost table."""
+    """A few elements, up to two arrays each way, two kernels, timed or from the cost table, and a host that works."""
     elements = draw(st.integers(1, 24))
     arrays = st.lists(st.sampled_from((1, 2, 4, 8)), max_size=2).map(tuple)
     timed = st.builds(
-        lambda ticks, fill: WorkloadKernel(duration_s=ticks * NS * elements, fill=fill),
+        lambda name, ticks, fill: WorkloadKernel(name, duration_s=ticks * NS * elements, fill=fill),
+        OPERATIONS,
         st.integers(1, 12),
         st.sampled_from((1.0, 0.5, 0.3)),
     )
     costed = st.just(WorkloadKernel(COST.name, parameter=COST.parameter))
     inputs, outputs, kernels = draw(arrays), draw(arrays), draw(st.lists(timed | costed, max_size=2))
     assume(inputs or outputs or kernels)
-    return Workload(elements, inputs, outputs, tuple(kernels))
+    work_s, load_s = draw(HOST_TICKS) * NS, draw(HOST_TICKS) * NS
+    return Workload(elements, inputs, outputs, tuple(kernels), host_work_s=work_s, host_load_s=load_s)
 
 
 def some(values: Any) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -47,3 +52,14 @@ grids = st.builds(
     launches=some(LAUNCHES),
     memory=st.sampled_from(HOST_MEMORIES),
 )
+
+
+@st.composite
+def issued(draw: st.DrawFn) -> tuple[Workload, Config]:
+    """A workload, and any way to issue it live."""
+    workload = draw(workloads())
+    order: Any = draw(st.sampled_from(ORDERS))
+    streams = 1 if order in ("serial", "prefetch") else draw(st.integers(1, 4))
+    buffers = draw(st.none() | st.integers(1, 4)) if order in ("depth-first", "prefetch") else None
+    memory: Any = draw(st.sampled_from(("pinned", "pageable")))
+    return workload, Config(order, draw(st.integers(1, min(8, workload.work))), streams, buffers, memory)

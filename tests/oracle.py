@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -34,6 +44,11 @@ def in_ticks(seconds: float) -> int:
 def is_work(op: Op) -> bool:
     """Whether the op occupies an engine."""
     return isinstance(op, Copy | Kernel)
+
+
+def is_in_stream(op: Op) -> bool:
+    """Whether the op is a command in a stream; else only the host knows of it."""
+    return isinstance(op, Copy | Kernel | RecordEvent | WaitEvent)
 
 
 def kind_of(op: Op) -> str:
@@ -70,14 +85,14 @@ def holds_host(schedule: Schedule, device: Device, op: Copy) -> bool:
     return not small
 
 
-def cuda_order(schedule: Schedule, device: Device) -> Order:
+def cuda_order(schedule: Schedule, device: Device) -> Order:  # noqa: C901 - the whole rule in one place
     """Stream order, events, the legacy default stream and what host calls wait for."""
     order = Order()
     ops = schedule.ops
     ordinary = {0} | {s for s, kind in enumerate(schedule.streams, 1) if kind == "blocking"}
 
     def latest(stream: int, before: int) -> int | None:
-        mine = [j for j in range(before) if not isinstance(ops[j], Synchronize) and ops[j].stream == stream]
+        mine = [j for j in range(before) if is_in_stream(ops[j]) and ops[j].stream == stream]
         return mine[-1] if mine else None
 
     def latest_record(event: int, before: int) -> set[int]:
@@ -90,25 +105,25 @@ def cuda_order(schedule: Schedule, device: Device) -> Order:
         streams = ordinary if stream == 0 else {stream, 0} if stream in ordinary else {stream}
         return {j for s in streams if (j := latest(s, before)) is not None}
 
+    def waited_for(i: int, op: Op) -> set[int]:
+        if isinstance(op, Copy) and holds_host(schedule, device, op):
+            return {i}
+        if not isinstance(op, Synchronize):
+            return set()
+        if op.event is not None:
+            return latest_record(op.event, i)
+        streams = range(len(schedule.streams) + 1) if op.stream is None else (op.stream,)
+        return {j for s in streams for j in everything_in(s, i)}
+
     for i, op in enumerate(ops):
         edges: set[int] = set()
-        awaited: set[int] = set()
-        if isinstance(op, Synchronize):
-            if op.event is not None:
-                awaited = latest_record(op.event, i)
-            elif op.stream is not None:
-                awaited = everything_in(op.stream, i)
-            else:
-                awaited = {j for s in range(len(schedule.streams) + 1) for j in everything_in(s, i)}
-        else:
+        if isinstance(op, Copy | Kernel | RecordEvent | WaitEvent):
             edges = everything_in(op.stream, i)
-            if isinstance(op, WaitEvent):
-                edges |= latest_record(op.event, i)
-            if isinstance(op, Copy) and holds_host(schedule, device, op):
-                awaited = {i}
+        if isinstance(op, WaitEvent):
+            edges |= latest_record(op.event, i)
         order.edges.append(edges)
         order.works.append(_works_behind(ops, order.edges, edges))
-        order.awaited.append(_works_behind(ops, order.edges, awaited))
+        order.awaited.append(_works_behind(ops, order.edges, waited_for(i, op)))
     return order
 
 
@@ -168,7 +183,7 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
 
 def event_ticks(schedule: Schedule, device: Device) -> int:
     """What an event adds to a hand-over: more with each stream beyond the second, up to four of them."""
-    used = {op.stream for op in schedule.ops if not isinstance(op, Synchronize)}
+    used = {op.stream for op in schedule.ops if is_in_stream(op)}
     more = sum(n in (3, 4, 5, 6) for n in range(1, len(used) + 1))
     return in_ticks(device.hand_over.event_s) + more * in_ticks(device.hand_over.event_streams_s)
 
@@ -176,40 +191,71 @@ def event_ticks(schedule: Schedule, device: Device) -> int:
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     """What the host spends on a call."""
     host = device.host
+    if isinstance(op, HostWork):
+        return in_ticks(op.duration_s)
+    if isinstance(op, WaitThread):
+        return 0
+    if op.call_s is not None:
+        return in_ticks(op.call_s)
     if isinstance(op, Synchronize):
         return in_ticks(host.synchronize_s)
     if schedule.launch == "graph":
         return in_ticks(host.graph_node_s) if isinstance(op, Copy) else 0
     if isinstance(op, Copy | Kernel):
-        used = {other.stream for other in schedule.ops if not isinstance(other, Synchronize)}
+        used = {other.stream for other in schedule.ops if is_in_stream(other)}
         own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
+        if isinstance(op, Kernel) and op.name == "linear" and host.linear_s > 0:
+            own_s = host.linear_s
         return in_ticks(own_s) + in_ticks(host.streams_s) * max(0, math.floor(math.log2(len(used))) - 2)
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 
-def is_entered(op: Copy | Kernel, latest: Copy | Kernel | None) -> bool:
-    """Whether the host makes the stream of ``op`` the current one: another, or for a new chunk in the same."""
+def is_entered(op: Copy | Kernel, block: list[Copy | Kernel]) -> bool:
+    """Whether the host makes the stream of ``op`` the current one: another, or for a new chunk in the same.
+
+    ``block``: what it has issued since it did so last. An array is copied again, or an op has moved on in one.
+    """
     stages = ("h2d", "kernel", "d2h")
-    if op.stream == 0 or latest is None:
+    if op.stream == 0 or not block or op.stream != block[-1].stream:
         return op.stream != 0
-    return op.stream != latest.stream or stages.index(kind_of(op)) < stages.index(kind_of(latest))
+    copied = {other.host.buffer for other in block if isinstance(other, Copy) and other.host}
+    again = isinstance(op, Copy) and op.host is not None and op.host.buffer in copied
+    places: dict[str, range] = {}  # by array, the bytes of the latest op on it
+    for other in block:
+        places |= bytes_on_card(other)
+    pairs = [(here, places[name]) for name, here in bytes_on_card(op).items() if name in places]
+    again |= any(max(a.start, b.start) >= min(a.stop, b.stop) for a, b in pairs)  # has moved on
+    return again or stages.index(kind_of(op)) < stages.index(kind_of(block[-1]))
+
+
+def bytes_on_card(op: Copy | Kernel) -> dict[str, range]:
+    """Which bytes of each array it works on, of several regions of one the last."""
+    regions = (*op.reads, *op.writes) if isinstance(op, Kernel) else (op.device,)
+    return {r.buffer: range(r.offset, r.offset + r.bytes) for r in regions if r}
 
 
 def calls(schedule: Schedule, device: Device) -> list[int]:
-    """What the host spends on each call: longer on the first copy and kernel after each call that may wait."""
-    found, cold = [], {Copy, Kernel}
-    latest: Copy | Kernel | None = None
-    feels = schedule.launch == "live" and cold <= set(map(type, schedule.ops))
-    for op in schedule.ops:
-        first = type(op) in cold and feels
-        more = first * in_ticks(device.host.after_wait_s)
-        if isinstance(op, Copy | Kernel):
-            more += in_ticks(device.host.enter_s) * (schedule.launch == "live" and is_entered(op, latest))
-            latest = op
-        found.append(call_ticks(schedule, device, op) + more)
-        cold.discard(type(op))
-        if isinstance(op, Synchronize) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
-            cold = {Copy, Kernel}
+    """What the host spends on each call.
+
+    Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait.
+    """
+    found = [call_ticks(schedule, device, op) for op in schedule.ops]
+    if schedule.launch == "graph":
+        return found
+    feels = {Copy, Kernel} <= set(map(type, schedule.ops))
+    for thread in {op.thread for op in schedule.ops}:
+        cold, block = {Copy, Kernel}, list[Copy | Kernel]()
+        for i, op in enumerate(schedule.ops):
+            if op.thread != thread:
+                continue
+            if isinstance(op, Copy | Kernel):
+                more = in_ticks(device.host.enter_s) * (entered := is_entered(op, block))
+                block = [op] if entered or op.stream == 0 else [*block, op]
+                more += in_ticks(device.host.after_wait_s) * (feels and type(op) in cold)
+                found[i] += more if op.call_s is None else 0
+                cold.discard(type(op))
+            if isinstance(op, Synchronize | WaitThread) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
+                cold = {Copy, Kernel}
     return found
 
 

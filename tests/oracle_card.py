@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.schedule import Copy, HostWork, Kernel, Schedule, Synchronize, WaitThread
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -53,14 +53,16 @@ class Card:
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.calls = calls(schedule, device)
-        self.next_call, self.host_free, self.call_end = 0, launch_ticks(schedule, device), 0
-        self.holding = False
+        threads = {op.thread for op in self.ops}
+        self.to_call = {thread: [i for i, op in enumerate(self.ops) if op.thread == thread] for thread in threads}
+        self.free = dict.fromkeys(threads, launch_ticks(schedule, device))  # when each thread's latest call is done
+        self.held: dict[int, int] = {}  # by thread the call that holds it
 
     def run(self) -> Times:
         now = 0
-        while self.next_call < len(self.ops) or self.holding or any(self.queues_left()) or self.busy():
+        while any(self.to_call.values()) or self.held or any(self.queues_left()) or self.busy():
             self.end_what_is_done(now)
-            while self.host_call(now):
+            while any(self.host_call(thread, now) for thread in self.to_call):
                 pass
             for engine in sorted(self.queues, key=ENGINE_ORDER.index):
                 while self.choose(engine, now):
@@ -79,8 +81,8 @@ class Card:
 
     def heard(self, i: int) -> list[int]:
         """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
-        if isinstance(self.ops[i], Synchronize):
-            return [self.t.end[j] for j in self.order.works[i]]
+        if isinstance(self.ops[i], Synchronize | HostWork | WaitThread):
+            return []  # done when its call has returned
         hand_over, other = self.device.hand_over, in_ticks(self.device.hand_over.event_s)
         found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
         for j in self.order.works[i]:
@@ -99,28 +101,36 @@ class Card:
         for i in [i for i, end in self.draining.items() if end == now]:
             self.t.end[i] = self.draining.pop(i)
 
-    def host_call(self, now: int) -> bool:
-        """The host does one thing at this tick, if it can: return from a call that waited, or make a call."""
-        if self.holding:
-            last = self.next_call - 1
-            ends = [self.t.end[j] for j in self.order.awaited[last]]
-            if any(end < 0 for end in ends):
+    def host_call(self, thread: int, now: int) -> bool:
+        """A thread does one thing at this tick, if it can: return from a call that waited, or make a call."""
+        held = self.held.get(thread)
+        if held is not None:
+            back = self.back_at(held)
+            if back is None or back > now:
                 return False
-            self.host_free = max([self.call_end, *(end + in_ticks(self.device.host.wake_s) for end in ends)])
-            if self.host_free > now:
-                return False
-            self.t.returned[last] = self.host_free
-            self.holding = False
+            self.t.returned[held] = self.free[thread] = back
+            del self.held[thread]
             return True
-        if self.host_free > now or self.next_call == len(self.ops):
+        if self.free[thread] > now or not self.to_call[thread]:
             return False
-        i = self.next_call
-        self.next_call += 1
+        i = self.to_call[thread].pop(0)
         self.t.issued[i] = now
-        self.t.returned[i] = self.host_free = self.call_end = now + self.calls[i]
-        self.arrived[i] = self.call_end + in_ticks(self.device.host.submit_s)
-        self.holding = bool(self.order.awaited[i])
+        self.free[thread] = now + self.calls[i]
+        self.arrived[i] = self.free[thread] + in_ticks(self.device.host.submit_s)
+        if self.order.awaited[i] or isinstance(self.ops[i], WaitThread):
+            self.held[thread] = i
+        else:
+            self.t.returned[i] = self.free[thread]
         return True
+
+    def back_at(self, i: int) -> int | None:
+        """When the call of op i, which waits, returns; None if that is not known yet."""
+        op, done = self.ops[i], self.t.issued[i] + self.calls[i]
+        if isinstance(op, WaitThread):
+            others = [self.t.returned[j] for j in range(i) if self.ops[j].thread == op.other]
+            return None if -1 in others else max([done, *others])
+        ends = [self.t.end[j] for j in self.order.awaited[i]]
+        return None if -1 in ends else max([done, *(end + in_ticks(self.device.host.wake_s) for end in ends)])
 
     def ready_at(self, i: int) -> int | None:
         """When the card had op i and everything it depends on; None if it has not yet."""

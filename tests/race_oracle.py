@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import strategies as card
 
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,27 +33,27 @@ Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the la
 
 
 class Graph:
-    """Three nodes for op i, in an order in which every edge goes forward: its call, its start, its end.
+    """Four nodes for op i, in an order in which every edge goes forward: its call, its start, its end, and its return.
 
     ``behind[n]``: the nodes that surely lie behind node n, as bits. ``more``: edges on top of CUDA's.
     """
 
     def __init__(self, schedule: Schedule, more: Iterable[tuple[int, int]] = ()) -> None:
         self.schedule = schedule
-        n = len(schedule)
-        into: list[set[int]] = [set() for _ in range(3 * n + 1)]
+        into: list[set[int]] = [set() for _ in range(4 * len(schedule) + 1)]
+        latest: dict[int, int] = {}  # call of each thread
         for i, op in enumerate(schedule):
-            into[call(i + 1)].add(call(i))
-            into[start(i)].add(call(i))
-            into[end(i)].add(start(i))
+            into[returns(i)].add(call(i))
+            if op.thread in latest:
+                into[call(i)].add(returns(latest[op.thread]))
+            if isinstance(op, WaitThread) and op.other in latest:
+                into[returns(i)].add(returns(latest[op.other]))
+            latest[op.thread] = i
             if isinstance(op, Synchronize):
-                into[call(i + 1)] |= {end(j) for j in range(i) if self._is_awaited(j, i, op)}
-                continue
-            into[start(i)] |= {end(j) for j in range(i) if self._are_in_order(j, op.stream)}
-            if isinstance(op, WaitEvent):
-                into[start(i)] |= {end(j) for j in self.latest_record(op.event, i)}
-            if isinstance(op, Copy) and self._is_done_on_return(op):
-                into[call(i + 1)].add(end(i))
+                into[returns(i)] |= {end(j) for j in range(i) if self._is_awaited(j, i, op)}
+            if isinstance(op, Copy | Kernel | RecordEvent | WaitEvent):
+                self._put(into, i, op)
+        into[call(len(schedule))] = {returns(i) for i in latest.values()}
         for a, b in more:
             into[b].add(a)
         self.behind = [0] * len(into)
@@ -50,6 +61,15 @@ class Graph:
             for other in nodes:
                 assert other < node
                 self.behind[node] |= self.behind[other] | 1 << other
+
+    def _put(self, into: list[set[int]], i: int, op: Copy | Kernel | RecordEvent | WaitEvent) -> None:
+        """What the command that ``op`` puts into its stream comes behind, and what its call waits for."""
+        into[start(i)] |= {call(i)} | {end(j) for j in range(i) if self._are_in_order(j, op.stream)}
+        into[end(i)].add(start(i))
+        if isinstance(op, WaitEvent):
+            into[start(i)] |= {end(j) for j in self.latest_record(op.event, i)}
+        if isinstance(op, Copy) and self._is_done_on_return(op):
+            into[returns(i)].add(end(i))
 
     def _are_in_order(self, j: int, stream: int) -> bool:
         """Whether op j holds back a later command of the stream: the same, or one legacy and the other no exception."""
@@ -68,7 +88,7 @@ class Graph:
             return j in self.latest_record(sync.event, i)
         if sync.stream is not None:
             return self._are_in_order(j, sync.stream)
-        return not isinstance(self.schedule.ops[j], Synchronize)
+        return isinstance(self.schedule.ops[j], Copy | Kernel | RecordEvent | WaitEvent)
 
     def is_pageable(self, op: Copy) -> bool:
         return op.host is not None and op.host.buffer in self.schedule.pageable_names
@@ -93,7 +113,7 @@ class Graph:
                 found.append((op.device, op.direction == "h2d", *span))
             if op.host is not None:  # pageable memory is staged while the host makes the call
                 staged = self.is_pageable(op) and op.direction == "h2d"
-                found.append((op.host, op.direction == "d2h", *((call(i), call(i + 1)) if staged else span)))
+                found.append((op.host, op.direction == "d2h", *((call(i), returns(i)) if staged else span)))
         return found
 
     def clashes(self, i: int, j: int) -> set[Clash]:
@@ -112,15 +132,19 @@ class Graph:
 
 
 def call(i: int) -> int:
-    return 3 * i
+    return 4 * i
 
 
 def start(i: int) -> int:
-    return 3 * i + 1
+    return 4 * i + 1
 
 
 def end(i: int) -> int:
-    return 3 * i + 2
+    return 4 * i + 2
+
+
+def returns(i: int) -> int:
+    return 4 * i + 3
 
 
 def races(schedule: Schedule) -> dict[tuple[int, int], set[Clash]]:

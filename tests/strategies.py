@@ -9,17 +9,30 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
 from hypothesis import strategies as st
 
 from streamsim.checks import LARGEST_BYTES
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streamsim.program.schedule import Direction
 
@@ -275,6 +288,7 @@ def costed_kernels(stream: st.SearchStrategy[int]) -> st.SearchStrategy[Kernel]:
     return st.builds(Kernel, stream, st.just(COST.name), st.sampled_from((8, 4, 12, 24, 64)), st.just(COST.parameter))
 
 
+OPERATIONS = st.sampled_from(("kernel", "kernel", "kernel", "linear"))  # of which a call may cost otherwise
 EITHER, PART_TICKS = st.booleans(), st.integers(1, 40)
 LAUNCHED = st.sampled_from(
     ((0, 0, 1.0), (0, 0, 1.0), (8, 0, 1.0), (0, 0, 0.25), (8, 0, 0.5), (4, 1, 0.125), (16, 64, 0.5))
@@ -293,7 +307,8 @@ def kernels(draw: st.DrawFn, stream: st.SearchStrategy[int]) -> Kernel:
     longest = max(1, int(duration_s / share / NS))  # parts that take longer than the whole are nobody's measurement
     times = sorted(min(draw(PART_TICKS), longest) * NS for _ in known)
     of_launch: dict[str, Any] = {"share": share, "threads": threads, "parts": tuple(zip(known, times, strict=True))}
-    return Kernel(draw(stream), elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
+    name = draw(OPERATIONS)
+    return Kernel(draw(stream), name, elements=elements, duration_s=duration_s, fill=draw(FILLS), **of_launch)
 
 
 LAUNCH = st.sampled_from(("live", "live", "graph"))
@@ -314,18 +329,43 @@ def _issued(graph: bool, streams: int, most: int) -> st.SearchStrategy[st.Search
     syncs = st.one_of(
         st.builds(Synchronize), st.builds(Synchronize, stream=stream), st.builds(Synchronize, event=event)
     )
-    mixed = st.one_of(work, work, order, *([] if graph else [syncs]))
+    host = st.one_of(syncs, syncs, st.builds(HostWork, SMALL_TICKS.map(lambda n: 3 * n * NS)))
+    mixed = st.one_of(work, work, order, *([] if graph else [host]))
     ops = (mixed, mixed, mixed, kernels(stream), st.one_of(kernels(stream), order, order))
     return st.sampled_from([st.lists(op, min_size=1, max_size=most) for op in ops])
 
 
+OWN_CALLS, THREADS = st.sampled_from((None, None, 0, 1, 5)), st.sampled_from((1, 2, 2, 3))
+
+
 @st.composite
-def schedules(draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | None = None) -> Schedule:
-    """Any schedule: every kind of op over legacy, blocking and non-blocking streams, live or (where legal) a graph."""
+def hosted(draw: st.DrawFn, issued: Sequence[Op]) -> list[Op]:
+    """The ops issued by several threads that wait for each other now and then, with calls that cost what they say."""
+    threads = draw(THREADS)
+    found: list[Op] = []
+    for op in issued:
+        thread = draw(st.integers(0, threads - 1))
+        if threads > 1 and draw(SELDOM):
+            found.append(WaitThread((thread + draw(st.integers(1, threads - 1))) % threads, thread))
+        own = None if isinstance(op, HostWork) else draw(OWN_CALLS)
+        found.append(msgspec.structs.replace(op, thread=thread, **({} if own is None else {"call_s": own * NS})))
+    return found
+
+
+@st.composite
+def schedules(
+    draw: st.DrawFn, most: int = 14, streams: int = 4, launch: str | None = None, one_thread: bool = False
+) -> Schedule:
+    """Any schedule: every kind of op over legacy, blocking and non-blocking streams, live or (where legal) a graph.
+
+    ``one_thread``: of one host thread, whose calls cost what the device says.
+    """
     launch = launch or draw(LAUNCH)
     kinds = draw(_kinds(streams))
     graph = launch == "graph"
     issued: list[Op] = draw(draw(_issued(graph, len(kinds), most)))
+    if not graph and not one_thread and draw(SELDOM):
+        issued = draw(hosted(issued))
     last: list[Op] = [Synchronize()] if graph and draw(EITHER) else []
     return Schedule(tuple(issued + last), tuple(kinds), BUFFERS, 3, launch)  # type: ignore[arg-type]
 
@@ -336,7 +376,7 @@ def small_workloads(draw: st.DrawFn) -> Workload:
     sizes = st.lists(st.integers(1, 8), max_size=3)
     inputs, outputs = draw(sizes), draw(sizes)
     least = 0 if inputs or outputs else 1
-    kernels = draw(st.lists(st.just(WorkloadKernel(duration_s=1e-6)), min_size=least, max_size=3))
+    kernels = draw(st.lists(st.builds(WorkloadKernel, OPERATIONS, st.just(1e-6)), min_size=least, max_size=3))
     return Workload(draw(st.integers(1, 40)), tuple(inputs), tuple(outputs), tuple(kernels))
 
 

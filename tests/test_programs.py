@@ -90,6 +90,7 @@ def names(what: object) -> str:
     return "bounds"
 
 
+@pytest.mark.measured
 @compiled
 @each_card
 @pytest.mark.parametrize(("what", "bounds"), BOUNDS.items(), ids=names)
@@ -110,6 +111,7 @@ def test_those_of_cublas_are_within_their_own(card: str, what: tuple[Known, bool
     assert p95 <= bounds[1]
 
 
+@pytest.mark.measured
 @compiled
 @each_card
 @pytest.mark.parametrize("large", [LARGE, SMALL], ids=["large", "small"])

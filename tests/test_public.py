@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import pytest
+from perfect_profiler import recorded
 
 import streamsim
 from streamsim import (
@@ -22,8 +23,12 @@ from streamsim import (
     Grid,
     InputError,
     Kernel,
+    Layer,
+    Layers,
     Schedule,
     best,
+    best_offload,
+    best_steps,
     changed,
     depth_first,
     evaluate,
@@ -32,16 +37,22 @@ from streamsim import (
     link_words,
     load_device,
     lower_bound,
+    one_stream,
     plot_explanation,
     plot_gantt,
     plot_heatmap,
     predict,
+    profile_of,
     published,
+    replay,
     serial,
     simulate,
     sweep,
+    untraced,
+    what_if,
     workload_of_sizes,
 )
+from streamsim.analysis.what_if import graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +62,7 @@ PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name !
 WORKLOAD = workload_of_sizes(h2d=["1MiB"], kernels=["10us"], d2h=["1MiB"])
 SCHEDULE = depth_first(WORKLOAD, 4, 2)
 SMALL = Grid((1, 2), (1, 2))
+LAYERS = Layers((Layer(1 << 18, WORKLOAD.kernels, repeats=6),))
 LONGEST = 200
 
 
@@ -129,6 +141,7 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "predict": lambda device: predict(SCHEDULE, device).to_json(),
     "explain": lambda device: explain(SCHEDULE, device).to_json(),
     "best": lambda device: best(WORKLOAD, device, SMALL, fast=False).to_json(),
+    "best_offload": lambda device: best_offload(LAYERS, device, 1 << 20).to_json(),
     "sweep": lambda device: list(sweep(WORKLOAD, device, chunks="1..3")),
     "evaluate": lambda device: evaluate(WORKLOAD, [Config(chunks=2)], device, fast=False),
     "interval": lambda device: interval(SCHEDULE, device, samples=20),
@@ -136,6 +149,11 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "published": lambda device: published(SCHEDULE, device),
     "changed": lambda device: changed(device, {"h2d.latency_s": 1e-6}),
     "link_words": link_words,
+    "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
+    "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).use,
+    "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
+    "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
+    "profile_of": lambda device: profile_of(recorded(simulate(SCHEDULE, "ideal")), device),
 }
 
 
@@ -186,6 +204,8 @@ def test_values_show_in_a_line() -> None:
         "explain": explain(SCHEDULE, "h200"),
         "best": best(WORKLOAD, "h200", SMALL, fast=False),
         "workload": WORKLOAD,
+        "layers": LAYERS,
+        "best layers": best_offload(LAYERS, "h200", 1 << 20),
         "grid": Grid(),
         "bound": lower_bound(SCHEDULE, "h200"),
         "losses": explain(SCHEDULE, "h200").losses[0],

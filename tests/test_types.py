@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -62,6 +65,27 @@ def test_a_field_of_another_type_is_one_line_that_names_it(value: msgspec.Struct
             message = str(caught.value)
             assert field.name in message
             assert "\n" not in message
+
+
+ROOMS = ("streamsim.program", "streamsim.device", "streamsim.timeline", "streamsim.analysis", "streamsim.search")
+
+
+def values_of(room: str) -> list[Any]:
+    """The structs and dataclasses of a room's modules."""
+    modules = [import_module(f"{room}.{found.name}") for found in iter_modules(import_module(room).__path__)]
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    own = [kind for kind in kinds if kind.__module__.startswith(f"{room}.")]
+    return [kind for kind in own if issubclass(kind, msgspec.Struct) or is_dataclass(kind)]
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "streamsim_validate.compare"])
+def test_no_value_can_be_changed(room: str) -> None:
+    """What checked itself when it was made, or was compared, hashed or shown, stays so."""
+    found = values_of(room)
+    assert found
+    for kind in found:
+        made = getattr(kind, "__struct_config__", None) or kind.__dataclass_params__
+        assert made.frozen, kind
 
 
 TWO = Program().device("x", 64)

@@ -41,7 +41,16 @@ from streamsim.device.profile import Device
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 from streamsim.program.workload import Workload, WorkloadKernel
 
 # --- the laws -------------------------------------------------------------------------------------------------------
@@ -112,6 +121,13 @@ def test_a_copy_engine_binds() -> None:
     assert (ticks(bound.seconds), bound.bound_by) == (36, "H2D copy engine")
     assert ticks(bound.each["compute engine"]) == 18
     assert ticks(bound.each["D2H copy engine"]) == 4
+    assert bound.each[LINK] == pytest.approx(36 * NS)  # nobody is slowed down on it
+
+
+def test_what_a_card_does_not_have_takes_no_time() -> None:
+    # one copy engine: no direction of the link ever meets the other
+    bound = lower_bound(program(h2d(1, 10), d2h(2, 4)), make_device(copy_engines=1))
+    assert (bound.each[LINK], ticks(bound.seconds)) == (0, 14)
 
 
 def test_one_copy_engine_has_both_directions_to_do() -> None:
@@ -180,11 +196,35 @@ def test_the_chain_is_the_longer_of_two_ways_into_an_op() -> None:
     assert ticks(lower_bound(schedule, device).seconds) == ticks(simulate(schedule, device).makespan_s) == 35
 
 
+def test_the_chain_goes_through_a_hand_over_that_takes_as_long_as_the_op_before_it() -> None:
+    # H2D until 3, the kernel hears of it at 6 and takes 20
+    schedule, device = program(h2d(1, 3), kernel(1, 20)), make_device(h2d_to_kernel=3)
+    assert ticks(lower_bound(schedule, device).seconds) == ticks(simulate(schedule, device).makespan_s) == 26
+
+
+@pytest.mark.parametrize(("other", "own"), [(20, 0), (20, 5), (5, 20)])
+def test_an_engine_waits_for_a_thread_that_waits_for_another(other: int, own: int) -> None:
+    # two copies of 10 are called when both threads have worked, at 20: 20 + 2 x 10
+    works = HostWork(other * NS), HostWork(own * NS, thread=1)
+    schedule = program(*works, WaitThread(0, thread=1), h2d(1, 10, thread=1), h2d(2, 10, thread=1))
+    bound = lower_bound(schedule, make_device())
+    assert (ticks(bound.seconds), bound.bound_by) == (40, "H2D copy engine")
+    assert ticks(simulate(schedule, make_device()).makespan_s) == 40
+
+
 def test_the_chain_goes_through_a_host_that_waits() -> None:
     # H2D 10 in stream 1, seen 5 ticks later by the host, which then issues a kernel of 20 elsewhere
     schedule = program(h2d(1, 10), Synchronize(stream=1), kernel(2, 20))
     bound = lower_bound(schedule, make_device(wake=5))
     assert (ticks(bound.seconds), bound.bound_by) == (35, CHAIN)
+
+
+def test_the_chain_goes_through_the_last_of_what_a_host_waits_for() -> None:
+    # copies of 10 and 20 side by side, of which the host hears at 25; it then issues a kernel of 20 in a third stream
+    schedule, device = program(h2d(1, 10), d2h(2, 20), Synchronize(), kernel(3, 20)), make_device(wake=5)
+    bound = lower_bound(schedule, device)
+    assert (ticks(bound.seconds), bound.bound_by) == (45, CHAIN)
+    assert ticks(simulate(schedule, device).makespan_s) == 45
 
 
 def test_the_chain_waits_for_fermis_run_of_kernels() -> None:

@@ -12,15 +12,18 @@ from effort import examples
 from explained import PLAIN, WORKLOAD, lost
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies import (
     BUFFERS,
     ON_CARD,
     PAGEABLE,
+    copies,
     d2h,
     devices,
     draining,
     h2d,
     kernel,
+    kernels,
     link,
     make_device,
     program,
@@ -251,6 +254,32 @@ def test_pageable_memory_that_is_faster_than_pinned_is_the_bound_itself() -> Non
 
 
 # Laws
+
+
+def test_the_bound_of_the_work_holds_for_the_same_kernels_in_other_streams() -> None:
+    """Four kernels of 10 ticks, the last 2 of which each leaves to others, fill the card: 8, 16, 24, and 32 + 2.
+
+    Without launches they would take 10 each and leave nothing to others: 40 is no bound of what streams can reach.
+    """
+    device = make_device(floor=2, concurrent_kernels=4, resident_threads=8)
+    several = program(*(kernel(stream, 10) for stream in (1, 2, 3, 4)))
+    one = explain(program(*[kernel(1, 10)] * 4), device)
+    assert ticks(simulate(several, device).makespan_s) == 34
+    assert (ticks(one.makespan_s), ticks(one.bound_s)) == (40, 34)
+    assert ticks(explain(several, device).bound_s) == 34
+
+
+@examples(40)
+@given(st.data(), devices(enter=0))
+def test_all_in_the_default_stream_loses_what_it_does_in_another(data: st.DataObject, device: Device) -> None:
+    """Nothing else waits for the default stream, so it is one stream like another, but that nobody enters it."""
+    op = st.one_of(copies(st.just(1), capturable=False), kernels(st.just(1)))
+    ops = data.draw(st.lists(op, min_size=1, max_size=12))
+    own = program(*ops, buffers=BUFFERS)
+    default = program(*(replace(op, stream=0) for op in ops), buffers=BUFFERS)
+    found, expected = explain(default, device), explain(own, device)
+    assert (found.makespan_s, found.bound_s) == (expected.makespan_s, expected.bound_s)
+    assert (lost(found), limits(found)) == (lost(expected), limits(expected))
 
 
 @settings(deadline=None, max_examples=40)

@@ -65,6 +65,27 @@ def test_only_bytes_that_overlap_clash(offset: int, n_bytes: int, shared: tuple[
     )
 
 
+def test_bytes_that_were_touched_in_parts_are_all_known() -> None:
+    """Written are 0..8, then 4..16; who reads 12..16 must wait for the second, though nobody wrote from 12 on."""
+    first, second = (work(1, writes=(Region("d", offset, n_bytes),)) for offset, n_bytes in ((0, 8), (4, 12)))
+    assert found_in(first, second, work(2, reads=(Region("d", 12, 4),))) == [("race", (1, 2))]
+
+
+def test_of_a_stream_the_latest_op_is_named_whatever_is_touched_first() -> None:
+    first, second = (work(1, writes=(Region("d", offset, 8),)) for offset in (0, 8))
+    for reads in ((Region("d", 0, 8), Region("d", 8, 8)), (Region("d", 8, 8), Region("d", 0, 8))):
+        assert found_in(first, second, work(2, reads=reads)) == [("race", (1, 2))]
+
+
+def test_a_buffer_is_known_by_its_name() -> None:
+    """However often the name was read from a file: equal, not the same object."""
+    whole, part = (Region("".join(("buf", "fer")), 0, n_bytes) for n_bytes in (16, 8))
+    assert whole.buffer is not part.buffer
+    ops = (work(1, writes=(whole,)), work(2, reads=(part,)))
+    (found,) = check(card.program(*ops, buffers=(Buffer("buffer", 16, "device"),)))
+    assert found.hazards == (Hazard("read-after-write", "buffer", 0, 8),)
+
+
 @pytest.mark.parametrize(
     ("between", "is_ordered"),
     [
@@ -119,6 +140,14 @@ def test_a_race_is_named_with_its_bytes_and_the_smallest_fix() -> None:
         MissingWait(0, 1),
     )
     assert found.severity == "error"
+
+
+def test_of_many_clashes_three_are_spelled_out() -> None:
+    regions = tuple(Region("d", offset, 4) for offset in (0, 8, 16, 24, 32))
+    (found,) = check(program(work(1, writes=regions), work(2, reads=regions), Synchronize()))
+    assert len(found.hazards) == 5
+    shown = found.what.partition("have no order: ")[2].split(", ")
+    assert shown == [f"read-after-write of bytes {n}..{n + 4} of 'd'" for n in (0, 8, 16)] + ["and 2 more"]
 
 
 @pytest.mark.parametrize(
@@ -200,13 +229,59 @@ def test_warnings_by_hand() -> None:
         ("unsynchronised-output", (7,)),
     ]
     assert {f.severity for f in found} == {"warning"}
-    assert "recorded only later, by ops[2]" in found[0].what
+    assert found[0].what.startswith(
+        "ops[0] (wait in stream 2) waits for event 0, which is recorded only later, by ops[2]"
+    )
     assert "never recorded" in found[3].what
 
 
 def test_a_wait_for_what_the_host_has_waited_for_is_redundant() -> None:
     ops = (into(1), RecordEvent(0, 1), Synchronize(stream=1), WaitEvent(0, 2), work(2, reads=(ON_CARD,)))
     assert found_in(*ops) == [("redundant-wait", (3,))]
+
+
+def test_why_a_wait_is_redundant() -> None:
+    """The first waits for a copy of its own stream, the second for what was recorded before any work."""
+    ops = (into(1), RecordEvent(0, 1), WaitEvent(0, 1), RecordEvent(1, 2), WaitEvent(1, 3))
+    found = [finding.what for finding in check(program(*ops, Synchronize())) if finding.rule == "redundant-wait"]
+    assert [what.rpartition(", but ")[2] for what in found] == [
+        "stream 1 is already behind it",
+        "nothing was before that record",
+    ]
+
+
+def test_a_wait_for_an_earlier_op_forgets_no_later_one() -> None:
+    """The host has waited for both copies, so the kernel comes after the second as well."""
+    there = Region("d", 32, 16)
+    copies = (into(1), RecordEvent(0, 1), into(1, device=there), Synchronize(stream=1))
+    assert found_in(*copies, WaitEvent(0, 2), work(2, reads=(there,))) == [("redundant-wait", (4,))]
+
+
+def test_what_one_thread_knows_of_a_stream_another_does_not() -> None:
+    """Thread 0 has waited for the copy and looks at stream 2; thread 1 copies out in that stream without waiting."""
+    ops = (RecordEvent(0, 3), into(1), Synchronize(), WaitEvent(0, 2), out(2, thread=1))
+    assert found_in(*ops) == [("race", (1, 4)), ("redundant-wait", (3,))]
+
+
+def test_races_of_one_op_come_in_the_order_of_the_earlier_ones() -> None:
+    """Of stream 1 the second op races, but its first one comes before that of stream 2."""
+    regions = tuple(Region("d", start, 16) for start in (0, 16, 32))
+    ops = [into(stream, device=region) for stream, region in zip((1, 2, 1), regions, strict=True)]
+    assert found_in(*ops, work(3, reads=regions)) == [("race", (1, 3)), ("race", (2, 3))]
+
+
+def test_in_the_legacy_stream_a_wait_is_redundant_unless_blocking_streams_mind_it() -> None:
+    ops = (into(0), RecordEvent(0, 0), WaitEvent(0, 0))
+    assert found_in(*ops) == [("redundant-wait", (2,))]
+    assert found_in(*ops, kind="blocking") == []
+
+
+def test_outputs_that_nobody_waits_for_are_one_finding_for_each_buffer() -> None:
+    found = check(program(out(1), out(1, HOST), out(1)))
+    assert [finding.what.partition("waits for ")[2].partition(":")[0] for finding in found] == [
+        "ops[1] (d2h copy in stream 1) into 'h'",
+        "ops[2] (d2h copy in stream 1) into 'o' (nor for 1 before it)",
+    ]
 
 
 def test_memory_without_a_name_is_counted() -> None:

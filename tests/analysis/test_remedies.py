@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from grids import issued
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -26,7 +27,18 @@ from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
-from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
 from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
@@ -44,7 +56,6 @@ def ticks(seconds: float) -> int:
 
 
 # What a program computes: an oracle that knows nothing of streams
-
 
 Terms = dict[Any, int]  # equal terms of bytes are one number, in all programs that share the table
 
@@ -85,7 +96,7 @@ def output(schedule: Schedule, terms: Terms, whole: tuple[str, ...] = ()) -> dic
 
 
 def amounts(schedule: Schedule) -> Counter[Any]:
-    """Bytes by direction and memory; kernels' elements and picoseconds on a full card, by what they are."""
+    """Bytes by direction and memory; kernels' elements and picoseconds on a full card, by what they are; the host's."""
     found: Counter[Any] = Counter()
     for op in schedule.ops:
         if isinstance(op, Copy):
@@ -94,6 +105,8 @@ def amounts(schedule: Schedule) -> Counter[Any]:
             what = op.name, op.parameter, op.fill
             found[(*what, "elements")] += op.elements
             found[(*what, "time")] += round((op.duration_s or 0) * 1e12)
+        elif isinstance(op, HostWork):
+            found["host"] += round(op.duration_s * 1e12)
     return found
 
 
@@ -125,7 +138,8 @@ def pipelines(draw: st.DrawFn) -> Schedule:
     time = st.sampled_from((8e-9, 16e-9))
     kernels = st.builds(Kernel, stream, name, st.just(8), st.just(0), time, st.just(1.0), regions, regions)
     events = (st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
-    waits = st.one_of(*events, st.builds(Synchronize, stream=stream))
+    host = st.builds(HostWork, st.sampled_from((0.0, 8e-9, 40e-9)))
+    waits = st.one_of(*events, st.builds(Synchronize, stream=stream), host)
     ops = draw(st.lists(st.one_of(copies(), copies(), kernels, kernels, waits), min_size=2, max_size=12))
     return Schedule((*ops, Synchronize()), kinds, (ON_HOST, ON_CARD, PAGEABLE), 2)
 
@@ -168,6 +182,19 @@ def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Sched
         assert found.first is found.losses[0]
         assert found.first.remedied is not None
         assert ticks(simulate(*found.first.remedied).makespan_s) == shortest < ticks(found.makespan_s)
+
+
+@settings(deadline=None, max_examples=20)
+@given(issued(), devices())
+def test_a_loop_whose_host_works_is_put_right_and_works_as_much(asked: tuple[Workload, Config], device: Device) -> None:
+    """What is made from its workload too: fewer chunks are not less to load."""
+    schedule, source = asked[1].schedule(asked[0]), Source(*asked)
+    for _, (text, (changed, _)) in all_remedies(Scenario(schedule, device), source):
+        assert abs(amounts(changed)["host"] - amounts(schedule)["host"]) <= len(changed), text  # rounded one by one
+    found = explain(schedule, device, source)
+    if found.first and found.first.remedied:
+        took = ticks(simulate(*found.first.remedied).makespan_s)
+        assert took == ticks(found.makespan_s) - ticks(found.first.gain_alone_s) < ticks(found.makespan_s)
 
 
 # Patterns cut anew are the patterns
@@ -236,7 +263,9 @@ def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> No
             assert not [finding for finding in check(changed) if finding.rule == "race"], text
             assert amounts(changed) == amounts(schedule), text
             assert output(changed, terms) == meant, text
-    assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams"} - set(LIMITS)
+    assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams", "host-work", "slow-calls"} - set(
+        LIMITS
+    )
 
 
 def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:

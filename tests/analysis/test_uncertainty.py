@@ -31,6 +31,7 @@ from streamsim import Interval, interval, load_device
 from streamsim.analysis.intervals import draws, feels_the_order, intervals, served_in_order, shared_queues
 from streamsim.cli import main
 from streamsim.device.files import dump_device, write_device
+from streamsim.device.front_ends import FrontEnd, with_front_end
 from streamsim.device.profile import MODEL_SPREAD, number_names
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
@@ -105,6 +106,19 @@ def test_all_kernels_are_drawn_by_one_factor() -> None:
         for cost in drawn.compute.kernels:
             assert cost.duration_s == pytest.approx([seconds * factor for seconds in COST.duration_s])
     assert factor != 1
+
+
+def test_the_calls_of_a_front_end_are_drawn_by_one_factor() -> None:
+    """A host that is slow is slow in all of them; its bare calls, each calibrated by itself, are independent."""
+    library = FrontEnd(2e-6, 3e-6, 0.0, 0.0, 0.0, 5e-6, "measured: by hand", spread=0.2)
+    bare = with_spread(make_device(copy=2000, kernel=3000), host__copy_s=0.2, host__kernel_s=0.2)
+    device = with_front_end(msgspec.structs.replace(bare, front_ends={"mine": library}), "mine")
+    for drawn in draws(device, 20):
+        assert drawn.host.kernel_s / drawn.host.copy_s == pytest.approx(1.5)
+        assert drawn.host.enter_s / drawn.host.copy_s == pytest.approx(2.5)
+    assert len({drawn.host.copy_s for drawn in draws(device, 20)}) == 20
+    ratios = {round(drawn.host.kernel_s / drawn.host.copy_s, 6) for drawn in draws(bare, 20)}
+    assert len(ratios) == 20
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -220,7 +234,9 @@ def test_every_op_stays_what_it_is_but_for_its_stream(schedule: Schedule) -> Non
     renamed = served_in_order(schedule, (2, 1, 0))
     for was, now in zip(schedule.ops, renamed.ops, strict=True):
         assert type(now) is type(was)
-        if not isinstance(was, Synchronize) or was.stream is not None:
+        if was.stream is None:
+            assert now == was
+        else:
             assert isinstance(now, Copy | Kernel | RecordEvent | WaitEvent | Synchronize)
             assert msgspec.structs.replace(now, stream=was.stream) == was
         if was.stream and now.stream:

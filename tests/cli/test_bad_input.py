@@ -9,6 +9,7 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from layered import layers_of
 from strategies import pipeline_of
 
 from streamsim.cli import main
@@ -17,6 +18,7 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.files import dump_schedule, read_schedule, read_workload, write_schedule, write_workload
+from streamsim.program.layer_files import read_layers, write_layers
 from streamsim.program.patterns import depth_first
 from streamsim.report.trace import write_trace
 from streamsim.search.sweep_text import read_sweep
@@ -138,7 +140,7 @@ def test_strange_device_names(capsys: pytest.CaptureFixture[str], tmp_path: Path
         (("devices", "show", "b200"), "device = 'b200': "),
         (("devices", "check", "none.toml"), "none.toml: cannot read it: no such file"),
         (("devices", "check", "."), ".: cannot read it: is a directory"),
-        (("schema", "poem"), "Invalid value for '{schedule|workload|device}': 'poem'"),
+        (("schema", "poem"), "Invalid value for '{schedule|workload|layers|device}': 'poem'"),
         (("schedule", "--h2d", "4KiB", "-o", "none/s.json"), "none/s.json: cannot write it: no such file"),
         (("schedule", "--h2d", "4KiB", "-o", "."), ".: cannot write it: is a directory"),
         (("schedule", "--h2d", "4KiB", "--chunks", "0", "-o", "s.json"), "--chunks = '0': "),
@@ -335,9 +337,11 @@ def test_any_options_give_a_prediction_or_one_line(
 def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A file of every kind."""
     folder = tmp_path_factory.mktemp("kinds")
-    found = {name: folder / name for name in ("schedule", "workload", "device", "sweep", "journal", "trace")}
+    names = ("schedule", "workload", "layers", "device", "sweep", "journal", "trace")
+    found = {name: folder / name for name in names}
     write_schedule(depth_first(pipeline_of(64), 2, 2), found["schedule"])
     write_workload(pipeline_of(64), found["workload"])
+    write_layers(layers_of((4, 5), (6, 3)), found["layers"])
     write_device(load_device("ideal"), found["device"])
     found["sweep"].write_text('h2d = ["1MiB"]\nchunks = "1..4"\n')
     write_trace(simulate(depth_first(pipeline_of(64), 2, 2), load_device("ideal")), found["trace"])
@@ -345,13 +349,14 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     head = Header(record.card, record.machine, "quick", "1")
     found["journal"].write_bytes(msgspec.json.encode(head) + b"\n")
     shipped = {"record": "races-h200.json.gz", "samples": "calibration-h200.samples.gz"}
-    shipped |= {"programs": "programs-h100.json.gz", "libraries": "libraries-h100.json.gz"}
+    shipped |= {"programs": "programs-h100.json.gz"}
     return found | {kind: Path("validate/records") / name for kind, name in shipped.items()}
 
 
 READERS = {
     "schedule": (read_schedule, ()),
     "workload": (read_workload, ()),
+    "layers": (read_layers, ()),
     "device": (read_device, ()),
     "sweep": (read_sweep, ()),
     "record": (read_record, ("journal",)),

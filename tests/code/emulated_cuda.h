@@ -20,7 +20,7 @@ using cudaEvent_t = long;
 using cudaGraph_t = int;
 using cudaGraphExec_t = int;
 enum { cudaMemcpyDefault, cudaStreamDefault, cudaStreamNonBlocking };
-enum { cudaEventDisableTiming, cudaStreamCaptureModeGlobal };
+enum { cudaEventDefault, cudaEventDisableTiming, cudaStreamCaptureModeGlobal };
 constexpr cudaStream_t cudaStreamLegacy = 0;
 
 inline std::map<const char*, size_t> on_device, on_host;
@@ -89,8 +89,16 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, int) {
   return 0;
 }
 
+inline std::map<cudaEvent_t, std::chrono::steady_clock::time_point> recorded;
+
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  recorded[event] = std::chrono::steady_clock::now();
   return fprintf(stderr, "record %ld %ld\n", event, stream) < 0;
+}
+
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = std::chrono::duration<float, std::milli>(recorded[end] - recorded[begin]).count();
+  return 0;
 }
 
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
@@ -101,6 +109,8 @@ inline auto Now() {
   fprintf(stderr, "clock\n");
   return std::chrono::steady_clock::now();
 }
+
+inline void Worked(double seconds) { fprintf(stderr, "work %.0f\n", seconds * 1e9); }
 
 inline cudaError_t cudaDeviceSynchronize() { return fprintf(stderr, "synchronise\n") < 0; }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from streamsim.cli import main
 from streamsim.code.programs import code_of, code_of_schedule
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.program.config import Config, ring_config
-from streamsim.program.files import read_schedule
+from streamsim.program.config import Config
+from streamsim.program.files import read_schedule, write_workload
 from streamsim.program.workload_text import workload_of_sizes
 
 FEW = ("--max-chunks", "2", "--max-streams", "2", "--orders", "depth-first", "--device", "ideal")
@@ -35,7 +36,19 @@ def test_the_options_of_predict_make_its_program(capsys: pytest.CaptureFixture[s
 def test_prefetch_has_two_buffers_unless_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     for more, buffers in ([], 2), (["--buffers", "4"], 4):
         assert main(["code", *SIZES, "--chunks", "8", "--order", "prefetch", *more, "--as", "cupy"]) == 0
-        assert capsys.readouterr().out == code_of(WORKLOAD, ring_config(8, buffers, 3), "cupy", prefetch=True)
+        assert capsys.readouterr().out == code_of(WORKLOAD, Config("prefetch", 8, buffers=buffers), "cupy")
+
+
+@pytest.mark.parametrize(("front_end", "language"), [("cupy", "cupy"), ("pytorch", "pytorch"), ("calls", "cuda-c++")])
+def test_the_language_is_that_of_the_workloads_front_end(
+    front_end: str, language: Language, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = replace(WORKLOAD, front_end=front_end)
+    write_workload(workload, "loop.toml")
+    assert main(["code", "loop.toml", "--chunks", "4", "--host-work", "3ms"]) == 0
+    assert capsys.readouterr().out == code_of(replace(workload, host_work_s=3e-3), Config(chunks=4), language)
+    assert main(["code", "loop.toml", "--chunks", "4", "--as", "cupy"]) == 0
+    assert capsys.readouterr().out == code_of(workload, Config(chunks=4), "cupy")
 
 
 def test_a_schedule_file_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +93,10 @@ MANY = (
         (SIZES, "--as: no language; give one of cupy, pytorch, cuda-c++"),
         ((*SIZES, "--as", "fortran"), "'fortran' is not one of"),
         ((*SIZES, "--as", "cupy", "--launch", "graph", "--memory", "pageable"), "pageable copies cannot be captured"),
-        ((*SIZES, "--as", "cupy", "--order", "prefetch", "--streams", "2"), "--streams 2: --order prefetch has 3"),
+        (
+            (*SIZES, "--as", "cupy", "--order", "prefetch", "--streams", "2"),
+            "streams = 2: a prefetching program has 3 of its own",
+        ),
         ((*SIZES, "--as", "pytorch", "--chunks", "40", "--streams", "33"), "streams = 33: PyTorch has 32"),
         ((*SIZES, "--d2h", "32", "--as", "cupy", "--chunks", "3"), "chunks = 3: an array has pieces for 2 chunks only"),
         (("--h2d", "1001", "--as", "cupy"), "h2d[0] = 1001 bytes: the arrays of a program hold floats"),

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from code_calls import Call, assert_are_the_calls_of, schedule_of
+from code_calls import Call, assert_are_the_calls_of
+from emulated_nvcc import COMPILER, compile_for_the_host, includes_of, on_the_host
 
 from streamsim.code.programs import code_of, code_of_schedule
-from streamsim.program.config import Config, ring_config
+from streamsim.program.config import Config
 from streamsim.program.workload_text import workload_of_sizes
 
-COMPILER = shutil.which("g++")
-EMULATED = Path(__file__).with_name("emulated_cuda.h")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EVEN = workload_of_sizes([400], ["1us"], [400])
 ROWS = workload_of_sizes([280] * 2, ["1us", "2us/3"], [560], elements=70)
 EVERY_KIND = workload_of_sizes([400, 800], ["1us", "2us/3"], [400, 164], h2d_once=[64], d2h_once=[40])
 CASES = {
-    "serial": (EVEN, Config("serial", 5), False),
-    "depth-first": (EVERY_KIND, Config("depth-first", 6, 4), False),
-    "breadth-first": (ROWS, Config("breadth-first", 16, 3), False),
-    "ring": (EVERY_KIND, Config("depth-first", 7, 4, 3), False),
-    "ring as a graph": (ROWS, Config("depth-first", 7, 2, 3, launch="graph"), False),
-    "prefetch": (EVERY_KIND, ring_config(5, 2, 3), True),
-    "prefetch as a graph": (EVEN, ring_config(5, 1, 3, launch="graph"), True),
-    "no output": (workload_of_sizes([400], ["1us"], h2d_once=[16]), Config("depth-first", 5, 2, 2), False),
-    "no input": (workload_of_sizes((), ["1us"], [400]), Config("depth-first", 5, 2), False),
+    "serial": (EVEN, Config("serial", 5)),
+    "depth-first": (EVERY_KIND, Config("depth-first", 6, 4)),
+    "breadth-first": (ROWS, Config("breadth-first", 16, 3)),
+    "ring": (EVERY_KIND, Config("depth-first", 7, 4, 3)),
+    "ring as a graph": (ROWS, Config("depth-first", 7, 2, 3, launch="graph")),
+    "prefetch": (EVERY_KIND, Config("prefetch", 5)),
+    "prefetch as a graph": (EVEN, Config("prefetch", 5, buffers=1, launch="graph")),
+    "host work": (workload_of_sizes([400], ["1us"], [400], host_work="1us", host_load="5us"), Config("prefetch", 5)),
+    "no output": (workload_of_sizes([400], ["1us"], h2d_once=[16]), Config("depth-first", 5, 2, 2)),
+    "no input": (workload_of_sizes((), ["1us"], [400]), Config("depth-first", 5, 2)),
 }
-
-
-def on_the_host(text: str, name: str) -> str:
-    """The program without its includes, in a namespace of this name; a launch is a call, and the clock is logged."""
-    body = re.sub(r"^#include .*\n", "", text, flags=re.M).replace("int main(", "int Main(")
-    body = re.sub(r"StandIn<<<(.*?), 256, 0, stream>>>\(", r"Launched(StandIn, \1, stream)(", body)
-    body = body.replace("std::chrono::steady_clock::now()", "Now()")
-    return f"namespace {name} {{\n{body}}}\n"
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +40,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if COMPILER is None:
         pytest.skip("no g++")
     folder = tmp_path_factory.mktemp("cuda")
-    texts = [code_of(workload, config, "cuda-c++", ahead) for workload, config, ahead in CASES.values()]
-    texts += [code_of_schedule(schedule_of(*case), "cuda-c++") for case in CASES.values()]
-    includes = sorted(
-        {line for text in texts for line in re.findall(r"^#include <[^c.]\S*>|^#include <c\w+>", text, re.M)}
-    )
+    texts = [code_of(workload, config, "cuda-c++") for workload, config in CASES.values()]
+    texts += [code_of_schedule(config.schedule(workload), "cuda-c++") for workload, config in CASES.values()]
     parts = [on_the_host(text, f"program_{k}") for k, text in enumerate(texts)]
     choice = "".join(f"  if (which == {k}) return program_{k}::Main(argc - 1, argv + 1);\n" for k in range(len(texts)))
     main = f"int main(int argc, char** argv) {{\n  int which = atoi(argv[1]);\n{choice}  return 3;\n}}\n"
     source = folder / "programs.cc"
-    source.write_text("\n".join([*includes, f'#include "{EMULATED}"', *parts, main]))
-    call = [COMPILER, "-std=c++17", "-Wall", "-Werror", "-o", str(folder / "programs"), str(source)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    source.write_text("\n".join([*includes_of(*texts), *parts, main]))
+    done = compile_for_the_host(source, folder / "programs")
     assert done.returncode == 0, done.stderr
     return folder / "programs"
 
@@ -77,10 +66,11 @@ def test_a_program_makes_the_calls_of_its_pattern(compiled: Path, name: str, is_
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     said = json.loads(done.stdout)
     assert (done.returncode, said["verified"], said["repeat"], len(said["wall_s"])) == (0, True, 2, 2)
-    config = CASES[name][1]
+    workload, config = CASES[name]
+    streams = 3 if config.is_prefetch else config.streams
     if not is_written_out:
-        assert (said["chunks"], said["streams"]) == (config.chunks, config.streams)
-    assert_are_the_calls_of(schedule_of(*CASES[name]), calls(done.stderr), config.streams, is_forked_once=True)
+        assert (said["chunks"], said["streams"]) == (config.chunks, streams)
+    assert_are_the_calls_of(config.schedule(workload), calls(done.stderr), streams, is_forked_once=True)
 
 
 @pytest.mark.parametrize("arguments", [["--chunks", "26"], ["--streams", "0"], ["--nonsense", "1"]])

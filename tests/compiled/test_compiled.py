@@ -222,17 +222,20 @@ def workloads(draw: st.DrawFn) -> Workload:
     return Workload(draw(st.integers(1, 60)), inputs, outputs, kernels)
 
 
+HOST_TICKS = st.sampled_from((0, 0, 7, 60))
+
+
 @st.composite
 def configs(draw: st.DrawFn, most_chunks: int) -> Config:
     """Any configuration."""
-    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial")))
+    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial", "prefetch")))
     memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
     launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
     return Config(
         order,
         draw(st.integers(1, min(most_chunks, 16))),
-        1 if order == "serial" else draw(st.integers(1, 8)),
-        buffers=draw(st.sampled_from((None, 1, 2, 3, 5))) if order == "depth-first" else None,
+        1 if order in ("serial", "prefetch") else draw(st.integers(1, 8)),
+        buffers=draw(st.sampled_from((None, 1, 2, 3, 5))) if order in ("depth-first", "prefetch") else None,
         memory=memory,
         launch=launch,
     )
@@ -243,6 +246,9 @@ def configs(draw: st.DrawFn, most_chunks: int) -> Config:
 @given(st.data(), workloads(), devices())
 def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
     way = data.draw(configs(workload.work))
+    if way.launch == "live":
+        host = {name: data.draw(HOST_TICKS) * NS for name in ("host_work_s", "host_load_s")}
+        workload = replace(workload, **host)
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import tomllib
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+import tomli_w
 from strategies import make_device
 
+from streamsim import best, evaluate, sweep
 from streamsim.device.files import dump_device, parse_device, write_device
-from streamsim.device.front_ends import TIMES, FrontEnd, front_end_names, shipped_front_ends, with_front_end
+from streamsim.device.front_ends import (
+    TIMES,
+    FrontEnd,
+    front_end_names,
+    front_end_of,
+    shipped_front_ends,
+    with_front_end,
+    written_in,
+)
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config, Order
-from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.files import read_workload, write_workload
+from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,18 +48,46 @@ def calls_of(schedule: Schedule, front_end: str = "mine") -> list[int]:
 
 
 # A copy takes 2, a launch 3, entering a stream 5. Chunk by chunk the program enters once a chunk, whether that goes to
-# another stream or begins a chunk in the same one; stage by stage every op goes to another stream.
+# another stream or begins a chunk in the same one; stage by stage every op goes to another stream, or is for another
+# chunk in the same one.
 @pytest.mark.parametrize(
     ("order", "streams", "expected"),
     [
         ("depth-first", 2, [7, 3, 2, 7, 3, 2]),
         ("depth-first", 1, [7, 3, 2, 7, 3, 2]),
         ("breadth-first", 2, [7, 7, 8, 8, 7, 7]),
-        ("breadth-first", 1, [7, 2, 3, 3, 2, 2]),
+        ("breadth-first", 1, [7, 7, 8, 8, 7, 7]),
     ],
 )
 def test_a_program_enters_a_stream_where_it_turns_to_it(order: Order, streams: int, expected: list[int]) -> None:
     assert calls_of(Config(order, 2, streams).schedule(WORKLOAD)) == expected
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        (Workload(8, (4, 4), (), (WorkloadKernel(duration_s=1e-6),) * 2), [7, 2, 3, 3] * 2),
+        (Workload(8, (4, 4), ()), [7, 2, 7, 2]),
+        (Workload(8, (), (4, 4)), [7, 2, 7, 2]),
+        (Workload(8, (), (), (WorkloadKernel(duration_s=1e-6),)), [8, 3]),
+    ],
+    ids=("no output", "copies in", "copies back", "kernels of no memory"),
+)
+def test_in_one_stream_a_chunk_is_entered_for_where_an_array_shows_it(workload: Workload, expected: list[int]) -> None:
+    """A chunk of several ops is entered for once. Kernels that touch nothing may be all of one chunk."""
+    assert calls_of(Config("depth-first", 2, 1).schedule(workload)) == expected
+
+
+def test_kernels_that_hand_on_are_of_one_chunk() -> None:
+    """The second reads what the first has written; the third works on the next piece of the first's input."""
+
+    def at(buffer: str, piece: int) -> Region:
+        return Region(buffer, 8 * piece, 8)
+
+    buffers = tuple(Buffer(name, 16, "device") for name in ("a", "b", "c"))
+    places = [("a", 0, "b", 0), ("b", 0, "c", 0), ("a", 1, "b", 1)]
+    ops = [Kernel(1, duration_s=1e-9, reads=(at(read, i),), writes=(at(write, j),)) for read, i, write, j in places]
+    assert calls_of(Schedule(tuple(ops), ("non-blocking",), buffers)) == [8, 3, 8]
 
 
 def test_the_legacy_stream_is_never_entered() -> None:
@@ -58,6 +99,27 @@ def test_the_legacy_stream_is_never_entered() -> None:
 def test_the_launch_of_a_graph_enters_no_stream() -> None:
     graph = Config("depth-first", 2, 2, launch="graph").schedule(WORKLOAD)
     assert calls_of(graph) == calls_of(graph, "calls")
+
+
+LAYERS = (WorkloadKernel("linear", duration_s=1e-6), WorkloadKernel("relu", duration_s=1e-6))
+NETWORK = Workload(8, (4,), (4,), LAYERS)
+
+
+@pytest.mark.parametrize(("linear_s", "expected"), [(9 * NS, [7, 9, 3, 2] * 2), (0.0, [7, 3, 3, 2] * 2)])
+def test_a_linear_layer_is_called_at_its_own_cost_or_as_any_operation(linear_s: float, expected: list[int]) -> None:
+    """A copy takes 2 and entering 5, another operation 3; where nobody has measured the layer, 3 as well."""
+    library = msgspec.structs.replace(LIBRARY, linear_s=linear_s)
+    device = with_front_end(msgspec.structs.replace(CARD, front_ends={"mine": library}), "mine")
+    schedule = Config("depth-first", 2, 2).schedule(NETWORK)
+    timeline = simulate(schedule, device)
+    spent = zip(schedule.ops, timeline.issued, timeline.returned, strict=True)
+    assert [after - before for op, before, after in spent if not isinstance(op, Synchronize)] == expected
+
+
+def test_a_graph_launches_a_linear_layer_as_any_node() -> None:
+    dear = make_device(copy=1, kernel=1, linear=500)
+    graph = Config("depth-first", 2, 2, launch="graph").schedule(NETWORK)
+    assert simulate(graph, dear).makespan_s == simulate(graph, CARD).makespan_s
 
 
 def test_bare_calls_are_the_profile_as_it_is() -> None:
@@ -107,6 +169,98 @@ def test_a_front_end_says_where_its_numbers_come_from() -> None:
         msgspec.structs.replace(CARD, front_ends={"mine": msgspec.structs.replace(LIBRARY, source="a friend")})
 
 
+def test_one_that_only_calibrations_measure_says_so() -> None:
+    with pytest.raises(
+        InputError, match=r"'pytorch_eager': expected one of .*; this profile has not measured it: cali"
+    ):
+        load_device("h200:pytorch_eager")
+    eager = msgspec.structs.replace(CARD, front_ends={"pytorch_eager": LIBRARY})
+    assert with_front_end(eager, "pytorch_eager").host.enter_s == 5 * NS
+
+
 def test_an_unknown_front_end_is_named_with_those_that_are_known() -> None:
     with pytest.raises(InputError, match="front end = 'jax': expected one of calls, cupy, pytorch"):
         load_device("h200:jax")
+
+
+# What a workload says
+
+
+def written(front_end: str) -> Workload:
+    return Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),), front_end=front_end)
+
+
+GRID = Grid((1, 2, 4, 8), (1, 2))
+
+
+def test_a_workloads_front_end_is_that_of_a_device_of_that_name() -> None:
+    """Four copies of 10 us and two kernels of 7 are more than the card needs for 2 MiB: the host bounds two chunks."""
+    configs = [Config(chunks=2, streams=2), Config(chunks=8, streams=2)]
+    for front_end in ("cupy", "pytorch"):
+        found = evaluate(written(front_end), configs, "h200")
+        assert found == evaluate(written(""), configs, f"h200:{front_end}")
+        assert found != evaluate(written(""), configs, "h200")
+        assert best(written(front_end), "h200", GRID) == best(written(""), f"h200:{front_end}", GRID)
+
+
+def test_a_device_that_has_a_front_end_keeps_it() -> None:
+    configs = GRID.configs(WORKLOAD)
+    assert evaluate(written("pytorch"), configs, "h200:cupy") == evaluate(written(""), configs, "h200:cupy")
+    assert best(written("pytorch"), "h200:cupy", GRID).device == "h200:cupy"
+    assert evaluate(written("calls"), configs, "h200") == evaluate(written(""), configs, "h200")
+    assert written_in(WITH_LIBRARY, "") is WITH_LIBRARY
+    assert front_end_of(WITH_LIBRARY) == "calls"
+    assert front_end_of(written_in(WITH_LIBRARY, "Mine")) == "mine"
+    assert front_end_of(msgspec.structs.replace(CARD, name="slot 3: left")) == "calls"
+
+
+def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -> None:
+    rows = list(sweep(written("cupy"), ["h200", "h100:pytorch"], chunks=[2, 4]))
+    assert [row["device"] for row in rows] == ["h200:cupy"] * 2 + ["h100:pytorch"] * 2
+    plain = list(sweep(written(""), ["h200:cupy", "h100:pytorch"], chunks=[2, 4]))
+    assert [row["makespan_s"] for row in rows] == [row["makespan_s"] for row in plain]
+    asked = list(sweep(written("cupy"), "h200", chunks=4, front_end=["calls", "pytorch"]))
+    assert [row["device"] for row in asked] == ["h200", "h200:pytorch"]
+    assert [row["makespan_s"] for row in asked] == [
+        evaluate(written(""), [Config(chunks=4)], name)[0] for name in ("h200", "h200:pytorch")
+    ]
+
+
+def test_an_unknown_front_end_of_a_workload_is_named_with_those_that_are_known() -> None:
+    for predicts in (lambda w: evaluate(w, [Config()], "h200"), lambda w: best(w, "h200", GRID), sweep):
+        with pytest.raises(InputError, match=r"front end = 'jax': expected one of calls, cupy, pytorch$"):
+            predicts(written("jax"))
+    assert evaluate(written("mine"), [Config()], WITH_LIBRARY) > evaluate(written(""), [Config()], WITH_LIBRARY)
+
+
+def test_a_workloads_front_end_is_in_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "workload.toml"
+    write_workload(written("cupy"), path)
+    assert 'front_end = "cupy"' in path.read_text()
+    assert read_workload(path) == written("cupy")
+    write_workload(written(""), path)
+    assert "front_end" not in path.read_text()
+    path.write_text("inputs = [64]\nfront_end = 3\n")
+    with pytest.raises(InputError, match=r"workload\.toml: .*front_end"):
+        read_workload(path)
+
+
+FRONT_END = msgspec.to_builtins(LIBRARY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (0, "front_ends.third = 0: expected object, got int"),
+        ({}, "front_ends.third.copy_s: is missing"),
+        (FRONT_END | {"copy_s": -1.0}, "front_ends.third.copy_s = -1.0: expected a number from 0 to 86400"),
+        (FRONT_END | {"copy_s": [1]}, "front_ends.third.copy_s = [1]: expected float, got array"),
+        (FRONT_END | {"tea_s": 1}, "front_ends.third.tea_s = 1: unknown field"),
+    ],
+)
+def test_of_several_front_ends_the_wrong_one_is_named(wrong: Any, said: str) -> None:
+    tables = {"first": FRONT_END, "second": FRONT_END, "third": wrong, "fourth": FRONT_END}
+    plain = tomllib.loads(dump_device(load_device("ideal"))) | {"front_ends": tables}
+    with pytest.raises(InputError) as caught:
+        parse_device(tomli_w.dumps(plain))
+    assert said in str(caught.value)

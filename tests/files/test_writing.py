@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +10,8 @@ import pytest
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import replacing, write_bytes, write_text
-from streamsim.program.files import (
-    write_schedule,
-)
+from streamsim.files.locks import holder, this_process, try_lock
+from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Copy, Schedule
 
 # Writing
@@ -109,3 +109,11 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     write_bytes(b"gone", "/dev/null")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_holds_a_lock_is_named_where_the_system_tells(tmp_path: Path) -> None:
+    with open(tmp_path / "a", "wb") as ours, open(tmp_path / "a", "rb") as others, open(tmp_path / "b", "wb") as free:
+        assert try_lock(ours.fileno())
+        assert not try_lock(others.fileno())
+        assert holder(others.fileno()) == (this_process() if sys.platform == "linux" else "another process")
+        assert holder(free.fileno()) == "another process"

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import tempfile
+import tomllib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
-from made_recordings import call, export, kernel, kineto, pipeline, span
-from mutations import (
-    mutate_bytes,
-    mutate_json,
-    mutate_lines,
-    mutate_option,
-    mutate_tables,
-    mutate_text,
-    mutate_toml,
-)
+import tomli_w
+from forms import BYTES, JSON, LINES, MOST_MUTATIONS, TABLES, TEXT, TOML, Form, gone_wrong
+from made_recordings import call, capture, export, kernel, kineto, pipeline, span
+from mutations import mutate_option, mutate_text
 
 import streamsim_validate
 from streamsim import Workload, WorkloadKernel, build, load_device
@@ -38,14 +34,14 @@ if TYPE_CHECKING:
 RECORDS = Path(streamsim_validate.__file__).parent / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
 SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
-MOST_MUTATIONS = 3
-BYTES = (".packed", ".sqlite")
+READ, FEW = 2, 3
+OF_BYTES = (".packed", ".sqlite")
 
 
 class Input(NamedTuple):
     """A command line and the files beside it, in a folder of their own; those named .gz are compressed there.
 
-    The letters of files with one of the endings ``BYTES`` stand for their bytes.
+    The letters of files with one of the endings ``OF_BYTES`` stand for their bytes.
     """
 
     program: str
@@ -58,12 +54,17 @@ class Kind(NamedTuple):
 
     weight: int
     right: Callable[[], list[Input]]
-    mutate: Callable[[str, Random], str] | None  # of a file's text; None: the options go wrong
+    form: Form | None  # of the files that go wrong; None: the options do
     files: str | tuple[str, ...] = ""  # that go wrong: those that end so
 
 
 def _streamsim(*arguments: str, **files: str) -> Input:
     return Input("streamsim", arguments, {name.replace("_", "."): text for name, text in files.items()})
+
+
+def _read(kind: str, name: str, text: str) -> list[Input]:
+    """The reader by itself, as often as ``READ`` says: what makes most complaints, and is quick."""
+    return [Input("read", (kind, name), {name: text})] * READ
 
 
 WORKLOAD = Workload(1 << 14, (4, 8), (4,), (WorkloadKernel(duration_s=5e-6), WorkloadKernel("sincos", parameter=10)))
@@ -77,29 +78,62 @@ def schedules() -> list[Input]:
         build(WORKLOAD, "breadth-first", 2, 2, launch="graph"),
         build(WORKLOAD, "depth-first", 2, 2, memory="pageable"),
     )
-    commands = (("simulate",), ("check",), ("explain",), ("check", "--fix", "fixed.json"), ("simulate", "--json"))
-    return [
-        _streamsim(command, "s.json", *more, s_json=dump_schedule(schedule).decode())
-        for schedule in made
-        for command, *more in commands
-    ]
+    commands = (
+        ("simulate", "s.json", "--json"),
+        ("simulate", "s.json"),
+        ("check", "s.json"),
+        ("check", "s.json", "--fix", "fixed.json"),
+        ("explain", "s.json", "--json"),
+        ("code", "s.json", "--as", "cupy"),
+        ("code", "s.json", "--as", "cuda-c++"),
+    )
+    found = []
+    for schedule in made:
+        text = dump_schedule(schedule).decode()
+        found += [_streamsim(*command, s_json=text) for command in commands] + _read("schedule", "s.json", text) * 5
+        found.append(Input("streamsim-validate", ("run", "s.json"), {"s.json": text}))
+    return found
 
 
 @cache
 def workloads() -> list[Input]:
     """A file of arrays and kernels."""
     text = dump_workload(WORKLOAD)
-    commands = (("predict",), ("predict", "--json"), ("best", "--max-chunks", "4", "--max-streams", "2"), ("schedule",))
-    return [_streamsim(command, "w.toml", *more, w_toml=text) for command, *more in commands]
+    few = ("--max-chunks", "4", "--max-streams", "2")
+    commands = (
+        ("predict", "w.toml", "--json"),
+        ("predict", "w.toml"),
+        ("best", "w.toml", *few, "--json"),
+        ("schedule", "w.toml"),
+        ("code", "w.toml", "--as", "pytorch"),
+        ("sweep", "w.toml", "--chunks", "1..4"),
+    )
+    found = [_streamsim(*command, w_toml=text) for command in commands] + _read("workload", "w.toml", text) * 4
+    return [*found, Input("streamsim-validate", ("tune", "w.toml", *few), {"w.toml": text})]
 
 
 @cache
 def devices() -> list[Input]:
-    """Shipped profiles, with kernels' costs and spread."""
-    texts = [dump_device(load_device(name)) for name in ("ideal", "k20c", "h200")]
-    commands = (("devices", "check", "d.toml"), ("predict", *ARRAYS, "--chunks", "3", "--device", "d.toml"))
-    spread = ("predict", *ARRAYS, "--device", "d.toml", "--samples", "20")
-    return [_streamsim(*command, d_toml=text) for text in texts for command in (*commands, spread)]
+    """Shipped profiles, with kernels' costs and spread; of their curves a few points."""
+    texts = [dump_device(load_device(name)) for name in ("ideal", "k20c")]
+    texts.append(tomli_w.dumps(_shortened(tomllib.loads(dump_device(load_device("h200"))))))
+    commands = (
+        ("devices", "check", "d.toml"),
+        ("devices", "show", "d.toml"),
+        ("predict", *ARRAYS, "--chunks", "3", "--device", "d.toml", "--json"),
+        ("predict", *ARRAYS, "--device", "d.toml", "--samples", "20", "--json"),
+        ("sweep", *ARRAYS, "--device", "d.toml", "--set", "h2d.latency=1us,2us"),
+    )
+    found = []
+    for text in texts:
+        found += [_streamsim(*command, d_toml=text) for command in commands] + _read("device", "d.toml", text)
+    return found
+
+
+def _shortened(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: _shortened(value) for name, value in tree.items()}
+    return list(map(_shortened, tree[:FEW])) if isinstance(tree, list) else tree
 
 
 @cache
@@ -116,7 +150,7 @@ device = "h200,ideal"
 [set]
 "h2d.latency_s" = "1us,2us"
 """
-    return [_streamsim("sweep", "--file", "p.toml", p_toml=text)]
+    return [_streamsim("sweep", "--file", "p.toml", p_toml=text), *_read("sweep", "p.toml", text)]
 
 
 @cache
@@ -158,25 +192,43 @@ def _record() -> tuple[str, str]:
 @cache
 def records() -> list[Input]:
     """Compared as they are, with another profile, with intervals."""
-    return [
-        Input("streamsim-validate", ("compare", "r.json.gz", *more), {"r.json.gz": _record()[0]})
+    text = _record()[0]
+    found = [
+        Input("streamsim-validate", ("compare", "r.json.gz", *more), {"r.json.gz": text})
         for more in ((), ("--json",), ("--device", "h200"), ("--samples", "20"), ("--fail-if", "median > 1%"))
     ]
+    found += [
+        Input("streamsim-validate", ("compare", "r.json.gz", "--json"), {"r.json.gz": written})
+        for written in _programs()
+    ]
+    return found + _read("record", "r.json.gz", text) * 4
+
+
+@cache
+def _programs() -> tuple[str, str]:
+    """Some of a record of programs, in today's form and in that of before there was a suite of them."""
+    path = min(RECORDS.glob("libraries-*.json.gz"))
+    record = read_record(path)
+    run = msgspec.structs.replace(record.runs[0], entries=record.runs[0].entries[:4])
+    plain = json.loads(gzip.decompress(path.read_bytes()))
+    today = msgspec.json.encode(msgspec.structs.replace(record, runs=(run,))).decode()
+    return today, json.dumps(plain | {"programs": plain["programs"][:4]}, separators=(",", ":"))
 
 
 @cache
 def journals() -> list[Input]:
     """A run that was not finished."""
-    return [
-        Input("streamsim-validate", ("compare", "r.json.gz.journal", "-d", "h200"), {"r.json.gz.journal": _record()[1]})
-    ]
+    name, text = "r.json.gz.journal", _record()[1]
+    compared = Input("streamsim-validate", ("compare", name, "-d", "h200", "--json"), {name: text})
+    return [compared, *_read("record", name, text)]
 
 
 @cache
 def samples() -> list[Input]:
-    """What a calibration measured."""
+    """What a calibration measured, in part for its reader."""
     text = gzip.decompress((RECORDS / "calibration-h200.samples.gz").read_bytes()).decode()
-    return [Input("streamsim-validate", ("calibrate", "--from", "c.gz", "-o", "my.toml"), {"c.gz": text})]
+    fitted = Input("streamsim-validate", ("calibrate", "--from", "c.gz", "-o", "my.toml"), {"c.gz": text})
+    return [fitted, *_read("samples", "c.gz", json.dumps(_shortened(json.loads(text)))) * 10]
 
 
 @cache
@@ -186,6 +238,7 @@ def lines() -> list[Input]:
     few = ("--chunks", "4", "--streams", "2")
     return [
         _streamsim("predict", *ARRAYS, *few),
+        _streamsim("predict", *ARRAYS, *few, "--json"),
         _streamsim("explain", *ARRAYS, *few),
         _streamsim("schedule", *ARRAYS, *few),
         _streamsim("best", *ARRAYS, "--max-chunks", "4", "--max-streams", "2"),
@@ -196,7 +249,31 @@ def lines() -> list[Input]:
         _streamsim("import", "t.json", t_json=recording()),
         Input("streamsim-validate", ("run", "s.json"), {"s.json": schedule}),
         Input("streamsim-validate", ("calibrate",), {}),
+        Input("streamsim-validate", ("tune", *ARRAYS, "--max-chunks", "4", "--max-streams", "2"), {}),
+        _streamsim("code", *ARRAYS, *few, "--as", "cuda-c++"),
+        _streamsim("schema", "device"),
     ]
+
+
+@cache
+def texts() -> list[Input]:
+    """Of options, each to its reader."""
+    right = {
+        "bytes": ("64MiB", "1.5GB"),
+        "count": ("256", "64Ki"),
+        "seconds": ("0.57ms", "1e-6"),
+        "share": ("1/256",),
+        "bandwidth": ("25GB/s",),
+        "kernel": ("0.57ms,9us@64Ki", "25ms/600", "0.57ms,9us@1/256"),
+        "setting": ("h2d.latency=1us", "link.bandwidth=25GB/s", "copy_engines.count=1"),
+        "sizes": ("1MiB..1GiB*2", "1MiB,2MiB"),
+        "counts": ("1..64", "1..64*2", "1,2,4"),
+        "times": ("0.1ms..1ms+0.1ms",),
+        "buffers": ("all,2,3..5",),
+        "device": ("h200", "h200:cupy"),
+        "tolerance": ("p95 host-bound > 12%", "median > 1%"),
+    }
+    return [Input("read", (kind, text), {}) for kind, those in right.items() for text in those]
 
 
 @cache
@@ -214,19 +291,28 @@ def recording() -> str:
     return kineto(*pipeline(), *more)
 
 
-IMPORTS = ((), ("--json",), ("--list",), ("--window", "step"), ("--skip-first", "--device", "0"), ("--process", "420"))
+IMPORTS = (
+    ("--json",),
+    (),
+    ("--list", "--json"),
+    ("--window", "step", "--json"),
+    ("--skip-first", "--device", "0", "--json"),
+    ("--process", "420", "--json"),
+)
 
 
 def traces() -> list[Input]:
     """As JSON."""
-    return [_streamsim("import", "t.json", *more, t_json=recording()) for more in IMPORTS]
+    found = [_streamsim("import", "t.json", *more, t_json=recording()) for more in IMPORTS]
+    return found + _read("recording", "t.json", recording()) * 5
 
 
 @cache
 def packed_traces() -> list[Input]:
     """As gzip."""
     data = gzip.compress(recording().encode(), 1, mtime=0).decode("latin-1")
-    return [_streamsim("import", "t.packed", *more, t_packed=data) for more in IMPORTS[:2]]
+    found = [_streamsim("import", "t.packed", *more, t_packed=data) for more in IMPORTS[:2]]
+    return found + _read("recording", "t.packed", data) * 2
 
 
 @cache
@@ -244,24 +330,34 @@ def exports() -> list[Input]:
     made.add("ENUM_CUDA_MEMCPY_OPER", id=1, name="CUDA_MEMCPY_KIND_HTOD")
     with tempfile.TemporaryDirectory() as folder:
         data = made.write(Path(folder) / "t.sqlite").read_bytes().decode("latin-1")
-    return [_streamsim("import", "t.sqlite", *more, t_sqlite=data) for more in IMPORTS]
+    found = [_streamsim("import", "t.sqlite", *more, t_sqlite=data) for more in IMPORTS]
+    return found + _read("recording", "t.sqlite", data) * 5
+
+
+@cache
+def captures() -> list[Input]:
+    """Of ``streamsim-validate capture``: the pipeline once more, an event, a window, two untraced runs."""
+    found = [_streamsim("import", "t.capture", *more, t_capture=capture()) for more in IMPORTS]
+    return found + _read("recording", "t.capture", capture()) * 5
 
 
 KINDS = {
-    "schedule": Kind(20, schedules, mutate_json, "s.json"),
-    "workload": Kind(20, workloads, mutate_toml, "w.toml"),
-    "device": Kind(20, devices, mutate_toml, "d.toml"),
-    "sweep": Kind(10, sweeps, mutate_toml, "p.toml"),
-    "unfinished sweep": Kind(10, unfinished, mutate_json, JOURNAL),
-    "unfinished output": Kind(3, unfinished, mutate_text, ("csv", "jsonl", ROWS)),
-    "record": Kind(5, records, mutate_json, "r.json.gz"),
-    "journal": Kind(5, journals, mutate_lines, "r.json.gz.journal"),
-    "samples": Kind(1, samples, mutate_json, "c.gz"),
-    "trace": Kind(15, traces, mutate_json, "t.json"),
-    "packed trace": Kind(5, packed_traces, mutate_bytes, "t.packed"),
-    "export": Kind(15, exports, mutate_tables, "t.sqlite"),
-    "damaged export": Kind(10, exports, mutate_bytes, "t.sqlite"),
+    "schedule": Kind(20, schedules, JSON, "s.json"),
+    "workload": Kind(20, workloads, TOML, "w.toml"),
+    "device": Kind(20, devices, TOML, "d.toml"),
+    "sweep": Kind(10, sweeps, TOML, "p.toml"),
+    "unfinished sweep": Kind(10, unfinished, JSON, JOURNAL),
+    "unfinished output": Kind(3, unfinished, TEXT, ("csv", "jsonl", ROWS)),
+    "record": Kind(5, records, JSON, "r.json.gz"),
+    "journal": Kind(5, journals, LINES, "r.json.gz.journal"),
+    "samples": Kind(1, samples, JSON, "c.gz"),
+    "trace": Kind(10, traces, JSON, "t.json"),
+    "packed trace": Kind(5, packed_traces, BYTES, "t.packed"),
+    "capture": Kind(10, captures, LINES, "t.capture"),
+    "export": Kind(10, exports, TABLES, "t.sqlite"),
+    "damaged export": Kind(10, exports, BYTES, "t.sqlite"),
     "options": Kind(40, lines, None),
+    "text": Kind(40, texts, None),
 }
 
 
@@ -275,14 +371,16 @@ def draw_of(name: str, rng: Random) -> Input:
     """An input of this kind with some things wrong."""
     kind = KINDS[name]
     made = rng.choice(kind.right())
-    for _ in range(rng.randint(1, MOST_MUTATIONS)):
-        if kind.mutate is None:
-            command = command_of(made)
-            made = made._replace(arguments=(made.arguments[0], *mutate_option(command, [*made.arguments[1:]], rng)))
-            continue
+    if kind.form is not None:
         file = rng.choice([name for name in made.files if name.endswith(kind.files)])
-        mutate = kind.mutate if rng.random() < 0.8 else mutate_text
-        made = made._replace(files=made.files | {file: mutate(made.files[file], rng)})
+        return made._replace(files=made.files | {file: gone_wrong(made.files[file], kind.form, rng)})
+    for _ in range(rng.randint(1, MOST_MUTATIONS)):
+        if made.program == "read":
+            kind_of_text, text = made.arguments
+            made = made._replace(arguments=(kind_of_text, mutate_text(text, rng)))
+            continue
+        words = mutate_option(command_of(made), [*made.arguments[1:]], rng)
+        made = made._replace(arguments=(made.arguments[0], *words))
     return made
 
 

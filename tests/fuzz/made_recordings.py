@@ -1,4 +1,4 @@
-"""Small recordings as their profilers would write them: Kineto's JSON and exports of Nsight Systems."""
+"""Small recordings as their profilers would write them: Kineto's JSON, exports of Nsight Systems, captures of CUPTI."""
 
 from __future__ import annotations
 
@@ -149,3 +149,40 @@ def export() -> Export:
     made.add("NVTX_EVENTS", start=0, end=200_000, eventType=59, text="step", textId=None, **where)
     made.add("PROFILER_OVERHEAD", start=1_000, end=9_000, nameId=made.string("flush"), **where)
     return made
+
+
+# Captures: times in nanoseconds
+
+
+def capture() -> str:
+    """The pipeline of above, an event and a wait for it, a step that was timed twice."""
+    names = ["cudaMemcpyAsync", "cudaLaunchKernel", "cudaStreamSynchronize", "k", "step", "a card", "cudaEventRecord"]
+    placed = {"device": 0, "context": 1, "stream": 7}
+    shape = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
+    called = ((10_000, 15_000, 0), (20_000, 30_000, 1), (40_000, 45_000, 0), (46_000, 47_000, 6), (50_000, 150_000, 2))
+    rows: dict[str, list[dict[str, int]]] = {
+        "devices": [{"id": 0, "name": 5, "memory_bytes": 1 << 30, "multiprocessors": 4, "copy_engines": 2}],
+        "contexts": [{"context": 1, "device": 0, "null_stream": 7}],
+        "streams": [{"context": 1, "stream": 13, "flag": 2}],
+        "calls": [
+            {"start": start, "end": end, "thread": TID, "correlation": number, "name": name}
+            for number, (start, end, name) in enumerate(called, 1)
+        ],
+        "copies": [
+            {"start": start, "end": start + 40_000, **placed, "correlation": number, "bytes": 1 << 20, **kinds}
+            for start, number, kinds in (
+                (20_000, 1, {"copy_kind": 1, "src_kind": 2, "dst_kind": 3}),
+                (100_000, 3, {"copy_kind": 2, "src_kind": 3, "dst_kind": 2}),
+            )
+        ],
+        "kernels": [{"start": 65_000, "end": 95_000, **placed, "correlation": 2, "name": 3, **shape}],
+        "memsets": [{"start": 96_000, "end": 97_000, **placed, "correlation": 2, "bytes": 64}],
+        "events": [{"correlation": 4, "context": 1, "stream": 7, "event": 5, "sync": 100}],
+        "synchronizations": [{"correlation": 5, "context": 1, "stream": 7, "event": -1, "sync": 100}],
+        "ranges": [{"start": 0, "end": 160_000, "thread": TID, "name": 4, "by": 0}],
+        "untraced": [{"run": run, "start": 0, "end": 150_000 + run, "thread": TID, "name": 4} for run in range(2)],
+    }
+    lines: list[dict[str, Any]] = [{"streamsim_capture": 1, "process": PID, "tool": "CUPTI"}, {"names": names}]
+    for table, some in rows.items():
+        lines.append({"table": table, "columns": {name: [row[name] for row in some] for name in some[0]}})
+    return "".join(json.dumps(line) + "\n" for line in [*lines, {"end": True}])

@@ -1,18 +1,17 @@
-"""Files and options gone wrong: mutations of a document's tree, of its text, and of a command line."""
+"""Files and options gone wrong: mutations of a document's tree, of its text, and of a command line.
+
+Those of a tree change it, and give the tree to go on with. Text and trees also grow, to a size that is asked for.
+"""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import string
-import tempfile
-import tomllib
+from contextlib import closing
 from copy import deepcopy
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import tomli_w
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,6 +26,8 @@ TEXTS = (
     "pinned", "pageable", "live", "graph", "true", "none", "null", "\0", "\n", "a\nb", "卡", "é", "\u202e", "%s",
     "h2d.latency_s=1us", "h2d.__doc__=x", "connections.real=2", "=", "x=", "9" * 400, "1" * 5000, "x" * LONG,
 )  # fmt: skip
+PAGE_BYTES = 4096
+TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
 NAMES = ("out.csv", "out.jsonl", "out.parquet", "out", "", ".", "no/out.csv", "a\0b.csv", "x" * 300, "/dev/full")
 
 
@@ -60,8 +61,7 @@ def places(tree: Any) -> list[tuple[Any, Any]]:
 
 
 def mutate_tree(tree: Any, rng: Random) -> Any:
-    """A copy with one place removed, renamed, repeated, replaced, or exchanged with another."""
-    tree = deepcopy(tree)
+    """One place removed, renamed, repeated, replaced, or exchanged with another."""
     found = places(tree)
     if not found:
         return odd(rng)
@@ -83,6 +83,32 @@ def mutate_tree(tree: Any, rng: Random) -> Any:
         case _:
             at[key] = odd(rng)
     return tree
+
+
+def grow_tree(tree: Any, rng: Random, n_bytes: int) -> Any:
+    """A list, a table or a text of it so large that the document has about so many bytes."""
+    found = [(at, key) for at, key in places(tree) if at[key] and isinstance(at[key], list | dict | str)]
+    if not found:
+        return ["x" * 10] * (n_bytes // 15)
+    at, key = rng.choice(found)
+    value = at[key]
+    if isinstance(value, str):
+        at[key] = value * -(-n_bytes // len(value))
+    elif isinstance(value, list):
+        times = -(-n_bytes // len(str(value)))
+        at[key] = value * times if rng.random() < 0.7 else [item for item in value for _ in range(times)]
+    else:
+        some = list(value.items())
+        times = -(-n_bytes // (len(str(value)) + 8 * len(value)))
+        value |= {f"{name}{k}": item for k in range(times) for name, item in some}
+    return tree
+
+
+def grow_text(text: str, rng: Random, n_bytes: int) -> str:
+    """A piece of it repeated until it has about so many bytes."""
+    a, b = sorted(rng.randrange(len(text) + 1) for _ in range(2))
+    piece = text[a:b] or rng.choice((" ", "\n", "[", "9", "x,", "a=1\n"))
+    return text[:b] + piece * (n_bytes // len(piece)) + text[b:]
 
 
 def mutate_text(text: str, rng: Random) -> str:
@@ -114,24 +140,40 @@ def mutate_bytes(text: str, rng: Random) -> str:
 
 def mutate_tables(text: str, rng: Random) -> str:
     """Of an SQLite file: a table or column gone, renamed or empty, rows repeated, values replaced or exchanged."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "t"
-        path.write_bytes(text.encode("latin-1", "replace"))
-        try:
-            with sqlite3.connect(path) as connection:
-                for statement, values in _changes(connection, rng):
-                    connection.execute(statement, values)
-        except (sqlite3.Error, OverflowError, UnicodeError):
-            return mutate_bytes(text, rng)
-        finally:
-            connection.close()
-        return path.read_bytes().decode("latin-1")
+    try:
+        with closing(_opened(text)) as connection:
+            for statement, values in _changes(connection, rng):
+                connection.execute(statement, values)
+            return _saved(connection)
+    except (sqlite3.Error, OverflowError, UnicodeError, IndexError):
+        return mutate_bytes(text, rng)
+
+
+def grow_tables(text: str, rng: Random, n_bytes: int) -> str:
+    """An SQLite file of about so many bytes: the rows of one of its tables again and again."""
+    try:
+        with closing(_opened(text)) as connection:
+            table = rng.choice([name for (name,) in connection.execute(TABLES)])
+            (rows,) = connection.execute(f'SELECT COUNT(*) FROM "{table}"').fetchone()
+            while rows and connection.execute("PRAGMA page_count").fetchone()[0] * PAGE_BYTES < n_bytes:
+                connection.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}" LIMIT {n_bytes // 40}')
+            return _saved(connection)
+    except (sqlite3.Error, UnicodeError, IndexError):
+        return grow_text(text, rng, n_bytes)
+
+
+def _opened(text: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.deserialize(text.encode("latin-1", "replace"))
+    return connection
+
+
+def _saved(connection: sqlite3.Connection) -> str:
+    return connection.serialize().decode("latin-1")
 
 
 def _changes(connection: sqlite3.Connection, rng: Random) -> list[tuple[str, tuple[Any, ...]]]:
-    names = [
-        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    ]
+    names = [name for (name,) in connection.execute(TABLES)]
     table = rng.choice(names)
     columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
     one, other = rng.choice(columns), rng.choice(columns)
@@ -161,46 +203,31 @@ def _changes(connection: sqlite3.Connection, rng: Random) -> list[tuple[str, tup
     return [(change, ())]
 
 
-def mutate_json(text: str, rng: Random) -> str:
-    """Of one document, as JSON writes it (and Python's NaN)."""
-    try:
-        return json.dumps(mutate_tree(json.loads(text), rng))
-    except (ValueError, RecursionError):
-        return mutate_text(text, rng)
-
-
-def mutate_toml(text: str, rng: Random) -> str:
-    """The same where it can be written as TOML."""
-    try:
-        return tomli_w.dumps(mutate_tree(tomllib.loads(text), rng))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return mutate_text(text, rng)
-
-
-def mutate_lines(text: str, rng: Random) -> str:
-    """Of a journal: lines removed, repeated, exchanged, torn; or one of them is another document."""
-    lines = text.split("\n")
+def mutate_lines(lines: list[Any], rng: Random) -> list[Any]:
+    """Of a journal: lines removed, repeated, exchanged; or one of them is another document."""
+    if not lines:
+        return [odd(rng)]
     i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
     match rng.randrange(5):
         case 0:
             del lines[i]
         case 1:
-            lines.insert(j, lines[i])
+            lines.insert(j, deepcopy(lines[i]))
         case 2:
             lines[i], lines[j] = lines[j], lines[i]
         case _:
-            lines[i] = mutate_json(lines[i], rng)
-    return "\n".join(lines)
+            lines[i] = mutate_tree(lines[i], rng)
+    return lines
 
 
 def mutate_option(command: click.Command, line: list[str], rng: Random) -> list[str]:
     """The line with one option more, or with a word of it gone wrong. Nothing that starts processes or calls others."""
     known = [o for o in command.params if isinstance(o, click.Option) and o.name not in ("dask", "workers", "help")]
-    option = rng.choice(known)
-    name = rng.choice(option.opts)
-    if rng.random() < 0.2 and line:
+    if not known or (line and rng.random() < 0.2):
         i = rng.randrange(len(line))
         return [*line[:i], mutate_text(line[i], rng).replace("/", ""), *line[i + 1 :]]
+    option = rng.choice(known)
+    name = rng.choice(option.opts)
     if option.is_flag:
         return [*line, name]
     if isinstance(option.type, click.Path) or option.name in ("output", "plot", "trace", "samples", "fix"):

@@ -1,27 +1,33 @@
-"""One input: run in this process within limits, judged, and cut down to what its fault needs."""
+"""One input: run in this process within limits, and judged."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import gzip
 import io
-import json
 import os
 import resource
+import shutil
 import signal
 import sys
 import tempfile
-import time
-import tomllib
 import traceback
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import tomli_w
-from kinds import ARRAYS, BYTES, KINDS, Input
+import reading
+from kinds import KINDS, OF_BYTES, Input
 
+from streamsim import Workload, build, compiled
 from streamsim.cli import main as streamsim
+from streamsim.device import library
+from streamsim.device.files import parse_device
+from streamsim.device.library import load_device
+from streamsim.program.config import Config
+from streamsim.search import sweep
 from streamsim.search.sweep_output import JOURNAL
 from streamsim_validate.calibrate import simulated
 from streamsim_validate.cli import main as validator
@@ -31,10 +37,15 @@ if TYPE_CHECKING:
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
 ADDRESSES = 4  # times as many may be asked for as used: a reader asks for the largest file that there may be
-MOST_TRIES, SHRINK_S = 2000, 120.0  # to make an input smaller
+IN_MEMORY, STATUS, CLEAR = "/dev/shm", Path("/proc/self/status"), Path("/proc/self/clear_refs")
 CODES = (0, 1, 2, 3)  # ok, a check found something, bad input, no usable GPU
 NO_MEMORY, TOO_LARGE = "not enough memory", "takes more than 1 GiB: {} {}"
-PROGRAMS: dict[str, Callable[[list[str]], int]] = {"streamsim": streamsim, "streamsim-validate": validator}
+PROFILES = 32  # that are kept
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "streamsim": streamsim,
+    "streamsim-validate": validator,
+    "read": reading.main,
+}
 
 
 class Hang(BaseException):
@@ -43,30 +54,56 @@ class Hang(BaseException):
 
 def fault_of(made: Input) -> str | None:
     """What is wrong with how the input is taken, as one line that is the same for the same fault; None: nothing."""
-    had = _most_bytes()
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    with _folder(), _streams() as said:
         for name, text in made.files.items():
             Path(name).write_bytes(_bytes_of(name, text))
-        said = io.BytesIO()
-        out, err = (
-            io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", "\n"),
-            io.TextIOWrapper(said, "utf-8", "backslashreplace", "\n"),
-        )
+        had = _most_bytes(anew=True)
         try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _limits():
+            with _limits():
                 code = PROGRAMS[made.program](list(made.arguments))
         except Hang:
             return f"takes more than {LIMIT_S} s: {made.program} {made.arguments[0]}"
         except Exception as error:  # what else it may be is what is looked for
             return f"{type(error).__name__} in {_place(error)}"
-        err.flush()
         if _most_bytes() - had > LIMIT_BYTES:
             return TOO_LARGE.format(made.program, made.arguments[0])
+        sys.stderr.flush()
         return _misbehaviour(made, code, said.getvalue().decode())
 
 
+@contextlib.contextmanager
+def _folder() -> Iterator[None]:
+    """An empty one to be in, of this process; to make and remove one takes as long as to try an input."""
+    folder = _own_folder(os.getpid())
+    with contextlib.chdir(folder):
+        yield
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry)
+        else:
+            os.unlink(entry)
+
+
+@cache
+def _own_folder(_process: int) -> str:
+    """In memory where there is such a place."""
+    folder = tempfile.mkdtemp(prefix="streamsim-fuzz-", dir=IN_MEMORY if os.path.isdir(IN_MEMORY) else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _streams() -> Iterator[io.BytesIO]:
+    """Standard output to nowhere, what is said on stderr as bytes; both as a terminal in UTF-8 has them."""
+    said = io.BytesIO()
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", "strict", "\n")
+    err = io.TextIOWrapper(said, "utf-8", "backslashreplace", "\n")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield said
+
+
 def _bytes_of(name: str, text: str) -> bytes:
-    if name.endswith(BYTES):
+    if name.endswith(OF_BYTES):
         return text.encode("latin-1", "replace")
     data = text.encode("utf-8", "surrogatepass")
     return gzip.compress(data, 1) if name.endswith(".gz") else data
@@ -77,7 +114,7 @@ def _misbehaviour(made: Input, code: int, said: str) -> str | None:
         return f"exit code {code}: {said[-200:]}"
     if NO_MEMORY in said:
         return TOO_LARGE.format(made.program, made.arguments[0])
-    complaints = [line for line in said.split("\n") if ": error: " in line]
+    complaints = [line for line in said.splitlines() if ": error: " in line or made.program == "read"]
     if len(complaints) != (code in (2, 3)) or "Traceback" in said:
         return f"exit code {code} with {len(complaints)} lines of complaint: {made.program} {made.arguments[0]}"
     goes_on = code == 0 and any(name.endswith(JOURNAL) for name in made.files) and made.program == "streamsim"
@@ -103,25 +140,30 @@ def _place(error: BaseException) -> str:
     return f"{Path(own[-1].filename).name}:{own[-1].name}" if own else "?"
 
 
-def _most_bytes() -> int:
-    """Of memory that the process has had at once; Linux counts in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
+def _most_bytes(anew: bool = False) -> int:
+    """Of memory that the process has had at once, on Linux since this was last asked ``anew``."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if anew:
+        CLEAR.write_text("5")
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 @contextlib.contextmanager
 def _limits() -> Iterator[None]:
     """Time of the processor, not the clock's: the machine may be busy. Memory beyond what this process has."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = signal.signal(signal.SIGVTALRM, _time_is_up)
+    before = signal.signal(signal.SIGPROF, _time_is_up)
     if sys.platform == "linux":
         has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (has + ADDRESSES * LIMIT_BYTES, hard))
-    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
@@ -129,102 +171,29 @@ def _time_is_up(*_: object) -> None:
     raise Hang
 
 
-def shrink(made: Input, fault: str) -> Input:
-    """The smallest input found that has the same fault; what could not be left out is tried once more at the end."""
-    tries, until = MOST_TRIES, time.monotonic() + SHRINK_S
-    needed: set[str] = set()
-    while True:
-        for what, smaller in _smaller(made):
-            if what in needed or _size(smaller) >= _size(made):
-                continue
-            tries -= 1
-            if tries < 0 or time.monotonic() > until:
-                return made
-            if fault_of(smaller) == fault:
-                made = smaller
-                break
-            needed.add(what)
-        else:
-            if not needed:
-                return made
-            before, needed = made, set()
-            made = next((s for _, s in _smaller(made) if _size(s) < _size(made) and fault_of(s) == fault), made)
-            if made is before:
-                return made
-
-
-def _size(made: Input) -> int:
-    return sum(map(len, made.arguments)) + len(made.arguments) + sum(map(len, made.files.values()))
-
-
-def _smaller(made: Input) -> Iterator[tuple[str, Input]]:
-    """Without a file, a part of one, or some words, and what is left out; the largest parts first."""
-    for name, text in made.files.items():
-        yield name, made._replace(files={other: its for other, its in made.files.items() if other != name})
-        for what, less in _less(text):
-            yield f"{name} {what}", made._replace(files=made.files | {name: less})
-    words = made.arguments
-    for n in (2, 1):
-        for i in range(1, len(words) - n + 1):
-            yield f"{words[i : i + n]}", made._replace(arguments=words[:i] + words[i + n :])
-    for i, word in enumerate(words[1:], 1):
-        for what, less in _cut(word):
-            yield f"{word} {what}", made._replace(arguments=(*words[:i], less, *words[i + 1 :]))
-
-
-def _less(text: str) -> Iterator[tuple[str, str]]:
-    """Of a document the parts of its tree, of another text its pieces."""
-    for parse, dump in ((json.loads, json.dumps), (tomllib.loads, tomli_w.dumps)):
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
-            tree: Any = parse(text)
-            for path in sorted(_paths(tree), key=lambda path: -len(str(_at(tree, path)))):
-                smaller = parse(text)
-                del _at(smaller, path[:-1])[path[-1]]
-                yield f"{path}", dump(smaller)
-            return
-    yield from _cut(text)
-
-
-def _paths(tree: Any) -> Iterator[tuple[Any, ...]]:
-    """Of everything in a tree."""
-    keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
-    for key in keys:
-        yield (key,)
-        yield from ((key, *path) for path in _paths(tree[key]))
-
-
-def _at(tree: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        tree = tree[key]
-    return tree
-
-
-def _cut(text: str) -> Iterator[tuple[str, str]]:
-    """Without a half, a quarter, an eighth of it, down to a character."""
-    size = len(text) // 2
-    while size:
-        yield from ((f"{at} {size} {len(text)}", text[:at] + text[at + size :]) for at in range(0, len(text), size))
-        size //= 2
-
-
 def prepare() -> None:
-    """No card; one step of each fit, which takes seconds else and finds nothing more; the compiled model in memory."""
+    """No card, shipped profiles read once, and no work that is long because it was asked for: steps of fits, sweeps."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    simulated.MOST_STEPS = 1
-    for kind in KINDS:
-        check_right(kind)
+    simulated.MOST_STEPS, sweep.MOST_COMBINATIONS = 1, 20_000
+    library.parse_device = lru_cache(PROFILES)(parse_device)  # type: ignore[attr-defined]
+    _compile_model()
+    gc.collect()
+    gc.freeze()  # or a tenth of the time goes into looking at it all again
 
 
 def check_right(kind: str) -> None:
     """What goes wrong is right to begin with. Raises AssertionError."""
     _compile_model()
-    for made in KINDS[kind].right():
+    found = {made.arguments: made for made in KINDS[kind].right()}  # reading, once
+    for made in found.values():
         fault = fault_of(made)
         assert fault is None, f"{made.arguments}: {fault}"
 
 
 @cache
 def _compile_model() -> None:
-    """Once for a machine, which takes longer than an input may."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        assert streamsim(["best", *ARRAYS, "--max-chunks", "2", "--max-streams", "2"]) == 0
+    """Once for a machine, which takes longer than an input may: with time lines, and without."""
+    workload, device, configs = Workload(1 << 12, (4,)), load_device("ideal"), [Config("depth-first", 2, 2)]
+    if compiled.available():
+        compiled.simulate(build(workload, "depth-first", 2, 2), device)
+        compiled.makespans(workload, configs, device)

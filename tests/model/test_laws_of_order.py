@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import oracle
@@ -12,11 +11,13 @@ from laws import DRAINING, makespan, works
 
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
+from streamsim.program.schedule import WaitThread
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim.timeline.timeline import Timeline
 
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -92,13 +93,16 @@ def test_the_host_calls_one_after_another_and_blocking_calls_hold_it(schedule: S
     timeline = simulate(schedule, device)
     order = oracle.cuda_order(schedule, device)
     wake = oracle.in_ticks(device.host.wake_s)
-    now = oracle.launch_ticks(schedule, device)
-    for i, call in enumerate(oracle.calls(schedule, device)):
+    threads: dict[int, int] = {}  # when each has come so far
+    for i, (op, call) in enumerate(zip(schedule.ops, oracle.calls(schedule, device), strict=True)):
+        now = threads.get(op.thread, oracle.launch_ticks(schedule, device))
         assert timeline.issued[i] == now
-        now += call
-        now = max([now, *(timeline.end[j] + wake for j in order.awaited[i])])
+        now = max([now + call, *(timeline.end[j] + wake for j in order.awaited[i])])
+        if isinstance(op, WaitThread):
+            now = max(now, threads.get(op.other, 0))
         assert timeline.returned[i] == now
-    assert round(timeline.host_s * 1e9) == now
+        threads[op.thread] = now
+    assert round(timeline.host_s * 1e9) == max(threads.values())
 
 
 @settings(deadline=None)
@@ -148,18 +152,18 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
     timeline = simulate(schedule, device)
     path = critical_path(timeline)
     waits = oracle.dependences(schedule, device, oracle.cuda_order(schedule, device))
-    submit, wake = oracle.in_ticks(device.host.submit_s), oracle.in_ticks(device.host.wake_s)
-    queue = oracle.queues_of(schedule, device)
+    submit = oracle.in_ticks(device.host.submit_s)
+    queue, calls = oracle.queues_of(schedule, device), oracle.calls(schedule, device)
     if not works(schedule):
         assert path == []
         return
     assert timeline.end[path[-1].op] == makespan(timeline)
-    arrived = [t + submit for t in issue_times_without_waiting(schedule, device)]
     for a, b in zip((None, *path), path, strict=False):
         start = timeline.start[b.op]
         if a is None:  # nothing held the host on its way here
             assert b.because in ("start", "host")
-            assert start == timeline.ready[b.op] == arrived[b.op]
+            assert start == timeline.ready[b.op] == timeline.issued[b.op] + calls[b.op] + submit
+            assert not held_by(timeline, device, b.op)
             continue
         if b.because == "engine":  # it was ready, and started when the one before it left (or, at its side, started)
             assert timeline.ready[b.op] < start
@@ -173,12 +177,29 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
             same = schedule.ops[a.op].stream == schedule.ops[b.op].stream
             assert b.because == ("stream" if same else "event")
         else:  # the host waited for the op before it, and then issued without a pause
-            held = next(i for i in reversed(range(b.op)) if timeline.returned[i] == timeline.end[a.op] + wake)
-            calls = sum(oracle.calls(schedule, device)[held + 1 : b.op + 1])
-            assert start == timeline.returned[held] + calls + submit
+            assert start == timeline.issued[b.op] + calls[b.op] + submit
+            assert a.op in held_by(timeline, device, b.op)
 
 
-def issue_times_without_waiting(schedule: Schedule, device: Device) -> list[int]:
-    """When each call would return if no call ever waited for the card."""
-    calls = oracle.calls(schedule, device)
-    return list(accumulate(calls, initial=oracle.launch_ticks(schedule, device)))[1:]
+def held_by(timeline: Timeline, device: Device, op: int) -> list[int]:
+    """The ops whose end the last call waited for from which one call followed another without a pause up to ``op``."""
+    schedule, wake = timeline.schedule, oracle.in_ticks(device.host.wake_s)
+    order, calls = oracle.cuda_order(schedule, device), oracle.calls(schedule, device)
+    while True:
+        thread = schedule.ops[op].thread
+        before = [i for i in range(op) if schedule.ops[i].thread == thread]
+        if not before:
+            return []
+        op, last = before[-1], schedule.ops[before[-1]]
+        returned = timeline.returned[op]
+        found = [j for j in order.awaited[op] if timeline.end[j] + wake == returned]
+        if found:
+            return found
+        if isinstance(last, WaitThread):
+            others = [i for i in range(op) if schedule.ops[i].thread == last.other]
+            if others and timeline.returned[others[-1]] == returned:
+                op = others[-1]
+                found = [j for j in order.awaited[op] if timeline.end[j] + wake == returned]
+                if found:
+                    return found
+        assert returned >= timeline.issued[op] + calls[op]

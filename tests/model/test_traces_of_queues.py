@@ -163,6 +163,24 @@ def test_kernels_whose_copies_have_ended_or_that_are_not_on_the_card_yet_crowd_n
     assert durations(slow, h2d(5, 10), RecordEvent(0, 5), *waiting, streams=5)[0] == 11
 
 
+def test_a_kernel_crowds_until_the_last_of_its_copies_has_ended() -> None:
+    # Copies in streams 5, 4 and 1; stream 1's kernel waits for those of 5 and 1, stream 4's for its own. As the first
+    # and the second copy start both kernels wait, in two queues: a third of 6 ticks on top of 1. As the third starts
+    # only stream 1's does. Nothing comes behind the copy of stream 5 in its own stream.
+    ops = (h2d(5, 10), RecordEvent(0, 5), h2d(4, 10), h2d(1, 10), WaitEvent(0, 1), kernel(1, 1), kernel(4, 1))
+    assert durations(make_device(h2d=link(latency=1, crowded_latency=7)), *ops, streams=5)[:3] == [13, 13, 11]
+
+
+def test_a_kernel_that_waits_for_another_kernel_and_for_a_copy_crowds_until_the_copy_has_ended() -> None:
+    # Kernels of streams 3 and 4 wait for the copy until 30; the one of 4 also for a kernel of 5 before it in its
+    # stream. That has ended long before the copy back starts at 15, behind a kernel that runs from 5 on: still both
+    # wait, in two queues, so it takes a third of 6 ticks on top of 1.
+    waiting = (kernel(4, 5), WaitEvent(0, 3), WaitEvent(0, 4), kernel(3, 1), kernel(4, 1))
+    ops = (h2d(1, 30), RecordEvent(0, 1), *waiting, kernel(5, 10), d2h(5, 10))
+    found = spans(make_device(d2h=link(latency=1, crowded_latency=7)), *ops, streams=5)
+    assert found == [(0, 30), (0, 5), (30, 31), (31, 32), (5, 15), (15, 28)]
+
+
 def test_what_crowding_and_the_other_direction_add_grows_with_the_bytes_in_flight() -> None:
     # 9 of at most 12 bytes in flight: 1 + 9/12 (9 - 1) = 7 beside the other direction; 12 and 24 bytes: 9.
     side = link(latency=1, duplex_latency=9, in_flight=12)

@@ -12,7 +12,18 @@ from strategies import schedules
 
 from streamsim.errors import InputError
 from streamsim.program.builder import Memory, Program
-from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +136,11 @@ def rebuilt(schedule: Schedule) -> Schedule:
             else:
                 (p if op.stream is None else streams[op.stream]).synchronize()
             continue
+        if isinstance(op, HostWork):
+            p.host_work(op.duration_s, op.name)
+            continue
+        assert not isinstance(op, WaitThread)
+        assert op.stream is not None
         stream = streams[op.stream]
         if isinstance(op, Copy):
             host, card = (op.bytes if end is None else part(end) for end in (op.host, op.device))
@@ -144,8 +160,8 @@ def rebuilt(schedule: Schedule) -> Schedule:
 
 @st.composite
 def any_schedules(draw: st.DrawFn) -> Schedule:
-    """Those of the other tests, their kernels on memory, with a name and what they were cut from."""
-    plain = draw(schedules(most=30, streams=6))
+    """Those of the other tests of one thread, their kernels on memory, with a name and what they were cut from."""
+    plain = draw(schedules(most=30, streams=6, one_thread=True))
     on_card = [buffer.name for buffer in plain.buffers if buffer.memory == "device"]
     regions = st.lists(st.builds(Region, st.sampled_from(on_card), st.integers(0, 8), st.integers(1, 8)), max_size=3)
     ops = tuple(

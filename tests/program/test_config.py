@@ -25,8 +25,8 @@ def configs(draw: st.DrawFn) -> Config:
     return Config(
         order,
         draw(st.integers(1, 12)),
-        1 if order == "serial" else draw(st.integers(1, 14)),
-        draw(st.none() | st.integers(1, 14)) if order == "depth-first" else None,
+        1 if order in ("serial", "prefetch") else draw(st.integers(1, 14)),
+        draw(st.none() | st.integers(1, 14)) if order in ("depth-first", "prefetch") else None,
         launch="live" if order == "serial" else draw(st.sampled_from(LAUNCHES)),
     )
 
@@ -46,6 +46,7 @@ def configs(draw: st.DrawFn) -> Config:
         ({"order": "breadth-first", "chunks": 2, "streams": 2, "buffers": 2}, "buffers = 2: "),
         ({"order": "serial", "chunks": 2, "buffers": 2}, "buffers = 2: "),
         ({"order": "serial", "chunks": 2, "streams": 2}, "streams = 2: a serial program has one stream"),
+        ({"order": "prefetch", "chunks": 4, "streams": 3}, "streams = 3: a prefetching program has 3 of its own"),
         ({"order": "sideways"}, "order = 'sideways': "),
         ({"order": "serial", "launch": "graph"}, "launch = 'graph': "),
         ({"memory": "shared"}, "memory = 'shared': "),
@@ -94,4 +95,4 @@ def test_it_says_of_the_program_what_the_program_is(config: Config) -> None:
     assert len({op.device.buffer for op in copies if op.direction == "h2d" and op.device}) == (config.slots or 1)
     more = replace(config, chunks=config.chunks + 14) if config.buffers is not None else config  # each comes again
     events = any(isinstance(op, RecordEvent) for op in more.schedule(WORKLOAD))
-    assert events == more.hands_buffers_over
+    assert events == (more.hands_buffers_over or more.is_prefetch)

@@ -9,6 +9,7 @@ import pytest
 from made_recordings import copy, export, kineto, pipeline, span
 
 from streamsim.cli import main
+from streamsim.device.files import read_device
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.summary import summarise
 
@@ -100,7 +101,11 @@ def test_an_export_is_told_by_its_content(tmp_path: Path, capsys: pytest.Capture
         (["t.json", "--window", "stop"], "no annotation has this name; did you mean 'step'?"),
         (["t.json", "--window", "1ms.."], "expected a time such as"),
         (["t.json", "--window", "9s..10s"], "--window 9s..10s: no call and no work is in it"),
-        (["t.json", "-o", "x.json"], "No such option"),
+        (["t.json", "--out", "x.json"], "No such option"),
+        (["t.json", "--untraced-time", "fast"], "--untraced-time = 'fast': expected a time"),
+        (["t.json", "--untraced-time", "0s"], "untraced_s = 0.0: expected a time above zero"),
+        (["t.json", "--profile", "h300"], "h300"),
+        (["t.json", "-o", "p.json", "--plot", "p.bmp"], "p.bmp: expected a file name that ends in one of"),
     ],
 )
 def test_bad_input_gets_one_line(
@@ -108,6 +113,65 @@ def test_bad_input_gets_one_line(
 ) -> None:
     assert trace.exists()
     assert main(["import", *arguments]) == 2
+    said = capsys.readouterr()
+    assert not said.out
+    assert said.err.count("\n") == 1
+    assert message in said.err
+
+
+def test_the_program_is_written_with_the_profile_that_it_is_replayed_on(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a schedule like any other, and a change of it can be asked for."""
+    program, card = tmp_path / "program.json", tmp_path / "card.toml"
+    assert main(["import", str(trace), "--json", "-o", str(program), "--save-profile", str(card)]) == 0
+    told = json.loads(capsys.readouterr().out)["replay"]
+    assert told["predicted_s"] == pytest.approx(told["recorded_s"] * (1 + told["error"]))
+    assert read_device(card).name == told["device"]
+    assert main(["simulate", str(program), "--device", str(card), "--json"]) == 0
+    makespan_s = json.loads(capsys.readouterr().out)["makespan_s"]
+    changed = tmp_path / "changed.json"
+    asked = ["whatif", str(program), "--device", str(card), "--pin", "--async", "-o", str(changed)]
+    assert main([*asked, "--trace", str(tmp_path / "t.json"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["before"]["makespan_s"] == makespan_s
+    assert [outcome["change"] for outcome in found["alone"]] == ["--pin", "--async"]
+    assert main(["simulate", str(changed), "--device", str(card), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["makespan_s"] == found["together"]["makespan_s"]
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+
+
+def test_what_was_recorded_is_drawn_above_the_replay(trace: Path, tmp_path: Path) -> None:
+    """A process each; the first has what is in the file: copies and a kernel, from the first call at 10 us on."""
+    assert main(["import", str(trace), "--trace", "both.json", "--plot", "both.svg"]) == 0
+    events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {1: "recorded", 2: "replayed"}
+    work = [e for e in json.loads(trace.read_text())["traceEvents"] if e.get("cat") in ("gpu_memcpy", "kernel")]
+    spans = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and "stream" in e["args"]]
+    assert sorted((e["ts"], e["dur"]) for e in spans) == sorted((e["ts"] - 10, e["dur"]) for e in work)
+    assert (tmp_path / "both.svg").read_text().count('id="h2d: H2D"') == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "nothing to change; give --pin, --async, --streams 2 or another change"),
+        (["--streams", "0"], "Invalid value for '--streams'"),
+        (["--kernel", "gemm"], "--kernel 'gemm': expected a name and a factor"),
+        (["--kernel", "gemm=fast"], "--kernel = 'fast': expected a factor from 0x to 1000x"),
+        (["--front-end-cost", "nanx"], "--front-end-cost = 'nanx': expected a factor"),
+        (["--kernel", "gemm=0.5x"], "--kernel 'gemm': no kernel has such a name; there are "),
+        (["--on-device", "h300"], "h300"),
+        (["--prefetch", "1"], "no step is repeated"),
+    ],
+)
+def test_changes_that_cannot_be_made_get_one_line(
+    options: list[str], message: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", str(trace), "-o", str(tmp_path / "p.json")]) == 0
+    capsys.readouterr()
+    assert main(["whatif", str(tmp_path / "p.json"), "--device", "h200", *options]) == 2
     said = capsys.readouterr()
     assert not said.out
     assert said.err.count("\n") == 1

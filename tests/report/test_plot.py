@@ -37,7 +37,9 @@ from streamsim.report.gantt import (
     busy_share,
     numbers,
     plot_gantt,
+    plot_gantts,
     save_gantt,
+    save_gantts,
 )
 from streamsim.timeline.timeline import Timeline
 
@@ -308,3 +310,27 @@ def test_the_figure_compares_on_one_time_axis() -> None:
     assert above.get_xlim() == below.get_xlim()
     assert "serial" in above.get_title(loc="left")
     assert row_names(below) == ["host", "h2d", "compute", "d2h", *(f"stream {s}" for s in (1, 2, 3, 4))]
+
+
+# Several time lines
+
+
+def test_time_lines_one_above_the_other_have_their_own_bars_over_one_axis() -> None:
+    """The second ends long before the first: its bars are as they are, and its axis ends where the first one's does."""
+    short = simulate(program(h2d(1, 20), kernel(1, 10)), DEVICE)
+    long = simulate(SCHEDULE, DEVICE)
+    above, below = plot_gantts({"recorded": long, "predicted with --pin": short})
+    for ax, timeline, name in ((above, long, "recorded"), (below, short, "predicted with --pin")):
+        assert bars(ax) == bars(plot_gantt(timeline, until_s=45e-9))
+        assert ax.get_xlim() == pytest.approx((0, 45))
+        assert ax.get_title(loc="left") == f"{name}: makespan {round(timeline.makespan_s * 1e9)} ns"
+    assert above.get_position().y0 > below.get_position().y1
+
+
+def test_several_time_lines_in_a_file(tmp_path: Path) -> None:
+    timeline = simulate(SCHEDULE, DEVICE)
+    save_gantts({"a": timeline, "b": timeline}, tmp_path / "both.svg")
+    drawn = (tmp_path / "both.svg").read_text()
+    assert drawn.count('id="h2d: H2D') == 2
+    with pytest.raises(InputError, match="ends in one of"):
+        save_gantts({"a": timeline}, tmp_path / "both.bmp")

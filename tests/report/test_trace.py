@@ -8,6 +8,8 @@ from array import array
 from collections import Counter, defaultdict
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,12 +21,11 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
-from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace
+from streamsim.report.trace import ENGINES, HOST, STREAMS, trace_events, write_trace, write_traces
 from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from streamsim.device.profile import Device
 
@@ -314,3 +315,57 @@ def test_a_path_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: 
         write_trace(simulate(SCHEDULE, DEVICE), tmp_path / place)
     assert sorted(tmp_path.iterdir()) == before
     assert (tmp_path / "a-file").read_text() == "kept"
+
+
+# Several time lines
+
+
+def process_names(events: Iterable[Event]) -> dict[int, str]:
+    return {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+
+
+@given(schedules(), schedules(), devices())
+def test_several_time_lines_are_a_process_each_with_the_tracks_of_one(
+    before: Schedule, after: Schedule, device: Device
+) -> None:
+    """Spans, instants and arrows are those of each alone; no track and no arrow is of two of them."""
+    timelines = {"recorded": simulate(before, device), "predicted": simulate(after, device)}
+    with TemporaryDirectory() as folder:
+        write_traces(timelines, f"{folder}/both.json")
+        together: list[Event] = json.loads(Path(folder, "both.json").read_text())["traceEvents"]
+    assert process_names(together) == {1: "recorded", 2: "predicted"}
+    assert all(first["pid"] == then["pid"] for first, then in arrows(together))
+    tracks = Counter(tid for _, tid in track_names(together))
+    assert set(tracks.values()) <= {1}
+    for number, timeline in enumerate(timelines.values(), 1):
+        alone = list(trace_events(timeline))
+        own = [event for event in together if event["pid"] == number]
+        assert told(own) == told(alone)
+        assert arrows_told(own) == arrows_told(alone)
+        in_order = [name for _, name in sorted(sorting(own).items())]
+        assert in_order == [name for _, name in sorted(sorting(alone, of_processes=True).items())]
+
+
+def told(events: list[Event]) -> Counter[tuple[Any, ...]]:
+    """What is shown, and on which track, by its name."""
+    names = track_names(events)
+    return Counter(
+        (names[e["pid"], e["tid"]], e["ph"], e["name"], e["ts"], e.get("dur"), json.dumps(e.get("args")))
+        for e in events
+        if e["ph"] in "Xi"
+    )
+
+
+def arrows_told(events: list[Event]) -> Counter[tuple[Any, ...]]:
+    names = track_names(events)
+    return Counter((s["cat"], *((names[e["pid"], e["tid"]], e["ts"]) for e in (s, f))) for s, f in arrows(events))
+
+
+def sorting(events: list[Event], of_processes: bool = False) -> dict[tuple[int, int], str]:
+    """Track names by their places; those of several processes by the processes' first."""
+    names = track_names(events)
+    return {
+        (e["pid"] if of_processes else 0, e["args"]["sort_index"]): names[e["pid"], e["tid"]]
+        for e in events
+        if e["name"] == "thread_sort_index"
+    }

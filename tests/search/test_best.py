@@ -40,13 +40,14 @@ def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, i
     for order, n, s, k, launch in product(grid.orders, grid.chunks, grid.streams, grid.buffers, grid.launches):
         if order == "serial" and k is not None:
             continue  # a ring is issued depth-first
-        streams = 1 if order == "serial" else s  # a serial program has one stream
+        streams = 1 if order in ("serial", "prefetch") else s  # of a serial program one, of a prefetching one its own
         try:
             schedule = build(workload, order, n, streams, k, grid.memory, launch)
         except InputError:
             continue
         # The program is the same when there are more streams or buffers than chunks.
-        config = Config(order, n, min(streams, n), k and min(k, n), grid.memory, launch)
+        buffers = k or (2 if order == "prefetch" else None)
+        config = Config(order, n, min(streams, n), buffers and min(buffers, n), grid.memory, launch)
         ticks = round(simulate(schedule, device).makespan_s / S_PER_TICK)
         assert found.setdefault(config, ticks) == ticks
     return found
@@ -73,8 +74,9 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
         assume(tried)
         best = streamsim.best(workload, device, grid, fast=fast)
         shortest = min(tried.values())
-        # fewest chunks, then streams, then no ring or the smallest, depth-first first, live first
-        keys = {c: (c.chunks, c.streams, c.buffers or 0, ORDERS.index(c.order), c.launch == "graph") for c in tried}
+        # fewest chunks, then streams (three to prefetch), then no ring or the smallest, depth-first first, live first
+        numbers = {c: (c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0) for c in tried}
+        keys = {c: (*numbers[c], ORDERS.index(c.order), c.launch == "graph") for c in tried}
         assert best.best.config == min((c for c in tried if tried[c] == shortest), key=keys.__getitem__)
         assert best.best.makespan_s == shortest * S_PER_TICK
         near = [c for c in tried if tried[c] * 100 <= shortest * 101]
@@ -148,6 +150,7 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     nothing_unknown = None not in (*best.flatness.share_within.values(), best.flatness.chunks_within)
     assert (best.left_open == 0) == (best.left_open_because is None) == (nothing_unknown and best.simplest_exact)
     assert best.simplest_exact <= best.exact
+    assert (best.nearness == 0) if best.exact else (0 <= best.nearness < 1)
 
 
 @settings(max_examples=40, deadline=None)
@@ -329,8 +332,8 @@ def test_on_issue_order_queues_nothing_better_ever_hurts(
     config = Config(
         order,  # type: ignore[arg-type]
         chunks,
-        1 if order == "serial" else streams,
-        buffers if order == "depth-first" else None,
+        1 if order in ("serial", "prefetch") else streams,
+        buffers if order in ("depth-first", "prefetch") else None,
     )
     worse, best = pair
     assert seconds(config, workload, best) <= seconds(config, workload, worse)
@@ -416,4 +419,6 @@ def test_every_config_of_a_grid_can_be_built(workload: Workload, grid: Grid) -> 
         assume(False)
     assert len(set(configs)) == len(configs)
     for config in configs:
-        assert len(config.schedule(workload).streams) == config.streams <= config.chunks
+        streams = 3 if config.is_prefetch else config.streams
+        assert len(config.schedule(workload).streams) == streams
+        assert config.streams <= config.chunks

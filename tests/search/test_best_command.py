@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from strategies import pipeline_of
+from strategies import NS, make_device, pipeline_of
 
 import streamsim
 from streamsim.cli import main
 from streamsim.cli.best import best_command
 from streamsim.device.files import read_device, write_device
 from streamsim.device.library import load_device
-from streamsim.program.files import write_workload
+from streamsim.program.files import write_schedule, write_workload
+from streamsim.program.layer_files import write_layers
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.patterns import one_stream
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.evaluate import SLOW, is_fast
 from streamsim.search.grid import Grid
@@ -55,6 +58,63 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     file = json.loads(said(capsys, *PIPELINE, "--device", str(tmp_path / "one.toml"), "--json"))
     assert one["best"] == file["best"]
     assert read_device(tmp_path / "one.toml").connections == 1
+
+
+def test_json_has_all_that_is_known() -> None:
+    """12 ticks a stage, cut into N on three streams or more: (N + 2) 12 / N, so 14 of N = 12 against 36 and 18.
+
+    1 to 12 chunks on 1 to 4 streams in two orders: 2 (1 + 2 + 3 + 9 x 4) programs. Breadth-first on four streams is
+    slower, so within 10 % there are 3 and 4 streams only. No copy is faster by 1.1, as a byte takes a tick, rounded up.
+    """
+    workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
+    found = streamsim.best(workload, make_device(), Grid(tuple(range(1, 13)), (1, 2, 3, 4)), fast=False).to_json(
+        {"a": 1}
+    )
+    config = {"order": "depth-first", "chunks": 12, "streams": 3, "buffers": None, "memory": "pinned", "launch": "live"}
+    best = config | {"makespan_s": pytest.approx(14 * NS), "speedup": pytest.approx(36 / 14)}
+    assert sum(found.pop("critical_path_s").values()) == pytest.approx(14 * NS)
+    assert found.pop("simulated") <= 84
+    assert "assumed" in found.pop("link")
+    assert found == {
+        "schema_version": 1,
+        "best": best,
+        "simplest": best,
+        "usual": config
+        | {"chunks": 4, "streams": 4, "makespan_s": pytest.approx(18 * NS), "speedup": pytest.approx(2)},
+        "serial_s": pytest.approx(36 * NS),
+        "serial_program": "unchunked",
+        "usual_fits": True,
+        "gain_over_usual": pytest.approx(18 / 14),
+        "lower_bound_s": pytest.approx(12 * NS),
+        "bound_by": "H2D copy engine",
+        "share_within": dict.fromkeys(("1%", "5%", "10%"), pytest.approx(2 / 84)),
+        "chunks_within": {"percent": 5, "from": 12, "to": 12},
+        "faster_by": 1.1,
+        "faster_s": dict.fromkeys(("link", "kernel", "launch"), pytest.approx(14 * NS)),
+        "device_bytes": 24,
+        "memory_bytes": None,
+        "left_out": 0,
+        "left_out_why": "",
+        "programs": 84,
+        "left_open": 0,
+        "left_open_because": None,
+        "exact": True,
+        "simplest_exact": True,
+        "floor_s": pytest.approx(14 * NS),
+        "compiled": False,
+        "inputs": {"a": 1},
+    }
+
+
+def test_json_says_what_had_no_room() -> None:
+    """24 bytes without a ring, whatever the chunks; of 12 chunks one of 2 buffers holds 2 x (1 + 1)."""
+    workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
+    grid = Grid((12,), (1, 2), ("depth-first",), buffers=(None, 2), memory_limit_bytes=12)
+    found = streamsim.best(workload, make_device(), grid, fast=False).to_json()
+    assert (found["memory_bytes"], found["device_bytes"], found["usual_fits"]) == (12, 4, False)
+    assert (found["programs"], found["left_out"]) == (2, 2)
+    assert found["left_out_why"] == "they need more than 12 B on the card"
+    assert found["inputs"] == {"device": "test"}
 
 
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +163,12 @@ def test_a_memory_limit_brings_rings(capsys: pytest.CaptureFixture[str]) -> None
 def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     write_workload(pipeline_of(1 << 20), tmp_path / "workload.toml")
+    layers = tuple(Layer(1 << 20, (WorkloadKernel(duration_s=1e-3),), name) for name in ("in", "out"))
+    write_layers(Layers(layers), tmp_path / "layers.toml")
+    write_schedule(one_stream(pipeline_of(1 << 20), 3), tmp_path / "program.json")
     text = best_command.get_help(best_command.make_context("streamsim best", list(PIPELINE)))
     examples = [line.split()[2:] for line in text.splitlines() if line.startswith("    streamsim best ")]
-    assert len(examples) == 4
+    assert len(examples) == 6
     for arguments in examples:
         said(capsys, *arguments)
 

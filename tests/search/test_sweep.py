@@ -104,6 +104,16 @@ def test_rows_depend_neither_on_the_blocks_nor_on_where_it_starts(block: int, st
     assert [row for part in sweep_blocks(sweep, start, block=block) for row in part.rows] == whole[before:]
 
 
+def test_a_block_has_no_more_ops_or_rows_than_are_worth_losing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two chunks of three ops each are six: two programs are twelve."""
+    sweep = small("2", streams=["1,2"], connections=["1,2"])
+    blocks = {False: 12, True: 12}
+    monkeypatch.setattr("streamsim.search.sweep.BLOCK_OPS", blocks)
+    assert [rows.stop for rows in sweep_blocks(sweep)] == [2, 4]
+    monkeypatch.setattr("streamsim.search.sweep.BLOCK_ROWS", 1)
+    assert [rows.stop for rows in sweep_blocks(sweep)] == [1, 2, 3, 4]
+
+
 def test_sizes_kernels_and_devices_can_be_axes() -> None:
     sweep = small(
         "2", h2d=["64KiB", "128KiB,256KiB"], kernel=["1us,2us", "3us"], scale=["1,2"], connections=["1,8"],
@@ -124,6 +134,16 @@ def test_sizes_kernels_and_devices_can_be_axes() -> None:
     ) == len(rows)
 
 
+def test_arrays_are_those_that_their_numbers_say_whatever_the_order_of_the_axes() -> None:
+    """Ten of them, so that the tenth is not the second; the last axis is the first array."""
+    sizes = {k: 1024 * k for k in range(1, 11)}
+    axes = [Axis(f"{column}_{k}", (size,)) for column in ("h2d_bytes", "d2h_bytes") for k, size in sizes.items()]
+    found = Sweep(tuple(reversed(axes)), (load_device("ideal"),), elements=1024)
+    assert found.workload_at(found.point(0)) == Workload(1024, tuple(range(1, 11)), tuple(range(1, 11)))
+    (row,) = rows_of(found)
+    assert all(row[f"h2d_bytes_{k}"] == row[f"d2h_bytes_{k}"] == size for k, size in sizes.items())
+
+
 def test_a_workload_file_with_another_kernel_time(tmp_path: Path) -> None:
     kernels = (WorkloadKernel(duration_s=1e-3), WorkloadKernel("sincos", parameter=10))
     write_workload(Workload(1 << 16, (4, 8), (2,), kernels), tmp_path / "w.toml")
@@ -134,13 +154,31 @@ def test_a_workload_file_with_another_kernel_time(tmp_path: Path) -> None:
     assert [row["h2d_bytes_2"] for row in rows] == [8 << 16, 8 << 16, 8 << 17, 8 << 17]
     with pytest.raises(InputError, match="kernel_s: 1 given; the workload has 2"):
         sweep_of({**asked, "kernel": ["1ms"]})
+    sized = rows_of(sweep_of({**asked, "h2d": ["64KiB,128KiB", "64KiB"], "scale": ["1"], "chunks": ["1"]}))
+    assert [(row["h2d_bytes_1"], row["h2d_bytes_2"], row["d2h_bytes"]) for row in sized] == [
+        (1 << 16, 1 << 16, 2 << 16),
+        (2 << 16, 1 << 16, 2 << 16),
+    ]
     both = rows_of(sweep_of({**asked, "kernel": ["1ms", "2ms"]}))
     assert {row["kernel_s_2"] for row in both} == {2e-3, 4e-3}
+
+
+def test_arrays_of_a_workload_that_is_cut_by_bytes_are_swept_in_bytes() -> None:
+    workload = Workload(None, (64,), (64,), (WorkloadKernel(duration_s=1e-6),))
+    assert [row["h2d_bytes"] for row in sweep(workload, "ideal", h2d="128B,256B")] == [128, 256]
 
 
 def test_scaling_a_workload_scales_its_elements_and_times() -> None:
     workload = Workload(1000, (4,), (8,), (WorkloadKernel(duration_s=1e-3),))
     assert scaled(workload, 2.5) == Workload(2500, (4,), (8,), (WorkloadKernel(duration_s=2.5e-3),))
+
+
+def test_a_device_is_known_by_its_name() -> None:
+    """However often the name was read from a file: equal, not the same object."""
+    sweep = small("1", device=["a100,k20c"])
+    assert sweep.device({"device": "".join(("k20", "c"))}).name == "k20c"
+    with pytest.raises(InputError, match="device = 'h100': not among the sweep's devices"):
+        sweep.device({"device": "h100"})
 
 
 def test_connections_are_those_of_every_engine() -> None:
@@ -193,6 +231,19 @@ def test_a_workload_is_swept_on_the_h200_unless_another_device_is_named() -> Non
     assert [row["chunks"] for row in sweep(work, chunks="1..64*4")] == [1, 4, 16, 64]
     assert [row["device"] for row in sweep(work)] == ["h200"]
     assert [row["device"] for row in sweep(work, "a100", streams=2)] == ["a100"]
+
+
+def test_every_name_of_a_sweep_can_be_asked_for() -> None:
+    """Lists of arrays that are copied once are arrays, not axes; a scale is of the elements."""
+    found = sweep(None, "ideal", h2d="64KiB", kernel="10us", h2d_once=["1KiB", "2KiB"], d2h_once="16B", elements="16Ki")
+    assert (found.h2d_once, found.d2h_once, found.elements) == ((1024, 2048), (16,), 16384)
+    more: dict[str, Any] = {"scale": [1, 2], "memory": "pinned", "launch": ["live", "graph"], "buffers": 2}
+    rows = list(sweep(pipeline_of(64), "ideal", order="depth-first", chunks=2, streams=1, **more))
+    assert [(row["elements"], row["launch"]) for row in rows] == [
+        (n, how) for n in (64, 128) for how in ("live", "graph")
+    ]
+    cards: dict[str, Any] = {"front_end": "calls", "connections": [1, 8], "memory_limit": "1GiB"}
+    assert [row["connections"] for row in sweep(pipeline_of(64), "h200", **cards)] == [1, 8]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +304,20 @@ def test_values_check_themselves() -> None:
             Sweep(axes, device, pipeline_of(8))
     with pytest.raises(InputError, match="empty axis"):
         Axis("chunks", ())
+    with pytest.raises(InputError, match=r"^chunks = list: expected a tuple"):
+        Axis("chunks", [1])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no workload"):
         Sweep((Axis("chunks", (1,)),), device)
     with pytest.raises(InputError, match="devices"):
         Sweep((Axis("chunks", (1,)),), (), pipeline_of(8))
+    good = {
+        "axes": (Axis("chunks", (1,)),),
+        "devices": device,
+        "workload": pipeline_of(8),
+        "h2d_once": (),
+        "d2h_once": (),
+    }
+    for field in ("axes", "devices", "h2d_once", "d2h_once"):
+        with pytest.raises(InputError, match=f"^{field} = "):
+            Sweep(**(good | {field: list(good[field])}))  # type: ignore[call-overload]
     assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))

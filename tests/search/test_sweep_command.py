@@ -38,6 +38,23 @@ def test_it_sums_up_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert (tmp_path / "m.svg").read_text().lstrip().startswith("<?xml")
 
 
+def test_what_has_no_room_is_counted_apart_from_what_cannot_be_issued(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of eight chunks of 16 KiB two are 32 KiB and four are 64."""
+    options = "--elements 16Ki --buffers 2,4 --chunks 8,20000 --memory-limit 48KiB --json"
+    out, err = said(capsys, *WORK.split(), *options.split())
+    assert [(row["chunks"], row["buffers"]) for row in map(json.loads, out.splitlines())] == [(8, 2)]
+    unissued, no_room = err.removeprefix("streamsim: ").split("streamsim: ")
+    assert unissued.startswith("2 combinations that cannot be issued were left out, the first because chunks = 20000")
+    assert no_room.startswith("1 combinations that have no room on the card were left out, the first because device")
+
+
+def test_what_has_room_in_many_chunks_only_is_swept(capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring of two chunks of both arrays: 128 KiB in one and in two chunks, 86 KiB in three, 64 KiB in four."""
+    options = "--elements 16Ki --buffers 2 --chunks 1..4,20000 --memory-limit 64KiB --json"
+    out, _ = said(capsys, *WORK.split(), *options.split())
+    assert json.loads(out)["chunks"] == 4
+
+
 def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
     out, _ = said(capsys, "--file", str(tmp_path / "s.toml"), "--chunks", "7", "--json")
@@ -64,6 +81,11 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
         ("--h2d 4KiB --chunks x", "chunks = 'x': "),
         ("--h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
+        ("--h2d 4KiB --kernel 1us..3us", "kernel = '1us..3us': a range without a step"),
+        ("--h2d 4KiB --host-work 1us..3us", "host_work = '1us..3us': a range without a step"),
+        ("--kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
+        ("--kernel 1ms --streams 1000001", "streams = '1000001': expected a whole number, from 1 to 1,000,000"),
+        ("--h2d 4KiB --memory-limit 8", "an empty grid: none of its 1 combinations can be issued: "),
         ("--h2d 4KiB --kernel 4KiB", "kernel = '4KiB': "),
         ("--h2d 4KiB --order random", "order = 'random': expected one of"),
         ("--h2d 4KiB --memory managed", "memory = 'managed': "),
@@ -83,6 +105,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --connections 0", "connections = '0': "),
         ("--h2d 4KiB --connections 33", "connections = '33': "),
         ("--h2d 4KiB --scale 0", "scale = '0': "),
+        ("--h2d 4KiB --scale x", "scale = 'x': expected a number from 1e-09 to 1e+09"),
         ("--h2d 4KiB --elements 1000", "an empty grid: none of its 1 combinations can be issued: elements = 1000: "),
         ("--h2d 4KiB --set h2d.latency_s", "set = 'h2d.latency_s': expected NAME=VALUES"),
         ("--h2d 4KiB --set h2d.latenzy_s=1us", "'h2d.latenzy_s': no number or rule of a device profile"),
@@ -95,6 +118,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB -o /dev/full", "/dev/full: cannot write it: no space left on device"),
         ("--h2d 4KiB -o /proc/x.csv", "/proc/x.csv: cannot write it: "),
         ("--h2d 4KiB --format parquet", "--format parquet: needs a file"),
+        ("--h2d 4KiB --format parquet -o /dev/null", "/dev/null: Parquet needs a regular file"),
         ("--h2d 4KiB --plot m.png", "--plot: draws the rows of a file"),
         ("--h2d 4KiB -o x.csv --plot m.gif", "m.gif: expected a file name that ends in"),
         ("--h2d 4KiB -o x.csv --plot m.png --plot-by chunks,colour", "--plot-by chunks,colour: expected two of"),

@@ -70,6 +70,7 @@ def test_the_command_finds_a_cluster_by_its_address(
     assert path.read_bytes() == whole
 
 
+@pytest.mark.fault
 def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: bytes, tmp_path: Path) -> None:
     """SIGKILL to one of the two while it works on a block; every row is there, and none twice."""
     path = tmp_path / "out.csv"

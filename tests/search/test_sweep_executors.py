@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
@@ -12,12 +14,14 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sweeps import small
+from sweeps import NOTE, small
 
 from streamsim.cli import main
+from streamsim.cli.worker import WorkerDiedError, workers
 from streamsim.errors import InputError
 from streamsim.search.sweep import RETRIES, sweep_blocks
 from streamsim.search.sweep_output import JOURNAL, write_sweep
+from streamsim.text.quantities import parse_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +59,7 @@ def test_the_order_in_which_blocks_come_back_does_not_matter(whole: Path, tmp_pa
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
 
 
+@pytest.mark.fault
 def test_a_block_that_fails_is_tried_again(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     executor = OutOfOrder(failures=RETRIES)
@@ -63,6 +68,13 @@ def test_a_block_that_fails_is_tried_again(whole: Path, tmp_path: Path) -> None:
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
 
 
+def test_the_same_block_is_tried_once_more_than_it_may_fail() -> None:
+    executor = OutOfOrder(failures=RETRIES)
+    (rows,) = sweep_blocks(small(), executor=executor, block=40)
+    assert (executor.submitted, len(rows.rows)) == (RETRIES + 1, 40)
+
+
+@pytest.mark.fault
 def test_a_block_that_keeps_failing_is_one_line_and_the_sweep_goes_on_later(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     executor = OutOfOrder()
@@ -98,6 +110,7 @@ def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytes
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
 
 
+@pytest.mark.fault
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     """Whoever holds the other end of its stderr is alive. It takes as long as two processes need to begin."""
     path = tmp_path / "out.csv"
@@ -110,6 +123,105 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
         process.kill()
         process.communicate(timeout=20)
     assert process.returncode == -signal.SIGKILL
+
+
+HANG_S = 120
+
+
+def started(*command: str) -> subprocess.Popen[str]:
+    """In a process group of its own, as a terminal starts it, for Ctrl-C to reach it and its workers."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def control_c(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Press it, and wait until all who can write to its stderr have ended."""
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=HANG_S)
+    return process.returncode, said.strip()
+
+
+AT_WORK = """
+import sys, time
+from streamsim.cli.worker import workers
+if __name__ == "__main__":
+    with workers(2) as pool:
+        first = pool.submit(int).result()
+        for _ in range(8):
+            pool.submit(time.sleep, 3600)
+        try:
+            print(first, flush=True)
+            time.sleep(3600)
+        except KeyboardInterrupt:
+            sys.exit("interrupted")
+"""
+
+
+@pytest.mark.fault
+def test_control_c_ends_workers_whatever_they_are_at() -> None:
+    with started(sys.executable, "-P", "-c", AT_WORK) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        assert control_c(process) == (1, "interrupted")
+
+
+SLOWLY = """
+import sys, time
+import streamsim.search.sweep as sweep
+from streamsim.cli import main
+from streamsim.search.sweep_output import _Output
+append, sweep.BLOCK_ROWS = _Output.append, 2
+_Output.append = lambda *what: (append(*what), time.sleep(0.2))
+sys.exit(main(["sweep", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("until", ['"next":0', '"next":2'], ids=("while they begin", "at work"))
+def test_control_c_leaves_a_journal_and_no_worker(whole: Path, tmp_path: Path, until: str) -> None:
+    path = tmp_path / "out.csv"
+    options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40", "-o", str(path)]
+    with started(sys.executable, "-P", "-c", SLOWLY, *options, "--workers", "2") as process:
+        journal = path.with_name(path.name + JOURNAL)
+        while process.poll() is None and not (journal.exists() and until in journal.read_text()):
+            time.sleep(0.01)
+        code, said = control_c(process)
+    assert (code, said.removeprefix(NOTE)) == (130, "streamsim: stopped; the same command goes on from here")
+    assert journal.exists()
+    assert main(["sweep", *options]) == 0
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+@pytest.mark.fault
+def test_a_worker_that_is_killed_is_replaced(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    killed: list[Any] = []
+
+    def kill_one(_done: int, _of_all: int) -> None:
+        if not killed:
+            killed.append(multiprocessing.active_children()[0])
+            killed[0].kill()
+
+    with workers(2) as pool:
+        write_sweep(small(), path, executor=pool, block=2, progress=kill_one)
+    assert killed[0].exitcode == -signal.SIGKILL
+    assert multiprocessing.active_children() == []
+    assert path.read_bytes() == (whole / "out.csv").read_bytes()
+
+
+@pytest.mark.fault
+def test_what_a_worker_raises_is_raised_here_and_its_death_is_an_error_of_one_call() -> None:
+    with workers(1) as pool:
+        with pytest.raises(InputError, match=r"^a = 'x': "):
+            pool.submit(parse_bytes, "x", "a").result()
+        with pytest.raises(RuntimeError, match="ValueError: <function"):  # that cannot be pickled
+            pool.submit(exec, "raise ValueError(lambda: 1)").result()
+        with pytest.raises(TypeError, match="missing"):  # that cannot be made again from its pickle
+            pool.submit(exec, "import click; raise click.BadOptionUsage('a', 'b')").result()
+        with pytest.raises(TypeError, match="pickle"):  # a result
+            pool.submit(open, os.devnull).result()
+        with pytest.raises(WorkerDiedError, match="a worker ended with exit code 3"):
+            pool.submit(os._exit, 3).result()
+        assert pool.submit(int, "7").result() == 7
 
 
 def test_a_million_combinations_take_little_memory() -> None:

@@ -12,12 +12,15 @@ import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 from sweeps import NOTE, rows_of, small
 
 from streamsim.cli import main
 from streamsim.errors import InputError
+from streamsim.files.locks import try_lock
+from streamsim.search import sweep_output
 from streamsim.search.sweep_output import JOURNAL, ROWS, read_rows, write_sweep
 
 if TYPE_CHECKING:
@@ -33,6 +36,24 @@ def test_every_format_holds_the_same_rows(whole: Path) -> None:
         assert [float(row["makespan_s"]) for row in csv.DictReader(file)] == [row["makespan_s"] for row in rows]
 
 
+def test_whole_numbers_stay_whole_in_every_format(whole: Path) -> None:
+    """A number of chunks that comes back as 4.0 cannot be given to anything that cuts."""
+    for form in ("csv", "jsonl", "parquet"):
+        for row in read_rows(whole / f"out.{form}"):
+            assert {name for name, value in row.items() if type(value) is int} == {
+                "connections", "h2d_bytes", "d2h_bytes", "chunks", "streams",
+            }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_rule_of_the_card_is_read_back_as_the_text_that_it_is(tmp_path: Path, form: str) -> None:
+    sweep = small("1", set=["compute.arbitration=ready-order,issue-order"])
+    write_sweep(sweep, tmp_path / f"out.{form}")
+    rows = list(read_rows(tmp_path / f"out.{form}"))
+    assert [row["compute.arbitration"] for row in rows] == ["ready-order", "issue-order"]
+    assert rows == rows_of(sweep)
+
+
 class Stopped(Exception):  # noqa: N818 - no error
     pass
 
@@ -45,16 +66,20 @@ def stop_after(combinations: int) -> Any:
     return progress
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_a_stopped_sweep_goes_on_to_the_same_file(whole: Path, tmp_path: Path, form: str) -> None:
-    """Stopped twice, with half a block written after the journal; the blocks are cut otherwise when it goes on."""
+    """Stopped twice, with half a block written after the journal; the blocks are cut otherwise when it goes on.
+
+    And with more than all that is left to write: what nobody takes note of has to be cut off, not only written over.
+    """
     path = tmp_path / f"out.{form}"
     rows_path = path.with_name(path.name + ROWS) if form == "parquet" else path
-    for stop, block in ((7, 3), (19, 5)):
+    for stop, block, torn in ((7, 3, 1), (19, 5, 1000)):
         with pytest.raises(Stopped):
             write_sweep(small(), path, block=block, progress=stop_after(stop))
         with open(rows_path, "ab") as file:
-            file.write(b"h200,8,a row that was cut off in the mid")
+            file.write(b"h200,8,a row that was cut off in the mid" * torn)
     done = []
     journal = write_sweep(small(), path, block=4, progress=lambda at, _: done.append(at))
     assert done[0] > 19  # it went on
@@ -69,6 +94,7 @@ COUNTING = (
 )
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> None:
     """SIGKILL, SIGTERM and Ctrl-C, at whatever place it happens to be; then to the end."""
@@ -91,6 +117,7 @@ def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> N
     assert [row["chunks"] for row in read_rows(path)] == list(range(1, 201))  # nothing lost, nothing twice
 
 
+@pytest.mark.fault
 def test_a_file_that_cannot_grow_is_one_line_and_the_sweep_goes_on_later(whole: Path, tmp_path: Path) -> None:
     """A limit on file sizes stands for a full disk: the write stops half-way through a row."""
     path = tmp_path / "out.csv"
@@ -114,14 +141,60 @@ def test_an_output_of_another_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         write_sweep(small(), path, block=5, progress=stop_after(5))
     before = path.read_bytes()
-    for other, form in ((small("1..41"), "csv"), (small(streams=["2"]), "csv"), (small(), "jsonl")):
-        with pytest.raises(InputError, match=r"out.csv: an unfinished output of another sweep .*; choose another name"):
+    refused = pytest.raises(InputError, match=r"csv: an unfinished output of another sweep .*; choose another name")
+    for k, (other, form) in enumerate(((small("1..41"), "csv"), (small(streams=["2"]), "csv"), (small(), "jsonl"))):
+        with refused:
             write_sweep(other, path, form)
+        theirs = tmp_path / f"{k}.csv"
+        with pytest.raises(Stopped):
+            write_sweep(other, theirs, form, block=5, progress=stop_after(5))
+        with refused:  # and the other way round
+            write_sweep(small(), theirs)
     assert path.read_bytes() == before
     write_sweep(small(), path)
     for again in (small(), small("1..41")):
         with pytest.raises(InputError, match=r"out.csv: is there already, and finished; choose another name"):
             write_sweep(again, path)
+
+
+def test_an_output_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its model may say something else."""
+    with pytest.raises(Stopped):
+        write_sweep(small(), tmp_path / "out.csv", block=5, progress=stop_after(5))
+    monkeypatch.setattr(sweep_output, "version", lambda _: "0.0.0")
+    with pytest.raises(InputError, match=r"an unfinished output of another sweep \(or of another version"):
+        write_sweep(small(), tmp_path / "out.csv")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what is open in /proc")
+def test_no_file_stays_open_whoever_is_refused_or_comes_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor of an output that another process finished, and so took away, as its lock was asked for."""
+    path, lock, seen = tmp_path / "out.csv", try_lock, list[int]()
+
+    def taken_away_once(file: int) -> bool:
+        if not seen:
+            path.unlink()
+        seen.append(file)
+        return lock(file)
+
+    def begin_another(_done: int, _of_all: int) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(InputError, match="writes a sweep to it"):
+            write_sweep(small(), path)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(sweep_output, "try_lock", taken_away_once)
+    write_sweep(small(), path, block=40, progress=begin_another)
+    assert len(seen) == 3
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_written_to_a_device_has_no_place_to_go_on_from() -> None:
+    journal = write_sweep(small(), os.devnull)
+    assert (journal.rows, journal.next, journal.bytes) == (40, 40, 0)
 
 
 def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
@@ -136,6 +209,29 @@ def test_what_cannot_be_resumed_is_refused(tmp_path: Path) -> None:
         write_sweep(small(), path)
 
 
+def test_rows_that_no_journal_knows_are_refused(tmp_path: Path) -> None:
+    """Those of a Parquet file that is not there yet as well."""
+    for name in ("out.csv", "out.parquet" + ROWS):
+        (tmp_path / name).write_text("rows of somebody\n")
+        with pytest.raises(InputError, match=f"{name}: is there already, and finished"):
+            write_sweep(small(), tmp_path / name.removesuffix(ROWS))
+        assert (tmp_path / name).read_text() == "rows of somebody\n"
+
+
+@pytest.mark.parametrize("other", [b"devise", b"devibe"])
+def test_another_header_is_refused_before_there_is_a_row(tmp_path: Path, other: bytes) -> None:
+    """A serial program on two streams cannot be issued: after the first combination there is but the header."""
+    path, sweep = tmp_path / "out.csv", small("1", order=["serial"], streams=["2,1"])
+    with pytest.raises(Stopped):
+        write_sweep(sweep, path, block=1, progress=stop_after(1))
+    path.write_bytes(path.read_bytes().replace(b"device", other))
+    journal = path.with_name(path.name + JOURNAL)
+    journal.write_text(json.dumps(json.loads(journal.read_bytes()) | {"checksum": crc32(path.read_bytes())}))
+    with pytest.raises(InputError, match=r"is not what its journal .* says; remove both"):
+        write_sweep(sweep, path)
+
+
+@pytest.mark.fault
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_a_second_sweep_on_one_output_is_refused_and_the_first_goes_on(whole: Path, tmp_path: Path, form: str) -> None:
     """The same sweep or another, begun while the first writes; whoever comes after it finds it finished."""
@@ -160,6 +256,7 @@ def test_a_second_sweep_on_one_output_is_refused_and_the_first_goes_on(whole: Pa
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@pytest.mark.fault
 def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     options = ["--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB", "--chunks", "1..40", "-o", str(path)]
@@ -178,6 +275,8 @@ def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path
     "wrong",
     [
         {"next": -1},
+        {"next": 19},  # one twice
+        {"next": 21},  # one left out
         {"next": 1_000_000},
         {"next": 1_000_000, "left_out": 1_000_000 - 20},
         {"bytes": 10},
@@ -223,6 +322,13 @@ def test_rows_that_are_not_those_that_were_written_are_refused(
     rows.write_bytes(before)
     write_sweep(small(streams=["1,2"]), path)
     assert list(read_rows(path)) == rows_of(small(streams=["1,2"]))
+
+
+def test_the_fastest_row_may_be_of_any_block(tmp_path: Path) -> None:
+    """Half the work is fastest, and comes second of three."""
+    sweep = small("1", scale=["1,0.5,2"])
+    journal = write_sweep(sweep, tmp_path / "out.csv", block=1)
+    assert journal.fastest == list(rows_of(sweep)[1].values())
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_bytes, parse_count
+from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds
 from streamsim.text.ranges import expand
 
 # Ranges
@@ -70,3 +70,8 @@ def test_bad_ranges_are_refused(text: str, named: str) -> None:
 def test_a_range_of_sizes_needs_a_step() -> None:
     with pytest.raises(InputError, match=r"h2d = '1MiB\.\.4MiB': a range without a step; add one such as"):
         expand("1MiB..4MiB", "h2d", parse_bytes, step_by_one=False)
+
+
+def test_what_is_said_of_a_text_of_two_lines_is_one() -> None:
+    with pytest.raises(InputError, match=r"^times = '1\.\.\\n1': a range without a step; add one such as 1\.\.1\*2$"):
+        expand("1..\n1", "times", parse_seconds, whole=False, step_by_one=False)

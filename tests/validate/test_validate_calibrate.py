@@ -214,6 +214,7 @@ def measured_of(device: Device) -> dict[str, float]:
 SIDE_BY_SIDE = [("sincos", 2, 256 * KI, 1.89e-6), ("sincos", 40, 64 * KI, 4.53e-6), ("sincos", 40, 256 * KI, 17.98e-6)]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(("name", "parameter", "elements", "measured_s"), SIDE_BY_SIDE)
 def test_kernels_side_by_side_took_what_their_costs_alone_say(
     name: str, parameter: int, elements: int, measured_s: float

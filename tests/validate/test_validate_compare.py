@@ -23,7 +23,15 @@ from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
 from streamsim_validate.cli import main
-from streamsim_validate.compare.comparison import EVERYTHING, Choice, Row, choose, percentile95, summarise
+from streamsim_validate.compare.comparison import (
+    EVERYTHING,
+    Choice,
+    Comparison,
+    Row,
+    choose,
+    percentile95,
+    summarise,
+)
 from streamsim_validate.compare.predictions import classify, compare, formulas, predict_device_s, time_lines
 from streamsim_validate.compare.profiles import changes
 from streamsim_validate.compare.tables import to_csv, to_json, to_text
@@ -214,6 +222,31 @@ def a_row(measured_s: float, predicted_s: float, key: str = "", simplicity: tupl
     return Row(key, 8, "device-bound", "p", "e", "w", *times, formulas_s, simplicity)
 
 
+def a_comparison(*rows: Row) -> Comparison:
+    return Comparison("card", "suite", "device", rows, (), (), ())
+
+
+def test_classes_have_one_order_and_of_other_groups_the_largest_comes_first() -> None:
+    kinds = (("device-bound", "few"), ("blocking", "many"), ("blocking", "many"))
+    rows = [msgspec.structs.replace(a_row(1.0, 1.0), klass=klass, pattern=pattern) for klass, pattern in kinds]
+    found = a_comparison(*rows).summaries
+    assert list(found["class"]) == ["device-bound", "blocking", EVERYTHING]
+    assert list(found["pattern"]) == ["many", "few"]
+
+
+def test_the_choices_that_cost_most_come_first() -> None:
+    """What was predicted best, in 1 s, takes 1.5 s and 2 s where the other configuration takes 1 s."""
+    rows = [
+        msgspec.structs.replace(a_row(measured_s, predicted_s, f"{workload} {measured_s}"), workload=workload)
+        for workload, picked_s in (("v", 1.5), ("w", 2.0))
+        for measured_s, predicted_s in ((picked_s, 1.0), (1.0, 2.0))
+    ]
+    text = to_text(a_comparison(*rows))
+    assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in text
+    _, _, far = text.partition("choice: not within 1% of the best measured\n")
+    assert [line.split("  picked ")[1] for line in far.splitlines()[:2]] == ["w 2.0, best w 1.0", "v 1.5, best v 1.0"]
+
+
 TIMES = st.integers(1, 1000).map(float)
 
 
@@ -303,9 +336,15 @@ def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
     slow = {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US}
     links = {name: msgspec.structs.replace(getattr(device, name), **slow) for name in ("h2d", "d2h")}
     device = msgspec.structs.replace(device, **links)
-    found = formulas(depth_first(WORKLOAD, 2, 2, memory="pageable"), device, WORKLOAD)
+    schedule = depth_first(WORKLOAD, 2, 2, memory="pageable")
+    found = formulas(schedule, device, WORKLOAD)
     assert found["simpleMultiCopy"] == pytest.approx(4.5 * US)
     assert found["van Werkhoven 2014"] == pytest.approx(5 * US + (5 + 2) / 2 * US)  # two copies have two latencies
+    ops = (
+        msgspec.structs.replace(op, direction="".join([*op.direction])) if isinstance(op, Copy) else op
+        for op in schedule
+    )
+    assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:

@@ -109,6 +109,7 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
         assert (said_badly.out, len(said_badly.err.splitlines())) == ("", 1)
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_the_interval_holds_nine_in_ten_of_the_measured_medians(path: Path) -> None:
     """Drawn from the spreads of the record's own calibrations."""

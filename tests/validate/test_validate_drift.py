@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamsim import load_device
 from streamsim.device.files import write_device
+from streamsim.device.front_ends import TIMES, FrontEnd
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.variations import mean_of
 from streamsim.model import simulate
@@ -102,6 +104,23 @@ def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
     assert late.host.copy_s != whole.host.copy_s
 
 
+def test_the_mean_of_front_ends_is_as_uncertain_as_they_differ() -> None:
+    """Twice as slow afterwards: 1.5 times, give or take a third, which is half of the difference over the mean."""
+    first = FrontEnd(2e-6, 3e-6, 1e-6, 1e-6, 1e-6, 4e-6, "measured: by hand", spread=0.01)
+    times = {name: 2 * getattr(first, name) for name in TIMES}
+    one, other = (
+        msgspec.structs.replace(H200, front_ends={"mine": front_end, name: first})
+        for front_end, name in ((first, "before"), (msgspec.structs.replace(first, **times), "after"))
+    )
+    found = mean_of(one, other).front_ends
+    assert [getattr(found["mine"], name) / (getattr(first, name) or 1) for name in TIMES[:-1]] == pytest.approx(
+        [1.5] * 6
+    )
+    assert found["mine"].spread == pytest.approx(math.hypot(0.01, 1 / 3))
+    assert found["before"] == found["after"] == first
+    assert mean_of(one, one) == one
+
+
 def test_a_runs_profile_is_the_mean_of_its_calibrations() -> None:
     # Every measured number halfway; what is counted or chosen, and the spread, as before. One alone is taken as it is.
     link = msgspec.structs.replace(H200.h2d, bandwidth_bytes_per_s=60e9, in_flight_bytes=3 * H200.h2d.in_flight_bytes)
@@ -169,9 +188,20 @@ def test_a_given_profile_is_taken_as_it_is() -> None:
         a_group(2, SLOWER, FEWEST_REPEATS - 1),
         msgspec.structs.replace(GROUPS[1], probes=tuple(row for row in GROUPS[1].probes if row[0] != "record")),
         msgspec.structs.replace(GROUPS[1], number=3),
-        msgspec.structs.replace(GROUPS[1], probes=tuple((*row[:3], ((0.0,) * 3,) * 3) for row in GROUPS[1].probes)),
+        *(
+            msgspec.structs.replace(GROUPS[1], probes=tuple((*row[:3], (times,) * 3) for row in GROUPS[1].probes))
+            for times in ((0.0, 0.0, 0.0), (1e-6, -1e-6, 1e-6), (1e-6, 1e-6, -1e-6))
+        ),
     ],
-    ids=["nothing probed", "interrupted", "a probe failed", "another group's", "times of 0"],
+    ids=[
+        "nothing probed",
+        "interrupted",
+        "a probe failed",
+        "another group's",
+        "times of 0",
+        "before 0",
+        "issued before",
+    ],
 )
 def test_a_group_that_does_not_say_is_predicted_with_the_runs_profile(group: Group) -> None:
     run = a_run(ENTRIES, (GROUPS[0], group))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from effort import examples
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from streamsim.device.front_ends import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
+    LINEAR_ROUNDS,
     REPEATS,
     ROUNDS,
     fit_front_end,
@@ -20,6 +23,7 @@ from streamsim_validate.calibrate.front_ends import (
     measure_front_ends,
     variation,
 )
+from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEagerCalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +40,7 @@ class Costs(NamedTuple):
     wait: float
     synchronize: float
     enter: float
+    linear: float = 0.0
 
 
 class Emulated:
@@ -53,6 +58,11 @@ class Emulated:
 
     def kernel(self, _: int) -> None:
         self.now += self._costs.kernel
+
+    def linear(self, _: int) -> None:
+        if not self._costs.linear:
+            raise NotImplementedError
+        self.now += self._costs.linear
 
     def record(self, _: int) -> None:
         self.now += self._costs.record
@@ -75,11 +85,11 @@ def rounds_of(costs: Costs) -> dict[str, tuple[float, ...]]:
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6))
+@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4)))
 def test_a_known_library_is_found_again(costs: Costs) -> None:
-    """Costs that add up are found to rounding, and nothing of them scatters."""
+    """Costs that add up are found to rounding, and nothing of them scatters; what it lacks costs nothing."""
     found = fit_front_end(rounds_of(costs), SOURCE)
-    assert [getattr(found, name) for name in TIMES] == pytest.approx(list(costs), rel=1e-6)
+    assert [getattr(found, name) for name in TIMES] == pytest.approx(list(costs), rel=1e-6, abs=1e-15)
     assert found.spread < 1e-6
     assert found.source == SOURCE
 
@@ -87,6 +97,8 @@ def test_a_known_library_is_found_again(costs: Costs) -> None:
 def test_every_round_is_measured_as_often_as_any_other() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
     assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(ROUNDS, REPEATS)
+    rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, 2e-5))
+    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(ROUNDS + LINEAR_ROUNDS, REPEATS)
 
 
 def test_a_cost_that_would_be_negative_is_none() -> None:
@@ -116,3 +128,68 @@ def test_rounds_that_are_no_calibration_are_refused(damage: str) -> None:
         rounds["iko"] = () if damage == "empty" else (0.0,)
     with pytest.raises(InputError, match="calibrate again"):
         fit_front_end(rounds, SOURCE)
+
+
+# What is called
+
+
+class Tensor:
+    """As much of a tensor as is touched, and what was done with it."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log, self._name = log, name
+
+    def __getitem__(self, _: slice) -> Tensor:
+        return Tensor(self._log, f"{self._name}[]")
+
+    def pin_memory(self) -> Tensor:
+        return Tensor(self._log, "host")
+
+    def to(self, where: str, non_blocking: bool) -> Tensor:
+        self._log.append(f"{self._name}.to({where}, {non_blocking})")
+        return Tensor(self._log, "new")
+
+    def copy_(self, source: Tensor, non_blocking: bool) -> None:
+        self._log.append(f"{self._name}.copy_({source._name}, {non_blocking})")
+
+
+def torch_of(log: list[str]) -> Any:
+    def operation(name: str) -> Any:
+        def call(*arguments: Tensor, out: Tensor | None = None) -> Tensor:
+            given = [argument._name for argument in arguments] + ([] if out is None else [f"out={out._name}"])
+            log.append(f"{name}({', '.join(given)})")
+            return Tensor(log, "new")
+
+        return call
+
+    cuda = SimpleNamespace(
+        set_device=lambda _: None, stream=nullcontext, Stream=object, Event=object, synchronize=lambda: None
+    )
+    return SimpleNamespace(
+        __version__="0",
+        cuda=cuda,
+        zeros=lambda *_, device="cpu": Tensor(log, "card" if device == "cuda" else "host"),
+        sin=operation("sin"),
+        nn=SimpleNamespace(functional=SimpleNamespace(linear=operation("linear"))),
+    )
+
+
+def test_pytorch_is_called_in_two_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of memory that is there, or new memory for all; a linear layer has new memory either way."""
+    for library, expected in (
+        (PytorchCalls, ["card[].copy_(host[], True)", "sin(card[], out=card[])", "host[].copy_(card[], True)"]),
+        (PytorchEagerCalls, ["host[].to(cuda, True)", "sin(new)", "host[].copy_(new, True)"]),
+    ):
+        log: list[str] = []
+        monkeypatch.setitem(sys.modules, "torch", torch_of(log))
+        calls = library(0)
+        calls.copy_in(3)
+        calls.kernel(3)
+        calls.copy_out(3)
+        calls.linear(3)
+        assert log == [*expected, "linear(card, card, card)"]
+
+
+def test_cupy_has_no_linear_layer() -> None:
+    with pytest.raises(NotImplementedError):
+        CupyCalls.linear(None, 0)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def test_only_the_generator_that_python_promises_to_keep_is_used(monkeypatch: py
 
 def test_sizes_worked_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3 to 20 there are four octaves, 3, 4..7, 8..15 and 16..20: a draw of 0.6 is 0.4 of the way into the third."""
-    draws = random_suite._Draws(0)
+    draws = random_suite.Draws(0)
     for drawn, size in ((0.0, 3), (0.249, 3), (0.25, 4), (0.6, 11), (0.75, 16), (0.999999, 20)):
         monkeypatch.setattr(draws, "_random", lambda value=drawn: value)
         assert draws.size(3, 20) == size

@@ -307,6 +307,7 @@ def test_every_line_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.fault
 def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
     path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
     path.write_bytes(path.read_bytes() + b'{"line":"entry","key":"b","dig')

@@ -86,6 +86,7 @@ def test_time_lines_are_drawn_when_asked_for_behind_all_tables(record: str, caps
     assert printed[: len(plain) - 1] == plain[:-1]
     drawn = printed[len(plain) :]
     assert [section[0].partition(": connections=8 ")[2] for section in drawn] == [FAR.key, NEAR.key]
+    assert [section[0].partition(":")[0] for section in drawn] == ["+50.0%", "-20.0%"]  # neither is noise
     for section in drawn:
         assert section[1] == "predicted"
         assert [line.split()[0] for line in section[2:5]] == ["h2d", "d2h", "compute"]

@@ -1,0 +1,135 @@
+"""A program whose steps are alike is a workload, a chunk a step: there and back, and what is no such program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import NS, d2h, h2d, kernel, make_device, program
+
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
+from streamsim.analysis.steps import in_pieces, over_streams
+from streamsim.analysis.what_if import graph
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+)
+
+if TYPE_CHECKING:
+    from streamsim.program.schedule import Op
+
+BYTES = 16 * 12  # that can be cut in up to 12 pieces of whole 16 bytes
+
+
+def loop(steps: int, *between: Op, inputs: int = 1, outputs: int = 1, kernels: int = 1) -> Schedule:
+    """Copies in, kernels and copies back in one stream, and what the host does after each step."""
+    step = [h2d(1, BYTES * (1 + k)) for k in range(inputs)]
+    work = [kernel(1, 120, name=f"k{k}") for k in range(kernels)]
+    back = [d2h(1, BYTES * (2 + k)) for k in range(outputs)]
+    return program(*[*step, *work, *back, *between] * steps, Synchronize(), streams=1)
+
+
+def issued(schedule: Schedule) -> list[tuple[object, ...]]:
+    """Every copy and kernel in the order of issue: what it is, how much, and where."""
+    found: list[tuple[object, ...]] = []
+    for op in schedule.ops:
+        if isinstance(op, Copy):
+            found.append((op.direction, op.bytes, op.stream, op.blocking))
+        if isinstance(op, Kernel):
+            found.append((op.name, round((op.duration_s or 0) / NS), op.stream))
+    return found
+
+
+@settings(deadline=None)
+@given(
+    st.integers(2, 6), st.sampled_from((1, 2, 3, 4, 6)), st.integers(1, 5), st.integers(1, 2), st.integers(0, 2),
+    st.integers(1, 3),
+)  # fmt: skip
+def test_the_pipeline_that_is_read_issues_what_the_schedule_does(
+    steps: int, pieces: int, streams: int, inputs: int, outputs: int, kernels: int
+) -> None:
+    """Steps cut and dealt out, read as a workload, cut again: the same copies and kernels in the same streams."""
+    cut = in_pieces(loop(steps, inputs=inputs, outputs=outputs, kernels=kernels), pieces)
+    schedule = over_streams(cut, min(streams, steps * pieces))
+    workload, config = repeated_step(schedule)
+    assert config == Config("depth-first", steps * pieces, min(streams, steps * pieces), min(streams, steps * pieces))
+    assert issued(config.schedule(workload)) == issued(schedule)
+
+
+@pytest.mark.parametrize(("waits", "blocking"), [((Synchronize(stream=1),), False), ((), True)])
+def test_a_host_that_waits_for_every_copy_has_the_serial_program(waits: tuple[Op, ...], blocking: bool) -> None:
+    step = h2d(1, BYTES, blocking=blocking), *waits, kernel(1, 10), d2h(1, BYTES, blocking=blocking), *waits
+    workload, config = repeated_step(program(*step * 3, streams=1))
+    assert config == Config("serial", 3)
+    assert [(name, size) for name, size, *_ in issued(config.schedule(workload))] == [
+        ("h2d", BYTES), ("kernel", 10), ("d2h", BYTES)
+    ] * 3  # fmt: skip
+
+
+def test_what_only_the_first_step_copies_in_or_the_last_one_back_is_copied_once() -> None:
+    """Weights before the first step; of kernels one behind another what has one name is launched twice."""
+    step = h2d(1, 64), kernel(1, 10, name="a"), kernel(1, 12, name="a"), d2h(1, 32)
+    workload, config = repeated_step(program(h2d(1, 640), *step, *step, *step, d2h(1, 16), streams=1))
+    assert (workload.inputs, workload.outputs) == ((3 * 64,), (3 * 32,))
+    assert (workload.h2d_once, workload.d2h_once) == ((640,), (16,))
+    assert [(k.name, k.launches, round((k.duration_s or 0) / NS)) for k in workload.kernels] == [("a", 2, 3 * 22)]
+    assert config.chunks == 3
+
+
+def test_small_results_have_room_for_a_piece_a_step() -> None:
+    """Arrays are cut at 16 bytes; a number of 4 bytes a step is one of 16."""
+    assert repeated_step(program(*(h2d(1, 64), kernel(1, 10), d2h(1, 4)) * 5, streams=1)).workload.outputs == (5 * 16,)
+
+
+def test_memory_and_launch_are_the_schedules() -> None:
+    region = Region("host", 0, 64)
+    step = Copy("h2d", 64, 1, region), kernel(1, 10), d2h(1, 64)
+    pageable = program(*step * 2, streams=1, buffers=(Buffer("host", 64, "pageable"),))
+    assert repeated_step(pageable).config.memory == "pageable"
+    assert repeated_step(loop(3)).config.memory == "pinned"
+    assert repeated_step(graph().make(Scenario(loop(3), make_device())).schedule).config.launch == "graph"
+
+
+STEP = h2d(1, 64), kernel(1, 10), d2h(1, 64)
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        (STEP, "no step is repeated"),
+        ((*STEP, *STEP, h2d(1, 32), *STEP[1:]), "step 3 has a copy of 32 B to the card where step 2 has a"),
+        ((*STEP, *STEP, *STEP[:2]), "step 3 has 2 copies and kernels, and step 2 3"),
+        ((*STEP, *STEP, STEP[0], kernel(1, 9, name="b")), "step 3 has the kernel 'b' where step 2 has"),
+        ((*STEP, kernel(1, 5)) * 2, "a step has the kernel 'kernel' behind a copy of 64 B from the card"),
+        ((RecordEvent(0, 1), WaitEvent(0, 2), *STEP * 2), "streams wait for events"),
+        ((h2d(1, 64), kernel(2, 10)) * 2, "step 1 is in 2 streams"),
+        ((*STEP, *STEP, h2d(2, 64), kernel(2, 10), d2h(2, 64)), "in 2 streams, but not in turn"),
+        (tuple(h2d(k, 64, blocking=True) if n == 0 else kernel(k, 5) for k in (1, 2) for n in (0, 1)), "with --async"),
+        ((h2d(1, 64), kernel(1, 4, thread=1), h2d(1, 64)), "issued by several host threads"),
+    ],
+)  # fmt: skip
+def test_what_is_no_pipeline_is_refused_with_its_reason(ops: tuple[Op, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        repeated_step(program(*ops))
+
+
+def test_what_the_host_does_beside_the_pipeline_is_known() -> None:
+    """A wait at the end is the pipeline's as well."""
+    assert not has_more(loop(2))
+    assert has_more(loop(2, Synchronize()))
+    assert has_more(loop(2, HostWork(5 * NS)))
+    assert not is_recorded(loop(2))
+    assert is_recorded(loop(2, HostWork(5 * NS)))
+    assert is_recorded(program(h2d(1, 4, call_s=1e-6)))

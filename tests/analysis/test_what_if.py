@@ -1,0 +1,251 @@
+"""What changes bring, by hand and by the patterns: steps over streams, in pieces, prefetched; calls and memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
+
+from streamsim.analysis import what_if as change
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.steps import in_pieces, over_streams, prefetched, steps_of
+from streamsim.analysis.what_if import what_if
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.patterns import depth_first, one_stream
+from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVICE = make_device(copy=1, kernel=1)
+
+
+def ticks(schedule: Schedule) -> int:
+    return round(simulate(schedule, make_device()).makespan_s / NS)
+
+
+def loop(steps: int, *between: Op) -> Schedule:
+    """Steps of 10 ticks in, 20 of work and 10 back in one stream; ``between``: what the host does after each."""
+    ops = [op for _ in range(steps) for op in (h2d(1, 10), kernel(1, 20), d2h(1, 10), *between)]
+    return program(*ops, Synchronize(), streams=1)
+
+
+# Steps
+
+
+def test_a_step_begins_with_a_copy_to_the_card_behind_other_work() -> None:
+    """What the host waits for after a step is of that step; what it does then is of the next one."""
+    load, first, wait = HostWork(5 * NS, "load"), HostWork(3 * NS), Synchronize(stream=1)
+    step = h2d(1, 10), h2d(1, 4), kernel(1, 20), d2h(1, 10), wait
+    found = steps_of(program(first, *step, load, *step, streams=1))
+    assert found == ((first,), (step, (load, *step[:-1])), (wait,))
+
+
+@pytest.mark.parametrize(
+    ("ops", "message"),
+    [
+        ((h2d(1, 4), kernel(1, 4), kernel(1, 4)), "no step is repeated"),
+        ((HostWork(1.0),), "no step is repeated"),
+        ((h2d(1, 4), kernel(1, 4, thread=1), h2d(1, 4)), "issued by several host threads"),
+    ],
+)
+def test_what_has_no_steps_is_refused(ops: tuple[Op, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        steps_of(program(*ops))
+
+
+@settings(deadline=None)
+@given(st.integers(2, 12), st.integers(1, 6), st.sampled_from(("ideal", "h200", "c1060")))
+def test_chunks_dealt_out_to_streams_are_the_depth_first_pattern(chunks: int, streams: int, name: str) -> None:
+    """A pipeline in one stream, its steps in so many: what the pattern for that many streams takes, on any card."""
+    device, workload = load_device(name), pipeline_of(12 * 65536)
+    dealt = over_streams(one_stream(workload, chunks), min(streams, chunks))
+    assert simulate(dealt, device).makespan_s == simulate(depth_first(workload, chunks, streams), device).makespan_s
+
+
+def test_steps_in_pieces_by_hand() -> None:
+    """Two steps of 40 in one stream: 80. In two pieces each over two streams they overlap.
+
+    Copies of 5 back to back, kernels of 10 that take turns: the last of four ends at 5 + 4 x 10, and is copied back.
+    """
+    plain = loop(2)
+    device = make_device()
+    assert ticks(plain) == 80
+    cut = in_pieces(plain, 2)
+    assert [op.bytes for op in cut.ops if isinstance(op, Copy)] == [5] * 8
+    assert [op.duration_s for op in cut.ops if isinstance(op, Kernel)] == [10 * NS] * 4
+    assert ticks(cut) == 80
+    both = what_if(plain, device, [change.chunks(2, True), change.streams(2, True)])
+    assert round(both.together.makespan_s / NS) == 5 + 4 * 10 + 5
+    assert [round(outcome.makespan_s / NS) for outcome in both.alone] == [80, 60]
+
+
+def test_what_the_host_does_before_a_step_it_does_once_and_before_an_op_for_every_piece() -> None:
+    ops = (HostWork(7 * NS), h2d(1, 10), HostWork(2 * NS), kernel(1, 20), d2h(1, 10)) * 2
+    cut = in_pieces(program(*ops, streams=1), 2)
+    assert [op.duration_s for op in cut.ops if isinstance(op, HostWork)] == [t * NS for t in (7, 2, 2, 7, 2, 2)]
+
+
+def test_a_copy_of_fewer_bytes_than_pieces_is_refused() -> None:
+    with pytest.raises(InputError, match="a copy of 10 bytes cannot be cut into 11 pieces"):
+        in_pieces(loop(2), 11)
+
+
+def test_the_host_waits_for_all_the_streams_in_which_what_it_waited_for_now_is() -> None:
+    """A step in one stream and a wait for that; its two pieces in two streams need a wait for both.
+
+    Whole steps each in its own stream are waited for one by one, so that nothing overlaps: 3 x 40. What is behind the
+    last step is of none.
+    """
+    whole = loop(3, Synchronize(stream=1))
+    waits = [op.stream for op in over_streams(whole, 2).ops if isinstance(op, Synchronize)]
+    assert waits == [1, 2, None, None]
+    assert ticks(over_streams(whole, 2)) == 120
+    waits = [op.stream for op in over_streams(in_pieces(whole, 2), 2).ops if isinstance(op, Synchronize)]
+    assert waits == [None] * 4
+
+
+@pytest.mark.parametrize(("depth", "expected"), [(1, 100), (2, 100), (9, 100)])
+def test_prefetched_copies_hide_behind_the_work_of_the_steps_before(depth: int, expected: int) -> None:
+    """Three steps of 10 + 20 + 10 take 120 in one stream; with copies ahead all but the first copy in are hidden."""
+    assert ticks(loop(3)) == 120
+    assert ticks(prefetched(loop(3), depth)) == expected
+
+
+def test_a_prefetched_copy_waits_for_the_work_of_the_step_that_had_its_buffer() -> None:
+    """Copies of 10, kernels of 40: with two buffers the third copy starts when the first kernel has ended, at 50."""
+    ops = [op for _ in range(4) for op in (h2d(1, 10), kernel(1, 40))]
+    timeline = simulate(prefetched(program(*ops, streams=1), 1), make_device())
+    copies = [timeline.start[i] for i, op in enumerate(timeline.schedule.ops) if isinstance(op, Copy)]
+    assert copies == [0, 10, 50, 90]
+
+
+# Changes
+
+
+def pageable() -> Schedule:
+    """Copies of pageable memory, each followed by a synchronisation, around kernels of 20."""
+    found: list[Op] = []
+    offset = 0
+    for _ in range(2):
+        for direction in ("h2d", "d2h"):
+            region = Region("host", offset, 100)
+            offset += 100
+            found += [Copy(direction, 100, 1, region), Synchronize(stream=1)]
+            found += [kernel(1, 20)] if direction == "h2d" else []
+    return program(*found, streams=1, buffers=(Buffer("host", 400, "pageable"),))
+
+
+def test_pinned_and_asynchronous_each_alone_and_together() -> None:
+    """Pageable at half a byte a tick: 4 x 200 + 2 x 20. Pinned: 4 x 100 + 40, whatever waits.
+
+    Asynchronous alone changes nothing, for the host is held by the staging. Together nothing is held, and one stream
+    takes what its ops take.
+    """
+    half = link(pageable_rate=0.5)
+    device = make_device(h2d=half, d2h=half)
+    found = what_if(pageable(), device, [change.pin(), change.make_async()])
+    assert round(found.before.makespan_s / NS) == 840
+    assert [round(outcome.makespan_s / NS) for outcome in found.alone] == [440, 840]
+    assert round(found.together.makespan_s / NS) == 440
+    assert sum(isinstance(op, Synchronize) for op in found.scenario.schedule.ops) == 1
+    assert found.together.gain == pytest.approx(840 / 440)
+    assert "400 B into pinned buffers takes the host about 800 ns" in found.notes[0]
+
+
+def test_the_front_end_and_kernels_at_another_cost() -> None:
+    """Calls of 30 and short work of 10 bind a host that issues three kernels of 5: 3 x 40 - 10 + 5, then half of it.
+
+    Work that has a name, or is long, is not the front end's.
+    """
+    ops = (kernel(1, 5, call_s=30 * NS), HostWork(10 * NS)) * 3
+    half = change.front_end_cost(0.5, "0.5x")
+    found = what_if(program(*ops), DEVICE, [half])
+    assert round(found.before.makespan_s / NS) == 115
+    assert round(found.together.makespan_s / NS) == 15 + 2 * 20 + 5
+    named = HostWork(10 * NS, "load"), HostWork(2e-3), WaitThread(1), kernel(1, 5)
+    assert what_if(program(*named), DEVICE, [half]).together.gain == 1
+    twice = what_if(
+        program(kernel(1, 5, name="gemm_a"), kernel(1, 7)), make_device(), [change.kernels("gemm*", 2, "x")]
+    )
+    assert round(twice.together.makespan_s / NS) == 17
+
+
+def test_a_graph_has_one_call() -> None:
+    """The host's 100 ticks a step go; what is in the legacy stream goes into one of its own."""
+    ops = (h2d(0, 10), HostWork(100 * NS), kernel(0, 20), Synchronize()) * 2
+    found = what_if(program(*ops), make_device(graph_launch=7), [change.graph()])
+    assert round(found.together.makespan_s / NS) == 7 + 60
+    assert found.scenario.schedule.launch == "graph"
+
+
+def test_the_host_waits_at_the_end_only() -> None:
+    found = what_if(loop(3, Synchronize()), make_device(wake=50), [change.drop_sync()])
+    assert round(found.before.makespan_s / NS) == 120 + 2 * 50
+    assert round(found.together.makespan_s / NS) == 120
+
+
+def test_another_device_may_be_a_change() -> None:
+    found = what_if(loop(3), make_device(), [change.on_device(load_device("ideal"))])
+    assert found.together.makespan_s == simulate(loop(3), "ideal").makespan_s
+
+
+def test_what_is_not_shown_must_be_said() -> None:
+    """Steps in one stream show nothing; steps in two of them, without events, that they need nothing of each other."""
+    with pytest.raises(InputError, match=r"--streams 2: nothing in the schedule shows .* --independent"):
+        what_if(loop(2), DEVICE, [change.streams(2, False)])
+    with pytest.raises(InputError, match=r"--chunks 2: nothing in the schedule shows .* --independent"):
+        what_if(loop(2), DEVICE, [change.chunks(2, False)])
+    spread = [op for k in (1, 2, 1, 2) for op in (h2d(k, 10), kernel(k, 20))]
+    found = what_if(program(*spread), DEVICE, [change.streams(4, False)])
+    assert found.assumed == ()
+    assert what_if(loop(2), DEVICE, [change.streams(2, True)]).assumed == (
+        "a step needs nothing of the steps before it",
+    )
+
+
+def test_a_change_that_another_makes_possible_has_no_row_of_its_own() -> None:
+    """Pageable copies cannot be captured; pinned ones can."""
+    with pytest.raises(InputError, match="blocking or pageable"):
+        what_if(pageable(), make_device(), [change.graph()])
+    found = what_if(pageable(), make_device(), [change.pin(), change.graph()])
+    assert [outcome.change for outcome in found.alone] == ["--pin"]
+    assert found.together.change == "--pin --graph"
+
+
+MADE: list[Callable[[], change.Change]] = [
+    change.pin,
+    change.make_async,
+    change.drop_sync,
+    lambda: change.chunks(2, True),
+    lambda: change.streams(2, True),
+    lambda: change.prefetch(1),
+    lambda: change.front_end_cost(0.5, "0.5x"),
+]
+
+
+def copied(schedule: Schedule, direction: str) -> int:
+    return sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == direction)
+
+
+@pytest.mark.parametrize("number", range(len(MADE)))
+def test_no_change_loses_an_op_or_a_byte(number: int) -> None:
+    """Copied bytes and the kernels' time stay what they are; ops of a step keep their order."""
+    schedule = loop(4, Synchronize(stream=1), HostWork(5 * NS))
+    changed = MADE[number]().make(Scenario(schedule, DEVICE)).schedule
+    for kind in ("h2d", "d2h"):
+        was, now = (
+            [op.bytes for op in some.ops if isinstance(op, Copy) and op.direction == kind]
+            for some in (schedule, changed)
+        )
+        assert sum(was) == sum(now)
+    took = [sum(op.duration_s or 0 for op in some.ops if isinstance(op, Kernel)) for some in (schedule, changed)]
+    assert took[1] == pytest.approx(took[0])
+    starts = [i for i, op in enumerate(changed.ops) if isinstance(op, Copy) and op.direction == "d2h"]
+    assert all(any(isinstance(op, Kernel) for op in changed.ops[a:b]) for a, b in pairwise([0, *starts]))

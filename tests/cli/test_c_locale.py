@@ -1,0 +1,102 @@
+"""A terminal that knows only ASCII, and a device, files and pictures called 卡."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from streamsim.device.files import write_device
+from streamsim.device.library import load_device
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.text.shown import as_unicode, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "卡"
+ESCAPED = r"\u5361"
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "TERM": "xterm", "COLUMNS": "100"}
+WORKLOAD = Workload(1 << 16, (4,), (4,), (WorkloadKernel(duration_s=20e-6),))
+SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
+PICTURES = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+SWEEP = ("sweep", *SIZES, "--chunks", "1..3", "--device", f"{NAME}.toml,ideal", "--plot-by", "chunks,device")
+COMMANDS = {
+    "predict": ("predict", *SIZES, "--chunks", "2", "--device", f"{NAME}.toml"),
+    "explained": ("predict", *SIZES, "--chunks", "2", "--device", f"{NAME}.toml", "--explain"),
+    "simulate": ("simulate", f"{NAME}.json", "--device", f"{NAME}.toml"),
+    "explain": ("explain", f"{NAME}.json", "--device", f"{NAME}.toml"),
+    "csv": (*SWEEP, "-o", f"{NAME}.csv"),
+    "jsonl": (*SWEEP, "-o", f"{NAME}.jsonl"),
+    "parquet": (*SWEEP, "-o", f"{NAME}.parquet"),
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    write_device(msgspec.structs.replace(load_device("ideal"), name=NAME), tmp_path / f"{NAME}.toml")
+    write_schedule(depth_first(WORKLOAD, 2, 2), tmp_path / f"{NAME}.json")
+    return tmp_path
+
+
+def in_a_terminal(folder: Path, *arguments: str) -> tuple[int, bytes]:
+    """The exit code, and what was on the screen of an ASCII terminal."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONIOENCODING", "PYTHONPATH")} | PLAIN
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "streamsim", *arguments], cwd=folder, env=environment, stdout=its, stderr=its
+    ) as process:
+        os.close(its)
+        screen = b""
+        while data := _read(ours):
+            screen += data
+    os.close(ours)
+    return process.returncode, screen
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # Linux, when nobody has the other side any more
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("command", "form"), [*zip(COMMANDS, ("png", "svg", "pdf", "png", "svg", "pdf", "png"), strict=True)]
+)
+def test_what_plots_draws_and_says_the_name_escaped(here: Path, command: str, form: str) -> None:
+    picture = here / f"{NAME}-picture.{form}"
+    code, screen = in_a_terminal(here, *COMMANDS[command], "--plot", picture.name)
+    assert code == 0, screen
+    assert screen.isascii()
+    assert b"Traceback" not in screen
+    assert ESCAPED.encode() in screen
+    assert rb"\udc" not in screen  # half a letter is no letter
+    assert picture.read_bytes().startswith(PICTURES[form])
+
+
+def test_the_names_of_files_are_text_in_json(here: Path) -> None:
+    for command in ("predict", "simulate", "explain"):
+        code, screen = in_a_terminal(here, *COMMANDS[command], "--json")
+        assert code == 0, screen
+        assert msgspec.json.decode(screen)["inputs"]["device"] == f"{NAME}.toml"
+        assert json.loads(screen)["inputs"]["device"] == f"{NAME}.toml"
+
+
+def test_a_complaint_has_the_name_of_the_file(here: Path) -> None:
+    code, screen = in_a_terminal(here, "simulate", "nö.json")
+    assert (code, screen.strip()) == (2, rb"streamsim: error: n\xf6.json: cannot read it: no such file or directory")
+
+
+def test_what_is_no_utf_8_either_is_escaped() -> None:
+    assert as_unicode("a\udce9b") == r"a\xe9b"
+    assert as_unicode("a\ud800b") == "a\ud800b"
+    assert one_line("a\ud800b\udce5\udc8d\udca1") == r"a\ud800b\udce5\udc8d\udca1"

@@ -1,0 +1,159 @@
+"""``--layers``: what commands say of a model's layers is what the library says, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from streamsim.analysis.explain import explain
+from streamsim.analysis.predict import predict
+from streamsim.cli import main
+from streamsim.code.layers import code_of_layers
+from streamsim.device.library import load_device
+from streamsim.program.files import parse_schedule
+from streamsim.program.layer_files import write_layers
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.offload import Offload
+from streamsim.program.workload import WorkloadKernel
+from streamsim.search.best_offload import best_offload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIMES = ((40_000_000, 900e-6), (90_000_000, 500e-6), (10_000_000, 3e-3))
+MODEL = Layers(tuple(Layer(n_bytes, (WorkloadKernel(duration_s=seconds),)) for n_bytes, seconds in TIMES), passes=2)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_layers(MODEL, tmp_path / "model.toml")
+    (tmp_path / "model.csv").write_text("weight_bytes,kernels\n40MB,900us\n90MB,500us\n10MB,3ms\n")
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    code = main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    return out
+
+
+def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(capsys, *arguments, "--json"))
+    return found
+
+
+OPTIONS = ("--depth", "1", "--resident", " layer0 ,layer2", "--reserve", "1MB", "--memory", "pageable", "--passes", "3")
+CONFIG = Offload(1, ("layer0", "layer2"), "pageable", 1_000_000)
+
+
+@pytest.mark.parametrize("file", ["model.toml", "model.csv"])
+def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--layers", file, *OPTIONS, "--device", "a100")
+    schedule = CONFIG.schedule(replace(MODEL, passes=3))
+    predicted, explained = (figures(capsys, command, *options) for command in ("predict", "explain"))
+    inputs = predicted.pop("inputs")
+    wanted = json.loads(json.dumps(predict(schedule, "a100").to_json()))
+    del wanted["inputs"]
+    assert predicted == wanted
+    assert (inputs["depth"], inputs["resident"], inputs["device"]) == (1, ["layer0", "layer2"], "a100")
+    assert inputs["layers"]["passes"] == 3
+    assert explained["makespan_s"] == explain(schedule, "a100").makespan_s
+    assert parse_schedule(said(capsys, "schedule", *options).encode()) == schedule
+
+
+def test_two_buffers_and_nothing_that_stays_unless_it_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    found = parse_schedule(said(capsys, "schedule", "--layers", "model.toml").encode())
+    assert found == Offload().schedule(MODEL)
+
+
+def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB", "--max-depth", "2")
+    found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
+    wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000, 2)
+    inputs = found.pop("inputs")
+    plain = json.loads(json.dumps(wanted.to_json()))
+    assert found == {name: value for name, value in plain.items() if name != "inputs"}
+    assert inputs["memory_limit_bytes"] == 145_000_000
+    assert inputs["host_memory_limit_bytes"] == 100_000_000
+    assert inputs["layers"]["passes"] == 2
+
+
+def test_the_table_of_best_names_what_stays_and_both_memories(capsys: pytest.CaptureFixture[str]) -> None:
+    # 110 MB hold no two buffers of the largest: it stays, and the other two take turns over one or two of 10 MB, or the
+    # 40 MB one is streamed too.
+    out = said(capsys, "best", "--layers", "model.toml", "--memory-limit", "110MB", "--device", "h200")
+    words = " ".join(out.split())
+    found = best_offload(MODEL, "h200", 110_000_000)
+    assert found.exact
+    assert f"stay on the card: {', '.join(found.lean.config.resident) or 'none'} " in words
+    for name in ("use", "optimum", "pageable", "pinned", "all stay", "load", "on the card", "pinned on the host"):
+        assert f"\n  {name} " in out
+    assert "every layer on the card, 133.5 MiB, which it has no room for" in words
+    assert "at most 104.9 MiB may be" in words
+    assert words.count("no way is faster.") == 1
+
+
+def test_csv_has_no_inputs(capsys: pytest.CaptureFixture[str]) -> None:
+    names, values = said(capsys, "best", "--layers", "model.csv", "--format", "csv").splitlines()
+    assert names.startswith("schema_version,")
+    assert "inputs" not in names.split(",")
+    assert values
+
+
+def test_code_and_best_write_the_program(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    out = said(capsys, "code", "--layers", "model.toml", *OPTIONS, "--device", "a100", "--as", "pytorch")
+    assert out == code_of_layers(replace(MODEL, passes=3), CONFIG)
+    said(capsys, "best", "--layers", "model.toml", "--memory-limit", "140MB", "--as", "pytorch", "-o", "best.py")
+    found = best_offload(MODEL, "h200:pytorch", 140_000_000)  # with the calls of the library
+    assert (folder / "best.py").read_text() == code_of_layers(MODEL, found.lean.config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ("code --layers model.toml --as cupy", "language = 'cupy': layers are modules of PyTorch; write them --as pyt"),
+        ("code --layers odd.csv --as pytorch", "layer0: weight_bytes = 6: the layers of a program hold floats"),
+        ("best --layers odd.csv --as pytorch -o x.py", "layer0: weight_bytes = 6: the layers of a program hold floats"),
+        ("best --layers model.toml --as cuda-c++ -o x.py", "layers are modules of PyTorch"),
+        ("code --layers model.toml --as pytorch --chunks 3", "--chunks: is not for --layers"),
+        ("code --layers model.toml", "--as: no language"),
+        ("predict --layers none.toml", "none.toml: cannot read it: no such file"),
+        ("predict --layers model.toml --chunks 4", "--chunks: is not for --layers, which are not cut but streamed"),
+        ("predict w.toml --layers model.toml", "a workload: is not for --layers"),
+        ("predict --layers model.toml --launch graph", "--launch: is not for --layers"),
+        ("explain --h2d 4MiB --depth 2", "--depth: is for a model's layers; give them, --layers FILE"),
+        ("schedule --h2d 4MiB --resident a", "--resident: is for a model's layers"),
+        ("predict --layers model.toml --resident layer9", "resident = 'layer9': no layer has this name; did you mean"),
+        ("predict --layers model.toml --depth 0", "--depth = '0': expected a count"),
+        ("predict --layers model.toml --reserve 1m", "--reserve = '1m': expected a size"),
+        ("predict --layers model.toml --memory-limit 100MB", "device buffers of 180000000 bytes"),
+        ("predict --layers model.toml --passes 400000", "layers, passes: 3 layers and 400000 passes are more than"),
+        ("best --layers model.toml --memory-limit 80MB", "memory limit = 80000000 bytes (76.29 MiB): the largest lay"),
+        ("best --layers model.toml --memory-limit 100MB --reserve 20MB", "has 85.83 MiB of weights and 19.07 MiB are"),
+        ("best --layers model.toml --memory-limit 100MB --host-memory-limit 1MB", "no way to place 133.5 MiB of weigh"),
+        ("best --layers model.toml --max-chunks 4", "--max-chunks: is not for --layers"),
+        ("best --layers model.toml --memory pageable", "--memory: is not for --layers"),
+        ("best --h2d 4MiB --max-depth 2", "--max-depth: is for a model's layers"),
+        ("best --layers bad.toml", "bad.toml: layers[0].weight_bytes: is missing"),
+        ("best --layers bad.csv", "bad.csv: line 3: kernels = []: a layer needs a kernel"),
+        ("best --layers device.toml", "device.toml: is a device profile, for --device; expected the layers of a model"),
+    ],
+)
+def test_bad_input_gets_one_line(arguments: str, wanted: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "odd.csv").write_text("weight_bytes,kernels\n6,1ms\n")
+    (folder / "bad.toml").write_text("[[layers]]\nkernels = ['1ms']\n")
+    (folder / "bad.csv").write_text("weight_bytes,kernels\n4,1ms\n4,;\n")
+    (folder / "device.toml").write_text("connections = 8\n[host]\n")
+    assert load_device("h200").memory_bytes
+    before = sorted(folder.iterdir())
+    assert main(arguments.split()) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.count("\n") == 1
+    assert wanted in error
+    assert sorted(folder.iterdir()) == before

@@ -1,0 +1,169 @@
+"""Programs whose steps repeat, on the command line: ``best``, ``whatif --as``, ``code``, ``--plot`` and ``--trace``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from strategies import NS, d2h, h2d, kernel, program
+
+from streamsim.analysis.repeated_step import repeated_step
+from streamsim.cli import main
+from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
+from streamsim.program.config import Config
+from streamsim.program.files import read_schedule, write_schedule
+from streamsim.program.recorded_times import RecordedTimes
+from streamsim.program.schedule import HostWork, Schedule, Synchronize
+
+MIB = 1 << 20
+STEP = h2d(1, 4 * MIB), HostWork(2000 * NS), kernel(1, 50_000, name="gemm"), d2h(1, 4 * MIB)
+
+
+def recorded(*more: Any) -> Schedule:
+    return program(*STEP * 8, *more, Synchronize(), streams=1, name="p")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    write_schedule(recorded(), "p.json")
+    write_schedule(recorded(kernel(1, 5)), "odd.json")
+    write_schedule(program(*STEP), "once.json")
+
+
+def events(path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Path(path).read_text())["traceEvents"]
+    return found
+
+
+def test_a_what_ifs_trace_has_what_was_recorded_beside_it() -> None:
+    """Two processes with the same tracks; in the first every op when the file says that it was recorded."""
+    ops = recorded().ops
+    times = tuple(range(0, 10 * len(ops), 10))
+    write_schedule(
+        recorded(), "t.json", RecordedTimes(times, tuple(t + 4 for t in times), times, tuple(t + 9 for t in times))
+    )
+    assert main(["whatif", "t.json", "--front-end-cost", "0.5x", "--trace", "both.json", "--plot", "both.svg"]) == 0
+    found = events("both.json")
+    names = {e["pid"]: e["args"]["name"] for e in found if e["name"] == "process_name"}
+    assert names == {1: "recorded", 2: "predicted with --front-end-cost 0.5x"}
+    lanes = [
+        sorted(e["args"]["name"] for e in found if e["name"] == "thread_name" and e["pid"] == pid) for pid in names
+    ]
+    assert lanes[0] == lanes[1] == ["calls", "compute", "d2h", "h2d", "stream 1"]
+    works = [e for e in found if e["ph"] == "X" and e["pid"] == 1 and e["cat"] != "host"]
+    spans = {(e["args"]["op"], e["ts"], e["dur"]) for e in works}
+    on_card = [i for i, op in enumerate(ops) if not isinstance(op, HostWork | Synchronize)]
+    assert spans == {(i, times[i] / 1000, 0.009) for i in on_card}
+    drawn = Path("both.svg").read_text()
+    assert drawn.count('id="stream 1: kernel') == 2
+
+
+def test_without_what_was_recorded_the_program_as_it_is_stands_beside_it() -> None:
+    assert main(["whatif", "p.json", "--prefetch", "1", "--trace", "both.json"]) == 0
+    names = [e["args"]["name"] for e in events("both.json") if e["name"] == "process_name"]
+    assert names == ["as it is", "with --prefetch 1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "config"),
+    [
+        (["--streams", "4", "--chunks", "2", "--independent"], Config("depth-first", 16, 4, 4)),
+        (["--streams", "2", "--independent", "--graph"], Config("depth-first", 8, 2, 2, launch="graph")),
+        (["--front-end-cost", "0.5x"], Config("depth-first", 8, 1, 1)),
+        (["--prefetch", "2"], Config("prefetch", 8, buffers=3)),
+        (["--prefetch", "1", "--chunks", "2", "--independent"], Config("prefetch", 16, buffers=2)),
+    ],
+)
+def test_whatif_writes_the_pipeline_with_the_changes(
+    options: list[str], config: Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["whatif", "p.json", *options, "--as", "pytorch", "-o", "pipeline.py"]) == 0
+    workload = repeated_step(read_schedule("p.json")).workload
+    assert (workload.h2d_bytes, workload.d2h_bytes) == (32 * MIB, 32 * MIB)
+    written = code_of(workload, config, "pytorch")
+    assert Path("pipeline.py").read_text() == written
+    is_graph = config.launch == "graph"  # then the host does nothing between its calls
+    assert ("what the host does between its calls is not in the pipeline" in capsys.readouterr().err) is not is_graph
+
+
+def test_code_writes_the_loop_of_a_recorded_program_and_others_call_by_call(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["code", "p.json", "--as", "cuda-c++"]) == 0
+    said = capsys.readouterr()
+    assert said.out == code_of_steps(read_schedule("p.json"), "cuda-c++")
+    assert "--chunks 8 --streams 1 --buffers 1" in said.out
+    assert said.err.count("\n") == 1
+    plain = program(*(h2d(1, 64), kernel(1, 5), d2h(1, 64)) * 2, streams=1)
+    write_schedule(plain, "plain.json")
+    assert main(["code", "plain.json", "--as", "cuda-c++"]) == 0
+    assert capsys.readouterr().out == code_of_schedule(plain, "cuda-c++")
+
+
+def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """What it says to use takes what whatif says of the same options, and its pipeline is that of whatif."""
+    asked = ["best", "p.json", "--device", "ideal", "--independent", "--max-chunks", "1"]
+    assert main([*asked, "--json", "--as", "cupy", "-o", "best.py"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["steps"] == 8
+    assert found["use"]["options"] == f"--streams {found['use']['streams']}"
+    assert found["use"]["makespan_s"] < found["before"]["makespan_s"]
+    assert found["assumed"] == ["a step needs nothing of the steps before it"]
+    again = ["whatif", "p.json", "--device", "ideal", *found["use"]["options"].split(), "--independent", "--json"]
+    assert main([*again, "--as", "cupy", "-o", "again.py"]) == 0
+    assert json.loads(capsys.readouterr().out)["together"]["makespan_s"] == found["use"]["makespan_s"]
+    assert Path("best.py").read_text() == Path("again.py").read_text()
+    assert main(asked) == 0
+    printed = capsys.readouterr().out
+    assert f"use {found['use']['options']}: the simplest within 1 % of the fastest found" in printed
+    assert f"8 steps; {found['simulated']} ways to issue them simulated" in printed
+
+
+def test_best_says_what_it_has_not_tried_and_when_to_leave_a_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    write_schedule(program(*(*STEP, HostWork(5e-3)) * 4, Synchronize(), streams=1), "busy.json")
+    assert main(["best", "busy.json", "--device", "ideal"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("busy.json on ideal: leave it as it is, 1")
+    assert "not tried: streams and pieces of a step: nothing in the schedule shows" in printed
+    assert main(["best", "busy.json", "--device", "ideal", "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "options,pinned,unblocked,drop_sync,chunks,streams,depth,makespan_s,gain\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["best", "once.json"], "no step is repeated"),
+        (["best", "odd.json", "--as", "cupy", "-o", "x.py"], "no pipeline can be written: step 8 has 4 copies and"),
+        (["best", "p.json", "--orders", "serial"], "--orders: p.json is a program, of which only the steps are issued"),
+        (["best", "p.json", "--memory", "pageable"], "--memory: p.json is a schedule, cut and issued already"),
+        (["best", "p.json", "--as", "cupy"], "--as, --output: the program needs both"),
+        (["best", "--h2d", "1MiB", "--independent"], "--independent: is of the steps of a program"),
+        (["whatif", "p.json", "--graph", "--as", "cupy"], "--as cupy: the program needs its file; give --output too"),
+        (
+            ["code", "odd.json", "--as", "cupy"],
+            "no pipeline can be written: step 8 has 4 copies",
+        ),
+        (
+            ["whatif", "p.json", "--streams", "2", "--prefetch", "1", "--independent", "--as", "cupy", "-o", "x.py"],
+            "--prefetch 1: a pipeline prefetches, or has its steps in 2 streams; leave one out",
+        ),
+        (
+            ["whatif", "p.json", "--graph", "--plot", "x.bmp", "-o", "x.json"],
+            "x.bmp: expected a file name",
+        ),
+    ],
+)
+def test_bad_input_gets_one_line_and_writes_nothing(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(Path().iterdir())
+    assert main(arguments) == 2
+    found = capsys.readouterr()
+    assert not found.out
+    assert found.err.count("\n") == 1
+    assert said in found.err
+    assert sorted(Path().iterdir()) == before

@@ -1,0 +1,89 @@
+"""How often a program enters a stream: the model's count of it against the blocks that a program goes through."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import fake_arrays
+import pytest
+from fake_arrays import Card, fake_cupy
+from strategies import make_device
+
+from streamsim import Config, Workload, WorkloadKernel
+from streamsim.code.programs import code_of
+from streamsim.lowering.lowered import lower
+from streamsim.program.patterns import prefetch, ring
+from streamsim.rules.clock import ticks
+
+if TYPE_CHECKING:
+    from streamsim.program.schedule import Schedule
+
+ENTER_TICKS = 1000
+DEVICE = make_device(enter=ENTER_TICKS)
+SHAPES = [(2, 1), (3, 1), (3, 2), (5, 2), (4, 3), (6, 3)]  # chunks, streams; of 3 and 2 the last is in the first one
+KERNELS = {"a kernel": 1, "two": 2}
+WORKLOADS = {
+    f"{n_in} in, {n_out} out, {name}": Workload(
+        24, (4,) * n_in, (4,) * n_out, (WorkloadKernel(duration_s=1e-6),) * kernels
+    )
+    for n_in, n_out in ((1, 1), (2, 1), (1, 2), (1, 0), (0, 1))
+    for name, kernels in KERNELS.items()
+}
+
+
+def entered_by(text: str, patch: pytest.MonkeyPatch, **given: int) -> int:
+    """Blocks that a run of the program goes through: of two runs more, half."""
+    entries = 0
+    enter = fake_arrays.Stream.__enter__
+
+    def counted(stream: Any) -> Any:
+        nonlocal entries
+        entries += 1
+        return enter(stream)
+
+    patch.setattr(fake_arrays.Stream, "__enter__", counted)
+    for name, module in fake_cupy(Card()).items():
+        patch.setitem(sys.modules, name, module)
+    names: dict[str, Any] = {"__name__": "pipeline"}
+    exec(compile(text, "pipeline", "exec"), names)
+    counts = []
+    for repeat in (1, 2):
+        entries = 0
+        assert names["measure"](**{**names["DEFAULTS"], **given, "repeat": repeat})["verified"]
+        counts.append(entries)
+    return (counts[1] - counts[0]) // 2  # one that is verified and one that is timed
+
+
+def entered_in(schedule: Schedule) -> int:
+    """As the model has it, whose other calls cost nothing but what the profile says."""
+    free = lower(schedule, make_device(enter=0)).call
+    return (sum(lower(schedule, DEVICE).call) - sum(free)) // ticks(ENTER_TICKS * 1e-9)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+@pytest.mark.parametrize(("chunks", "streams"), SHAPES)
+def test_the_model_enters_as_often_as_the_program(
+    workload: Workload, chunks: int, streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for config in (
+        Config("depth-first", chunks, streams),
+        Config("breadth-first", chunks, streams),
+        Config("depth-first", chunks, streams, buffers=2),
+    ):
+        schedule = ring(workload, chunks, 2, streams) if config.buffers else config.schedule(workload)
+        text = code_of(workload, config, "cupy")
+        assert entered_by(text, monkeypatch, work=1) == entered_in(schedule), config
+
+
+WITH_OUTPUT = {name: workload for name, workload in WORKLOADS.items() if workload.outputs}
+
+
+@pytest.mark.parametrize("workload", WITH_OUTPUT.values(), ids=WITH_OUTPUT)
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_so_it_does_where_batches_are_prefetched(
+    workload: Workload, chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without output the last two batches run one after another in buffers of their own: once less than the program."""
+    text = code_of(workload, Config("prefetch", chunks, buffers=min(2, chunks)), "cupy")
+    assert entered_by(text, monkeypatch, work=1) == entered_in(prefetch(workload, chunks, min(2, chunks)))

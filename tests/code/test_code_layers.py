@@ -1,0 +1,196 @@
+"""Programs of streamed layers make the calls of their schedule, verify their output, and read as people write them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from code_calls import CLOCK, SYNCHRONISE, Call, calls_of, with_events_named
+from effort import examples
+from fake_layers import LayersCard, fake_torch_with_layers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.code.layers import code_of_layers
+from streamsim.errors import InputError
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.offload import Offload
+from streamsim.program.workload import WorkloadKernel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.code.steps import Language
+
+RUFF = shutil.which("ruff", path=f"{sys.prefix}/bin") or shutil.which("ruff")
+REPEAT = 2
+
+
+def layers_of_floats(*floats: int, launches: tuple[int, ...] = (), passes: int = 1) -> Layers:
+    several = launches or (1,) * len(floats)
+    kernels = [(WorkloadKernel(duration_s=1e-6, launches=many),) for many in several]
+    return Layers(tuple(Layer(4 * n, of) for n, of in zip(floats, kernels, strict=True)), passes)
+
+
+def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]]:
+    """What ``measure`` gives on an emulated card, its calls there, and where on the host each copy came from."""
+    card = LayersCard(seed)
+    names: dict[str, Any] = {"__name__": "generated"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in fake_torch_with_layers(card).items():
+            patch.setitem(sys.modules, name, module)
+        exec(compile(text, "the program", "exec"), names)
+        names["time"] = card
+        result = names["measure"](**names["DEFAULTS"] | {"repeat": REPEAT, "rows": 3})
+    return result, card.log, card.places
+
+
+def runs_of(log: list[Call]) -> list[list[Call]]:
+    """The calls of each run, between the two times that the clock is read; each ends with a synchronisation."""
+    clocks = [k for k, call in enumerate(log) if call == CLOCK]
+    runs = [log[a + 1 : b] for a, b in zip(clocks[::2], clocks[1::2], strict=True)]
+    assert all(calls[-1] == SYNCHRONISE for calls in runs)
+    return [calls[:-1] for calls in runs]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Layers, Offload]:
+    """Up to five layers of 4 to 60 floats, any of which may stay."""
+    floats = draw(st.lists(st.integers(4, 60), min_size=1, max_size=5))
+    launches = draw(st.lists(st.integers(1, 3), min_size=len(floats), max_size=len(floats)))
+    stay = draw(st.sets(st.sampled_from(range(len(floats)))))
+    layers = layers_of_floats(*floats, launches=tuple(launches), passes=draw(st.integers(1, 3)))
+    memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    return layers, Offload(draw(st.integers(1, 6)), tuple(f"layer{n}" for n in sorted(stay)), memory)
+
+
+@examples(100)
+@given(programs(), st.integers(0, 9))
+def test_a_program_makes_the_calls_of_its_schedule_and_verifies_its_output(
+    asked: tuple[Layers, Offload], seed: int
+) -> None:
+    # Bytes, offsets, streams and events of each call, op for op; and with no wait missing the output is right in
+    # whatever order the card runs what it may. Before that the same calls are made in one stream.
+    layers, config = asked
+    result, log, places = run(code_of_layers(layers, config), seed)
+    schedule = config.schedule(layers)
+    wanted = with_events_named(calls_of(schedule))
+    serial, *rest = runs_of(log)
+    assert {call[-1] for call in serial if call[0] in ("h2d", "kernel")} == {1}
+    assert [call[:-1] for call in with_events_named(serial)] == [call[:-1] for call in wanted]
+    assert len(rest) == 2 * (1 + REPEAT)
+    assert all(with_events_named(calls) == wanted for calls in rest)
+    assert result["verified"]
+    assert len(result["wall_s"]) == REPEAT
+    assert result["layer_s"] == [0.001 / REPEAT] * len(layers.steps)
+    assert set(places) <= {config.memory}
+
+
+@pytest.mark.parametrize(
+    ("line", "without"),
+    [
+        ("compute.wait_event(loaded[i % depth])", "a layer's wait for its copy"),
+        ("load.wait_event(ran[i % depth])", "a copy's wait for its buffer"),
+    ],
+)
+def test_a_missing_wait_is_found(line: str, without: str) -> None:
+    layers = layers_of_floats(16, 16, 16, 16)
+    text = code_of_layers(layers, Offload(2))
+    assert text.count(line) == 1, without
+    found = {run(text.replace(line, "pass"), seed)[0]["verified"] for seed in range(12)}
+    assert False in found
+    assert {run(text, seed)[0]["verified"] for seed in range(12)} == {True}
+
+
+def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = code_of_layers(layers_of_floats(16, 20, 24), Offload(2, ("layer1",)))
+    for name, module in fake_torch_with_layers(LayersCard()).items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+    def printed(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pipeline.py", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            exec(compile(text, "the program", "exec"), {"__name__": "__main__"})
+        return int(str(ended.value.code)), *capsys.readouterr()
+
+    code, out, _ = printed("--depth", "1", "--passes", "3", "--repeat", "4", "--rows", "2")
+    said = json.loads(out)
+    assert (code, out.count("\n")) == (0, 1)
+    assert said["verified"] is True
+    assert len(said["wall_s"]) == 4
+    assert len(said["layer_s"]) == 3
+    numbers = [said[name] for name in ("program", "depth", "passes", "rows", "card_bytes")]
+    assert numbers == ["offload in pytorch", 1, 3, 2, 4096]
+    code, out, error = printed("--depth", "0")
+    assert (code, out) == (2, "")
+    assert "give whole numbers from 1" in error
+
+
+def texts() -> dict[str, str]:
+    """Programs of few and many layers, alike and not, with some, all and none that stay."""
+    uneven = [10_000_000 + 7919 * n * n for n in range(40)]
+    found = {}
+    for many in (1, 2, 7, 8, 9, 40):
+        for launches in ((), tuple(1 + n % 3 for n in range(many)), (2,) * many):
+            layers = layers_of_floats(*uneven[:many], launches=launches)
+            for stay in (range(0), range(0, many, 2), range(many)):
+                config = Offload(2, tuple(f"layer{n}" for n in stay))
+                found[f"{many} {launches[:2]} {stay}"] = code_of_layers(layers, config)
+    alike = Layers((Layer(400, (WorkloadKernel(duration_s=1e-3),), "block", 90),), 12)
+    found["alike"] = code_of_layers(alike, Offload(10, ("block.3",)))
+    found["pageable"] = code_of_layers(alike, Offload(1, (), "pageable"))
+    return found
+
+
+def test_programs_are_formatted_and_linted(tmp_path: Path) -> None:
+    for k, text in enumerate(texts().values()):
+        ast.parse(text)
+        (tmp_path / f"program_{k}.py").write_text(text)
+    assert RUFF, "ruff is one of the tests' requirements"
+    more = ["--select", "E,F,W,I,N,UP,B,C4,PT,RET,RUF,SIM,TC,PERF", "--line-length", "88"]
+    for arguments in (["format", "--check", "--isolated"], ["check", "--isolated"], ["check", "--isolated", *more]):
+        done = subprocess.run([RUFF, *arguments, str(tmp_path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_program_is_short() -> None:
+    # But for the sizes of its layers, which are as many lines as they need; longer than those of patterns, as there is
+    # a model in it.
+    for text in texts().values():
+        lines = text.splitlines()
+        first, last = (next(k for k, line in enumerate(lines) if line.startswith(name)) for name in ("WIDTH", "DEF"))
+        assert len(lines) - (last - first) < 130
+
+
+def test_the_sizes_are_those_of_the_layers() -> None:
+    names: dict[str, Any] = {}
+    for floats in ((7, 9, 9, 9, 5), tuple(range(4, 60)), (4,)):
+        layers = layers_of_floats(*floats)
+        head = code_of_layers(layers, Offload(2, ("layer0",))).partition("# ---- YOUR")[0]
+        exec("\n".join(line for line in head.splitlines() if "torch" not in line), names)
+        assert names["SIZES"] == list(floats)
+        assert names["RESIDENT"] == {0}
+        assert names["WIDTH"] ** 2 <= min(floats) < 4 * names["WIDTH"] ** 2
+
+
+@pytest.mark.parametrize(
+    ("floats", "language", "said"),
+    [
+        ((4, 3), "pytorch", "layer1: weight_bytes = 12: the layers of a program hold floats, some at least"),
+        ((4, 4), "cupy", "language = 'cupy': layers are modules of PyTorch; write them --as pytorch"),
+        ((4, 4), "cuda-c++", "language = 'cuda-c"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(floats: tuple[int, ...], language: Language, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        code_of_layers(layers_of_floats(*floats), Offload(), language)
+    odd = Layers((Layer(18, (WorkloadKernel(duration_s=1e-6),), "odd"),))
+    with pytest.raises(InputError, match="odd: weight_bytes = 18"):
+        code_of_layers(odd, Offload())

@@ -1,0 +1,261 @@
+"""A CUPTI that is not there, with the names, numbers and fields of cupti-python 13, and a card for it to see.
+
+``install`` makes a folder that shows both to a Python process: ``cupti``, ``libcuda.so.1`` and what small programs call
+(:func:`copy`, :func:`launch` and so on). Every call takes 1,000 ns of a clock that nothing else moves, all work 10,000.
+"""
+
+# ruff: noqa: N802 - CUDA's names
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NONE_32, NONE_64 = (1 << 32) - 1, (1 << 64) - 1
+CALL_NS, WORK_NS = 1000, 10_000
+DEVICE, CONTEXT, NULL_STREAM = 0, 1, 7
+VISIBLE = "FAKE_CARDS"  # how many there are: a variable of the environment
+
+
+class ActivityKind(IntEnum):
+    MEMCPY = 1
+    MEMSET = 2
+    KERNEL = 3
+    DRIVER = 4
+    RUNTIME = 5
+    DEVICE = 8
+    CONTEXT = 9
+    CONCURRENT_KERNEL = 10
+    OVERHEAD = 17
+    MEMCPY2 = 22
+    CUDA_EVENT = 36
+    STREAM = 37
+    SYNCHRONIZATION = 38
+
+
+class CallbackDomain(IntEnum):
+    DRIVER_API = 1
+    RUNTIME_API = 2
+
+
+class ActivityThreadIdType(IntEnum):
+    DEFAULT = 0
+    SYSTEM = 1
+
+
+class ActivityOverheadKind(IntEnum):
+    CUPTI_BUFFER_FLUSH = 1 << 16
+
+
+class StreamFlag(IntEnum):
+    DEFAULT = 1
+    NON_BLOCKING = 2
+    NULL = 3
+
+
+_WORK = "start end device_id context_id stream_id correlation_id graph_id graph_node_id channel_id channel_type"
+_API = "cbid correlation_id end process_id return_value start thread_id"
+_SYNC = "context_id correlation_id stream_id"
+FIELDS = {  # of cupti-python's classes, but for those that only fill space
+    ActivityKind.MEMCPY: f"{_WORK} bytes copy_count copy_kind dst_kind flags_ is_device_launched src_kind",
+    ActivityKind.MEMCPY2: f"{_WORK} bytes copy_kind dst_context_id dst_device_id dst_kind flags_ src_context_id"
+    " src_device_id src_kind",
+    ActivityKind.MEMSET: f"{_WORK} bytes flags_ is_device_launched memory_kind value",
+    ActivityKind.CONCURRENT_KERNEL: f"{_WORK} block_x block_y block_z completed dynamic_shared_memory grid_id grid_x"
+    " grid_y grid_z launch_type name queued registers_per_thread static_shared_memory submitted",
+    ActivityKind.DRIVER: _API,
+    ActivityKind.RUNTIME: _API,
+    ActivityKind.DEVICE: "global_memory_size id name num_memcpy_engines num_multiprocessors",
+    ActivityKind.CONTEXT: "compute_api_kind context_id device_id null_stream_id",
+    ActivityKind.STREAM: "context_id correlation_id flag priority stream_id",
+    ActivityKind.SYNCHRONIZATION: f"{_SYNC} cuda_event_id cuda_event_sync_id end return_value start type",
+    ActivityKind.CUDA_EVENT: f"{_SYNC} cuda_event_sync_id device_id device_timestamp event_id",
+    ActivityKind.OVERHEAD: "correlation_id end object_kind overhead_kind start",
+}
+
+
+def record(kind: ActivityKind, **fields: Any) -> SimpleNamespace:
+    """An activity record; fields that are not given are 0. What the real one lacks cannot be given, nor read."""
+    known = FIELDS[kind].split()
+    assert set(fields) <= set(known), set(fields) - set(known)
+    return SimpleNamespace(kind=int(kind), **dict.fromkeys(known, 0) | fields)
+
+
+# The module
+
+
+NAMES: dict[tuple[int, int], str] = {}  # of calls, by domain and number
+enabled: set[int] = set()
+completed: list[Callable[[list[Any]], None]] = []
+waiting: list[Any] = []
+now = [10**18]
+
+
+class cuptiError(Exception):  # noqa: N801 - its name
+    """As CUPTI's."""
+
+
+def get_timestamp() -> int:
+    return now[0]
+
+
+def set_thread_id_type(kind: int) -> None:
+    assert kind == ActivityThreadIdType.SYSTEM
+
+
+def activity_register_callbacks(requested: Callable[[], tuple[int, int]], done: Callable[[list[Any]], None]) -> None:
+    size, records = requested()
+    assert size > 0
+    assert records == 0
+    completed[:] = [done]
+
+
+def activity_enable(kind: int) -> None:
+    if os.environ.get("FAKE_CUPTI_FAILS"):
+        raise cuptiError(os.environ["FAKE_CUPTI_FAILS"])
+    enabled.add(kind)
+    if kind == ActivityKind.DEVICE:
+        shape = {"global_memory_size": 1 << 30, "num_multiprocessors": 4, "num_memcpy_engines": 2}
+        emit(record(ActivityKind.DEVICE, id=DEVICE, name="NVIDIA H200", **shape))
+    if kind == ActivityKind.CONTEXT:
+        emit(record(ActivityKind.CONTEXT, context_id=CONTEXT, device_id=DEVICE, null_stream_id=NULL_STREAM))
+
+
+def activity_disable(kind: int) -> None:
+    enabled.discard(kind)
+
+
+def activity_flush_all(flag: int) -> None:
+    assert flag in (0, 1)
+    some, waiting[:] = list(waiting), []
+    for done in completed:
+        done(some)
+    for gone in some:
+        vars(gone).clear()
+
+
+def activity_get_num_dropped_records(context: int, stream_id: int, dropped: int) -> None:
+    assert (context, stream_id) == (0, 0)
+    ctypes.c_size_t.from_address(dropped).value = int(os.environ.get("FAKE_DROPPED", "0"))
+
+
+def get_callback_name(domain: int, number: int) -> str:
+    return NAMES[domain, number]
+
+
+def number_of(name: str, domain: int = CallbackDomain.RUNTIME_API) -> int:
+    """Of a call."""
+    for (where, number), known in NAMES.items():
+        if (where, known) == (domain, name):
+            return number
+    NAMES[domain, len(NAMES) + 1] = name
+    return len(NAMES)
+
+
+def emit(made: Any) -> None:
+    """A record, if its kind is asked for."""
+    if made.kind in enabled:
+        waiting.append(made)
+
+
+# The card, as programs see it
+
+
+ends: dict[int, int] = {NULL_STREAM: 0}  # when each stream is done
+synced = [0]
+correlations = [0]
+
+
+def _call(name: str, took_ns: int = CALL_NS, kind: ActivityKind = ActivityKind.RUNTIME) -> int:
+    """Its correlation."""
+    correlations[0] += 1
+    where = {"process_id": os.getpid(), "thread_id": threading.get_native_id(), "correlation_id": correlations[0]}
+    domain = CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else CallbackDomain.RUNTIME_API
+    start, now[0] = now[0], now[0] + took_ns
+    emit(record(kind, cbid=number_of(name, domain), start=start, end=now[0], **where))
+    return correlations[0]
+
+
+def _work(kind: ActivityKind, stream: int, correlation: int, **fields: Any) -> None:
+    start = max(now[0], ends[stream])
+    ends[stream] = start + WORK_NS
+    where = {"device_id": DEVICE, "context_id": CONTEXT, "stream_id": stream, "correlation_id": correlation}
+    emit(record(kind, start=start, end=ends[stream], **where, **fields))
+
+
+def stream(flag: int = StreamFlag.NON_BLOCKING) -> int:
+    made = NULL_STREAM + len(ends)
+    ends[made] = 0
+    emit(record(ActivityKind.STREAM, context_id=CONTEXT, stream_id=made, flag=flag))
+    return made
+
+
+def copy(size: int, stream: int = NULL_STREAM, direction: int = 1, memory: int = 2) -> None:
+    """To the card (direction 1) or from it (2), of memory that is pageable (1) or pinned (2)."""
+    kinds = {"src_kind": memory, "dst_kind": 3} if direction == 1 else {"src_kind": 3, "dst_kind": memory}
+    _work(ActivityKind.MEMCPY, stream, _call("cudaMemcpyAsync_v3020"), bytes=size, copy_kind=direction, **kinds)
+
+
+def launch(name: str, stream: int = NULL_STREAM) -> None:
+    shape = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
+    _work(ActivityKind.CONCURRENT_KERNEL, stream, _call("cudaLaunchKernel_v7000"), name=name, **shape)
+
+
+def synchronize() -> None:
+    left = max(max(ends.values()) - now[0], 0)
+    start = now[0]
+    correlation = _call("cudaDeviceSynchronize_v3020", CALL_NS + left)
+    where = {"context_id": CONTEXT, "stream_id": NONE_32, "correlation_id": correlation}
+    nothing = {"cuda_event_id": NONE_32, "cuda_event_sync_id": NONE_64, "type": 4}
+    emit(record(ActivityKind.SYNCHRONIZATION, start=start, end=now[0], **where, **nothing))
+
+
+def sleep_ns(length: int) -> None:
+    """The host does something else."""
+    now[0] += length
+
+
+class Driver:
+    """Of libcuda.so.1 what the runner calls; ``synced`` counts the waits for the card."""
+
+    def cuInit(self, _: int) -> int:
+        return 0 if int(os.environ.get(VISIBLE, "1")) else 100
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = int(os.environ.get(VISIBLE, "1"))
+        return 0
+
+    def cuCtxSynchronize(self) -> int:
+        synced[0] += 1
+        _call("cuCtxSynchronize", CALL_NS + max(max(ends.values()) - now[0], 0), ActivityKind.DRIVER)
+        return 0
+
+
+def be_there() -> None:
+    """Have ``ctypes`` find this driver, and time pass as here."""
+    import time
+
+    loads = ctypes.CDLL
+    ctypes.CDLL = lambda name, *more, **named: (  # type: ignore[assignment, misc]
+        Driver() if name == "libcuda.so.1" else loads(name, *more, **named)
+    )
+    time.perf_counter_ns = get_timestamp
+
+
+def install(folder: Path, with_cupti: bool = True) -> dict[str, str]:
+    """Write what shows it to a process; the variables of the environment that it needs."""
+    (folder / "sitecustomize.py").write_text("import fake_cupti\nfake_cupti.be_there()\n")
+    if with_cupti:
+        (folder / "cupti").mkdir()
+        (folder / "cupti" / "__init__.py").write_text("")
+        (folder / "cupti" / "cupti.py").write_text("from fake_cupti import *\n")
+    here = os.path.dirname(os.path.abspath(__file__))
+    return {"PYTHONPATH": os.pathsep.join((str(folder), here))}

@@ -1,0 +1,103 @@
+"""The readers by themselves, as programs: what a file or a text is read as is a value, which is written and read again.
+
+Most of what goes wrong in a command goes wrong in its reader, which takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamsim.device.files import dump_device, parse_device, read_device
+from streamsim.device.library import load_device
+from streamsim.device.settings import parse_settings
+from streamsim.device.variations import changed
+from streamsim.errors import InputError, Notice
+from streamsim.program.files import (
+    dump_schedule,
+    dump_workload,
+    parse_schedule,
+    parse_workload,
+    read_schedule,
+    read_workload,
+)
+from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.summary import summarise
+from streamsim.search.sweep_text import read_asked, sweep_of
+from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_count, parse_seconds, parse_share
+from streamsim.text.ranges import expand, parse_buffers
+from streamsim_validate.calibrate.samples import read_samples
+from streamsim_validate.compare import parse_tolerance
+from streamsim_validate.records import read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OK, BAD, OTHER = 0, 2, 99  # OTHER: read again, it is another value
+
+
+def main(arguments: list[str]) -> int:
+    """``arguments``: a name of ``FILES`` or ``TEXTS``, and the file or the text."""
+    kind, what = arguments
+    try:
+        with warnings.catch_warnings(action="ignore", category=Notice):
+            return OK if (FILES[kind](Path(what)) if kind in FILES else TEXTS[kind](what)) else OTHER
+    except InputError as error:
+        sys.stderr.write(f"read: error: {error}\n")
+        return BAD
+
+
+def _and_again(
+    read: Callable[[Path], Any], dump: Callable[[Any], Any], parse: Callable[[Any], Any]
+) -> Callable[[Path], bool]:
+    def same(path: Path) -> bool:
+        value = read(path)
+        return bool(parse(dump(value)) == value)
+
+    return same
+
+
+def _done(read: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def done(what: Any) -> bool:
+        read(what)
+        return True
+
+    return done
+
+
+def _kernel(text: str) -> None:
+    workload_of_sizes([1 << 20], [parse_kernel(text)], [])
+
+
+def _setting(text: str) -> None:
+    device = load_device("ideal")
+    changed(device, parse_settings(device, [text]))
+
+
+FILES: dict[str, Callable[[Path], bool]] = {
+    "schedule": _and_again(read_schedule, dump_schedule, parse_schedule),
+    "workload": _and_again(read_workload, dump_workload, parse_workload),
+    "device": _and_again(read_device, dump_device, parse_device),
+    "sweep": _done(lambda path: sweep_of(read_asked(path))),
+    "record": _done(read_record),
+    "samples": _done(read_samples),
+    "recording": _done(lambda path: summarise(read_recording(path))),
+}
+TEXTS: dict[str, Callable[[str], bool]] = {
+    "bytes": _done(parse_bytes),
+    "count": _done(parse_count),
+    "seconds": _done(parse_seconds),
+    "share": _done(parse_share),
+    "bandwidth": _done(parse_bandwidth),
+    "kernel": _done(_kernel),
+    "setting": _done(_setting),
+    "sizes": _done(lambda text: expand(text, "sizes", parse_bytes, step_by_one=False)),
+    "counts": _done(lambda text: expand(text, "counts", parse_count)),
+    "times": _done(lambda text: expand(text, "times", parse_seconds, whole=False, step_by_one=False)),
+    "buffers": _done(parse_buffers),
+    "device": _done(load_device),
+    "tolerance": _done(parse_tolerance),
+}

@@ -1,0 +1,58 @@
+"""A process that tries every so many-th input of a seed, and tells what it finds: ``python worker.py``.
+
+Its arguments: an :class:`Asked` as JSON, where to begin, the pipe to tell it to, and the file for the number of that
+input which it is at. Lines: "ready", and a JSON object for each input with a fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+import kinds
+from shrinking import shrink
+from trials import fault_of, prepare
+
+if TYPE_CHECKING:
+    from kinds import Input
+
+
+class Asked(NamedTuple):
+    """``parts``: into how many the inputs are dealt; ``only``: the kinds of input, all if empty."""
+
+    inputs: int
+    seed: int
+    parts: int
+    only: tuple[str, ...] = ()
+
+    def input(self, number: int) -> tuple[str, Input]:
+        """Its kind and itself; the same, always."""
+        return kinds.draw(Random(f"{self.seed} {number}"), list(self.only or kinds.KINDS))
+
+
+def work(asked: Asked, first: int, pipe: int, place: int) -> None:
+    """Try, cut down what is found for the first time, tell."""
+    seen = set()
+    with os.fdopen(pipe, "w", buffering=1) as told:
+        prepare()
+        told.write("ready\n")
+        for number in range(first, asked.inputs, asked.parts):
+            os.pwrite(place, number.to_bytes(8, "little"), 0)
+            kind, made = asked.input(number)
+            if fault := fault_of(made):
+                if fault not in seen:
+                    made = shrink(made, fault, lambda tries: os.pwrite(place, tries.to_bytes(8, "little"), 8))
+                seen.add(fault)
+                told.write(json.dumps({"number": number, "kind": kind, "fault": fault} | made._asdict()) + "\n")
+
+
+def main() -> None:
+    inputs, seed, parts, only = json.loads(sys.argv[1])
+    work(Asked(inputs, seed, parts, tuple(only)), *map(int, sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Processes that try inputs: one that dies or hangs is a fault of the input that it was at, and another goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from queue import Empty, Queue
+from signal import SIGKILL
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from worker import Asked
+
+STUCK_S = 300.0  # by the clock: of code that no signal reaches, or that waits
+POLL_S = 1.0  # counted, not read off a clock: a machine may stand still
+COMMAND = (sys.executable, str(Path(__file__).with_name("worker.py")))
+Report = dict[str, Any]  # number, kind, fault, and the fields of the input
+
+
+class _Worker:
+    """The process of a part, from the input ``first`` on; ``told`` gets each line of what it tells, "" at its end.
+
+    Which input it is at stands in a file, as 8 bytes, behind them the tries to make it smaller: a line for each would
+    cost a tenth of all time.
+    """
+
+    def __init__(self, command: Sequence[str], asked: Asked, first: int, told: Queue[tuple[_Worker, str]]) -> None:
+        ours, its = os.pipe()
+        self._place = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        self._place.write(first.to_bytes(8, "little"))
+        self._place.flush()
+        self.process = subprocess.Popen(
+            [*command, json.dumps(asked), str(first), str(its), str(self._place.fileno())],
+            pass_fds=[its, self._place.fileno()],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(its)
+        self.ready, self._seen, self._stuck_s = False, b"", 0.0
+        Thread(target=self._listen, args=(ours, told), daemon=True).start()
+
+    def _listen(self, pipe: int, told: Queue[tuple[_Worker, str]]) -> None:
+        with open(pipe) as lines:
+            for line in lines:
+                told.put((self, line))
+        told.put((self, ""))
+
+    @property
+    def at(self) -> int:
+        """The input."""
+        return int.from_bytes(os.pread(self._place.fileno(), 8, 0), "little")
+
+    def heard(self, line: str) -> Report | None:
+        """Take note of a line; the report, if it is one."""
+        if line == "ready\n":
+            self.ready = True
+            return None
+        report: Report = json.loads(line)
+        return report
+
+    def kill_if_stuck(self, waited_s: float, stuck_s: float) -> None:
+        """If it has been at one input, or at one smaller form of it, for so long; called when so much has passed."""
+        place = os.pread(self._place.fileno(), 16, 0)
+        self._stuck_s = self._stuck_s + waited_s if place == self._seen else 0.0
+        self._seen = place
+        if self._stuck_s > stuck_s:
+            self.process.kill()
+
+    def ended(self, asked: Asked, stuck_s: float) -> Report | None:
+        """What it died of, if it did; the input that it was at."""
+        code = self.process.wait()
+        if not code:
+            return None
+        if not self.ready:
+            raise RuntimeError(f"a process that tries inputs ended with {code} before it began")
+        kind, made = asked.input(self.at)
+        how = f"hangs for {stuck_s:g} s" if code == -SIGKILL else f"the process ends with {code}"
+        fault = f"{how}: {made.program} {made.arguments[0]}"
+        return {"number": self.at, "kind": kind, "fault": fault} | made._asdict()
+
+    def close(self) -> None:
+        """Whatever it is at."""
+        self.process.kill()
+        self.process.wait()
+        self._place.close()
+
+
+def gather(
+    asked: Asked,
+    parts: Sequence[int] = (),
+    stuck_s: float = STUCK_S,
+    command: Sequence[str] = COMMAND,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Report]:
+    """What is found in these parts of what is asked for (all if none), a process for each, as it is found.
+
+    ``on_progress`` is told now and then how many have been tried. Raises RuntimeError when a process cannot even begin.
+    """
+    told: Queue[tuple[_Worker, str]] = Queue()
+    workers = {part: _Worker(command, asked, part, told) for part in parts or range(asked.parts)}
+    at = dict.fromkeys(workers, 0)
+    try:
+        while workers:
+            try:
+                worker, line = told.get(timeout=POLL_S)
+            except Empty:
+                for part, worker in workers.items():
+                    worker.kill_if_stuck(POLL_S, stuck_s)
+                    at[part] = worker.at // asked.parts
+                on_progress(sum(at.values()))
+                continue
+            if line:
+                found = worker.heard(line)
+            else:
+                last, found = worker.at, worker.ended(asked, stuck_s)
+                part = last % asked.parts
+                at[part] = last // asked.parts + 1
+                workers.pop(part).close()
+                if found and last + asked.parts < asked.inputs:
+                    workers[part] = _Worker(command, asked, last + asked.parts, told)
+            if found:
+                yield found
+        on_progress(sum(at.values()))
+    finally:
+        for worker in workers.values():
+            worker.close()

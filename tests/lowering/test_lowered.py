@@ -1,0 +1,68 @@
+"""A schedule made ready for a device: how much work that is, and what its ops have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from counted import growth
+from strategies import NS, pipeline_of
+
+from streamsim.device.library import load_device
+from streamsim.lowering.lowered import lower
+from streamsim.program.patterns import breadth_first, depth_first, ring
+from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim.program.schedule import Op
+
+LARGE = pipeline_of(1 << 24)
+
+
+def test_steps_count_every_turn_of_a_loop() -> None:
+    """Within a line too: one that is held against all before it takes four times as long for twice the size."""
+    assert growth(lambda n: lambda: [i + 1 for i in range(n)], 100) == pytest.approx(2, rel=0.05)
+    assert growth(lambda n: lambda: [[j + 1 for j in range(i)] for i in range(n)], 100) == pytest.approx(4, rel=0.05)
+
+
+def recorded(steps_of_it: int) -> Schedule:
+    """As recorded programs are: host work between calls that say what they cost, two threads, an event now and then."""
+    ops: list[Op] = []
+    for k in range(steps_of_it):
+        thread = k // 7 % 2
+        ops += [HostWork((1 + k % 5) * NS, thread=thread), Copy("h2d", 64 + k % 3, 1, call_s=3 * NS, thread=thread)]
+        ops.append(Kernel(1, "gemm", duration_s=(8 + k % 4) * NS, threads=256, call_s=2 * NS, thread=thread))
+        ops += [RecordEvent(k, 1, thread=thread), WaitEvent(k, 2, thread=thread)] if k % 10 == 0 else []
+        ops.append(Copy("d2h", 64, 2, blocking=k % 20 == 0, thread=thread))
+    return Schedule((*ops, Synchronize()), ("non-blocking",) * 2, events=steps_of_it)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: depth_first(LARGE, n, 4),
+        lambda n: breadth_first(LARGE, n, 32),
+        lambda n: ring(LARGE, n, 3, 2),
+        lambda n: depth_first(LARGE, n, 4, memory="pageable"),
+        recorded,
+    ],
+    ids=["depth-first", "more streams than queues", "events", "blocking", "recorded"],
+)
+def test_the_work_is_in_proportion_to_the_ops(make: Callable[[int], Schedule]) -> None:
+    """Twice the chunks, twice the steps."""
+    device = load_device("h200")
+
+    def lowering(chunks: int) -> Callable[[], object]:
+        schedule = make(chunks)
+        return lambda: lower(schedule, device)
+
+    assert growth(lowering, 300) < 2.1
+
+
+@pytest.mark.parametrize("memory", ["pinned", "pageable"])
+def test_ops_of_one_make_share_a_shape(memory: str) -> None:
+    """Copies there and back, kernels, and a synchronisation: four, wherever in their buffers the copies are."""
+    schedule = depth_first(LARGE, 256, 4, memory=memory)  # type: ignore[arg-type]
+    assert len(lower(schedule, load_device("h200")).shapes) == 4

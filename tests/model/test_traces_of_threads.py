@@ -1,0 +1,148 @@
+"""What host threads do besides, by hand: work between calls, calls that say what they cost, waits for each other."""
+
+from __future__ import annotations
+
+import pytest
+from strategies import NS, h2d, kernel, make_device, program
+
+from streamsim.analysis.bounds import lower_bound
+from streamsim.analysis.explain import explain
+from streamsim.analysis.races import check
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.files import dump_schedule, parse_schedule
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.timeline.critical_path import critical_path
+
+ONE_STREAM = {"streams": 1}
+
+
+def test_the_next_call_comes_after_the_hosts_work() -> None:
+    """A copy's call of 2 ticks at 0, work of 7, a kernel's call of 3: it returns at 12, and the kernel runs till 17."""
+    device = make_device(copy=2, kernel=3)
+    timeline = simulate(program(h2d(1, 4), HostWork(7 * NS, "load"), kernel(2, 5)), device)
+    assert (list(timeline.issued), list(timeline.returned)) == ([0, 2, 9], [2, 9, 12])
+    assert (timeline.start[2], timeline.end[2]) == (12, 17)
+    assert timeline.spans[1].label == "load"
+
+
+def test_a_call_costs_what_its_op_says_and_nothing_more() -> None:
+    """By the profile: 2 ticks, 4 after a wait and 8 to enter a stream. The second copy says 3 and costs 3.
+
+    It has entered the stream and is the first copy since a wait all the same, so the third one costs 2.
+    """
+    device = make_device(copy=2, kernel=1, after_wait=4, enter=8)
+    ops = h2d(1, 4), Synchronize(call_s=6 * NS), h2d(2, 4, call_s=3 * NS), h2d(2, 4), kernel(2, 1)
+    timeline = simulate(program(*ops), device)
+    costs = [back - begin for begin, back in zip(timeline.issued, timeline.returned, strict=True)]
+    assert costs == [2 + 4 + 8, 6, 3, 2, 1 + 4]
+
+
+def test_threads_issue_beside_each_other_and_streams_keep_the_order_of_the_list() -> None:
+    """Thread 1 works for 10 ticks first, so its kernel, of stream 1, comes at 11; thread 0's copy at 2.
+
+    The second copy of thread 0 stands behind the kernel in stream 1: called at 2, back at 4, it starts when that ends.
+    """
+    device = make_device(copy=2, kernel=1)
+    ops = h2d(1, 4), HostWork(10 * NS, thread=1), kernel(1, 5, thread=1), h2d(1, 4)
+    timeline = simulate(program(*ops), device)
+    assert list(timeline.issued) == [0, 0, 10, 2]
+    assert list(timeline.returned) == [2, 10, 11, 4]
+    assert list(timeline.start)[2:] == [11, 16]
+    assert [step.op for step in critical_path(timeline)] == [2, 3]
+
+
+def test_a_thread_waits_until_another_has_come_so_far() -> None:
+    """Thread 1 waits for what thread 0 has called before: the synchronisation, which returns at 2 + 4 + 1.
+
+    What thread 0 does behind that (9 ticks) does not hold it. Its own next wait is for nobody's calls: it goes on.
+    """
+    device = make_device(copy=2, kernel=1, wake=1)
+    ops = (
+        h2d(1, 4),
+        Synchronize(stream=1),
+        WaitThread(0, thread=1),
+        HostWork(9 * NS),
+        kernel(2, 5, thread=1),
+        WaitThread(7, thread=1),
+    )
+    timeline = simulate(program(*ops), device)
+    assert list(timeline.issued) == [0, 2, 0, 7, 7, 8]
+    assert list(timeline.returned) == [2, 7, 7, 16, 8, 8]
+    assert timeline.end[4] == 13
+    assert [(step.op, step.because) for step in critical_path(timeline)] == [(0, "host"), (4, "host")]
+    assert lower_bound(timeline.schedule, device).seconds == pytest.approx(13 * NS)
+
+
+def test_what_the_host_does_besides_is_a_cause_of_lost_time() -> None:
+    """Work of 40 ticks before the kernel, and a call of it that takes 10; the copy and the kernel take 8 in all."""
+    device = make_device()
+    ops = h2d(1, 4), HostWork(40 * NS), kernel(1, 4, call_s=10 * NS), Synchronize()
+    found = explain(program(*ops), device)
+    lost = {loss.cause: loss.ticks for loss in found.losses}
+    assert lost["host-work"] + lost["host-issue"] == 54 - 8
+    assert lost["host-work"] == 38  # alone 54 -> 14, beside the other 44 -> 8: the mean of 40 and 36
+
+
+def test_a_call_that_holds_the_host_is_named() -> None:
+    """Three launches of a microsecond, and the first of 30: the kernels are done 29 microseconds sooner without."""
+    us = 1000 * NS
+    adds = [kernel(1, 500, call_s=cost * us, name="add") for cost in (30, 1, 1, 1)]
+    found = explain(program(h2d(1, 4), *adds, Synchronize()), make_device())
+    slow = next(loss for loss in found.losses if loss.cause == "slow-calls")
+    assert slow.remedy == "make the call once before: cudaLaunchKernel of ops[1] held the host for 30 us"
+    assert slow.gain_alone_s == pytest.approx(29 * us)
+    assert found.first is slow
+
+
+BUFFERS = (Buffer("h", 64, "pinned"), Buffer("d", 64, "device"))
+INTO = Copy("h2d", 8, 1, Region("h", 0, 8), Region("d", 0, 8))
+READS = Kernel(2, duration_s=4 * NS, reads=(Region("d", 0, 8),), thread=1)
+
+
+def races(*ops: object) -> list[tuple[int, ...]]:
+    schedule = Schedule(ops, ("non-blocking",) * 2, BUFFERS, 1)  # type: ignore[arg-type]
+    return [finding.ops for finding in check(schedule) if finding.rule == "race"]
+
+
+def test_a_thread_knows_what_another_has_waited_for_only_if_it_waits_for_that_one() -> None:
+    assert races(INTO, Synchronize(), READS) == [(0, 2)]
+    assert races(INTO, Synchronize(), WaitThread(0, thread=1), READS) == []
+    assert races(INTO, WaitThread(0, thread=1), READS) == [(0, 2)]
+    assert races(INTO, RecordEvent(0, 1), WaitEvent(0, 2, thread=1), READS) == []
+
+
+def test_the_words_of_the_host_are_kept_in_a_file() -> None:
+    ops = HostWork(1e-3, "load"), INTO, WaitThread(0, thread=1), READS, Synchronize(name="cudaFree", call_s=1e-6)
+    schedule = Schedule(ops, ("non-blocking",) * 2, BUFFERS)
+    assert parse_schedule(dump_schedule(schedule)) == schedule
+    assert b'{"op":"wait-thread","other":0,"thread":1}' in dump_schedule(schedule)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: HostWork(-1.0), "duration_s = -1.0: expected"),
+        (lambda: HostWork(1.0, 5), "name = 5: expected"),  # type: ignore[arg-type]
+        (lambda: WaitThread(1, thread=1), "other = 1: a thread need not wait for itself"),
+        (lambda: WaitThread(0, thread=4096), "thread = 4096: expected a whole number from 0 to 1023"),
+        (lambda: h2d(1, 4, call_s=-1.0), "call_s = -1.0: expected"),
+        (lambda: program(HostWork(1.0), h2d(1, 4), launch="graph"), r"ops\[0\]: a graph can wait for the host only"),
+        (lambda: program(h2d(1, 4, call_s=1.0), launch="graph"), r"ops\[0\].call_s = 1.0: the launch of a graph"),
+        (lambda: program(h2d(1, 4, thread=1), launch="graph"), r"ops\[0\].thread = 1: a graph is launched by one"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: object, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}"):
+        make()  # type: ignore[operator]

@@ -1,0 +1,92 @@
+"""A program with faults of every sort, in place of ours, for the fuzzer to find: ``python planted_faults.py``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
+
+import trials
+import worker
+from kinds import Input
+from worker import Asked
+
+STUCK_S = 15.0
+LOOP_S = 3.0
+
+
+def _raise() -> int:
+    raise ValueError
+
+
+def _loop() -> int:
+    while True:
+        pass
+
+
+def _hog() -> int:
+    return len(bytearray(trials.LIMIT_BYTES * 3 // 2)) and 0
+
+
+def _hog_and_complain() -> int:
+    try:
+        bytearray(trials.LIMIT_BYTES * 100)
+    except MemoryError:
+        sys.stderr.write(f"planted: error: {trials.NO_MEMORY} for it\n")
+    return 2
+
+
+def _die() -> int:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return 0
+
+
+def _exit() -> int:
+    os._exit(5)
+
+
+def _sleep() -> int:
+    time.sleep(3600)
+    return 0
+
+
+def _complain() -> int:
+    sys.stderr.write("planted: error: as it should be\n")
+    return 2
+
+
+# What a program does, and the fault that it is.
+DOES = {
+    _complain: None,
+    _sleep: f"hangs for {STUCK_S:g} s: planted _sleep",
+    _raise: "ValueError in planted_faults.py:_raise",
+    _loop: f"takes more than {LOOP_S} s: planted _loop",
+    _hog: "takes more than 1 GiB: planted _hog",
+    _hog_and_complain: "takes more than 1 GiB: planted _hog_and_complain",
+    _die: f"the process ends with {-signal.SIGSEGV}: planted _die",
+    _exit: "the process ends with 5: planted _exit",
+}
+PROGRAMS = list(DOES)
+
+
+def planted(_asked: Asked, number: int) -> tuple[str, Input]:
+    """One after another."""
+    name = PROGRAMS[number % len(PROGRAMS)].__name__
+    return "planted", Input("planted", (name, str(number)), {"f": "a file"})
+
+
+def run(arguments: list[str]) -> int:
+    """In place of a command."""
+    return PROGRAMS[int(arguments[1]) % len(PROGRAMS)]()
+
+
+if __name__ == "__main__":
+    nothing_of_ours = patch.multiple(worker, prepare=lambda: None, shrink=lambda made, *_: made)
+    limits = patch.multiple(trials, LIMIT_S=LOOP_S, PROGRAMS={"planted": run})
+    with nothing_of_ours, limits, patch.object(Asked, "input", planted):
+        worker.main()

@@ -1,0 +1,240 @@
+"""What the host does before it issues a chunk, such as a data loader, and prefetching beside it."""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from effort import examples
+from grids import EVALUATORS, grids, issued
+from grids import workloads as any_workloads
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import NS, devices, make_device
+
+from streamsim.cli import main
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.config import Config
+from streamsim.program.files import dump_workload, parse_workload
+from streamsim.program.schedule import Copy, HostWork, Kernel
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import workload_of_sizes
+from streamsim.search.evaluate import evaluate_ticks
+from streamsim.search.grid import Grid
+from streamsim.search.sweep_text import sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+CARD = make_device()  # a byte a tick each way, calls cost nothing
+
+
+def steps(host: int, kernel: int = 12, count: int = 3, back: int = 0, load: int = 0) -> Workload:
+    """So many steps that copy 10 bytes in, run a kernel of so many ticks, and copy so many bytes back."""
+    kernels = (WorkloadKernel(duration_s=count * kernel * NS),)
+    outputs = (back,) if back else ()
+    return Workload(count, (10,), outputs, kernels, host_work_s=host * NS, host_load_s=load * NS)
+
+
+def starts(schedule: Schedule, device: Device = CARD) -> tuple[list[int], list[int], int]:
+    """The ticks at which copies in and kernels start, and the last at which anything ends."""
+    found = simulate(schedule, device)
+    of = [[t for t, op in zip(found.start, schedule, strict=True) if isinstance(op, kind)] for kind in (Copy, Kernel)]
+    return of[0], of[1], round(found.makespan_s / NS)
+
+
+def test_a_slow_loader_by_hand() -> None:
+    # The host works 15 ticks before each step, a copy takes 10, a kernel 12. Blocking copies hold the host, kernels do
+    # not: it loads beside them. 15 + 10 + max(12, 15) + 10 + max(12, 15) + 10 + 12 = 87.
+    work = steps(15)
+    assert starts(Config("serial", 3).schedule(work)) == ([15, 40, 65], [25, 50, 75], 87)
+    # Copies that do not block: loaded at 15, 30, 45. In one stream a copy waits for the kernel before it.
+    assert starts(Config("depth-first", 3).schedule(work)) == ([15, 37, 59], [25, 47, 69], 81)
+    # With a prefetcher the kernel of a step is issued behind the copy in of the next, at 30, 45 and 45. The third copy
+    # waits for the first kernel, whose buffer it takes, until 42, and is not issued before 45.
+    assert starts(Config("prefetch", 3).schedule(work)) == ([15, 30, 45], [30, 45, 57], 69)
+
+
+def test_a_fast_loader_by_hand() -> None:
+    # At 6 ticks a step the host is ahead: in one stream, blocking or not, a step takes 10 + 12 behind the first load.
+    work = steps(6)
+    assert starts(Config("serial", 3).schedule(work)) == ([6, 28, 50], [16, 38, 60], 72)
+    assert starts(Config("depth-first", 3).schedule(work)) == ([6, 28, 50], [16, 38, 60], 72)
+    # The next step's copy beside this one's kernel: 6 + 10 + 3 x 12.
+    assert starts(Config("prefetch", 3).schedule(work)) == ([6, 16, 28], [16, 28, 40], 52)
+    # A result that the host waits for in every step, 2 bytes copied back blocking, puts all in a row: 3 (6 + 10 + 12 +
+    # 2). What is loaded in all, 18 ticks, is 6 a step as well.
+    for blocked in (steps(6, back=2), steps(0, back=2, load=18)):
+        assert round(simulate(Config("serial", 3).schedule(blocked), CARD).makespan_s / NS) == 90
+
+
+def test_breadth_first_loads_everything_first_by_hand() -> None:
+    # Copies issued at 15, 30 and 45, kernels at 45.
+    assert starts(Config("breadth-first", 3, 3).schedule(steps(15))) == ([15, 30, 45], [45, 57, 69], 81)
+
+
+def without_host_work(schedule: Schedule) -> list[Any]:
+    return [op for op in schedule if not isinstance(op, HostWork)]
+
+
+@examples(100)
+@given(issued())
+def test_it_adds_its_time_before_each_chunk_and_nothing_else(asked: tuple[Workload, Config]) -> None:
+    workload, config = asked
+    made = config.schedule(workload)
+    idle = config.schedule(replace(workload, host_work_s=0.0, host_load_s=0.0))
+    assert without_host_work(made) == list(idle.ops)  # of no host work there is no op
+    work = [op.duration_s for op in made if isinstance(op, HostWork)]
+    whole = config.chunks * workload.host_work_s + workload.host_load_s
+    assert sum(work) == pytest.approx(whole)
+    assert len(work) == (config.chunks if whole else 0)
+    if made.unchunked is not None:  # the unchunked program does as much
+        once = [op.duration_s for op in made.unchunked if isinstance(op, HostWork)]
+        assert sum(once) == pytest.approx(whole)
+
+
+@examples(100)
+@given(issued(), devices())
+def test_no_program_ends_before_the_host_has_done_its_work(asked: tuple[Workload, Config], device: Device) -> None:
+    # It issues something behind each of its stretches, in whole ticks.
+    made = asked[1].schedule(asked[0])
+    work = [round(op.duration_s / NS) for op in made if isinstance(op, HostWork)]
+    assert simulate(made, device).makespan_s / NS >= sum(work) - 0.5
+
+
+@examples(100)
+@given(
+    st.integers(0, 30), st.integers(1, 30), st.integers(1, 8), st.integers(0, 20), st.integers(0, 60), st.integers(2, 5)
+)
+def test_more_buffers_never_make_prefetching_slower(
+    host: int, kernel: int, count: int, back: int, load: int, buffers: int
+) -> None:
+    # On a card whose directions do not slow each other, with calls that cost nothing. Each engine serves one stream, in
+    # the order of issue, which is the same from two buffers on: every start is the latest of sums of what comes before,
+    # and another buffer only takes waits away.
+    work = steps(host, kernel, count, back, load)
+    took = [
+        simulate(Config("prefetch", count, buffers=k).schedule(work), CARD).makespan_s for k in (buffers, buffers + 1)
+    ]
+    assert took[1] <= took[0]
+    # Without a second buffer nothing is loaded ahead; where the host has nothing to load that is never faster.
+    if not host and not load:
+        assert took[0] <= simulate(Config("prefetch", count, buffers=1).schedule(work), CARD).makespan_s
+
+
+def test_where_loading_takes_longest_a_prefetcher_brings_nothing() -> None:
+    # Loads of 100 end at 100, 200, 300. One buffer: each step is issued as soon as it is loaded, the last ends at 300 +
+    # 10 + 12. With two the first kernel waits for the second load and the last two are issued at 300: 300 + 2 x 12.
+    ends = [starts(Config("prefetch", 3, buffers=k).schedule(steps(100)))[2] for k in (1, 2)]
+    assert ends == [322, 324]
+
+
+@examples(60)
+@given(st.integers(0, 30), st.integers(1, 30), st.integers(1, 8))
+def test_a_prefetching_loop_is_a_sum_of_maxima(host: int, kernel: int, count: int) -> None:
+    # Two buffers. An oracle of its own: copy i starts when loaded, behind copy i - 1 and kernel i - 2; kernel i when
+    # load i + 1 is done, behind copy i and kernel i - 1.
+    loaded = list(accumulate([host] * count))
+    copied: list[int] = []
+    ran: list[int] = []
+    for i in range(count):
+        copied.append(max(loaded[i], copied[i - 1] if i else 0, ran[i - 2] if i > 1 else 0) + 10)
+        ran.append(max(loaded[min(i + 1, count - 1)], copied[i], ran[i - 1] if i else 0) + kernel)
+    assert starts(Config("prefetch", count).schedule(steps(host, kernel, count)))[2] == ran[-1]
+
+
+@pytest.mark.parametrize("fast", EVALUATORS)
+@examples(60)
+@given(workload=any_workloads(), grid=grids, device=devices())
+def test_a_sweep_compares_with_what_the_unchunked_program_takes(
+    fast: bool, workload: Workload, grid: Grid, device: Device
+) -> None:
+    chunks = [n for n in grid.chunks if n <= workload.work]
+    assume(chunks)
+    rows = sweep(workload, device, chunks=chunks, order=["serial", "prefetch"], memory=grid.memory).rows(fast=fast)
+    for row in rows:
+        made = Config(row["order"], row["chunks"], memory=grid.memory).schedule(workload)
+        whole = simulate(made.unchunked or made, device)
+        assert row["makespan_s"] == pytest.approx(simulate(made, device).makespan_s, abs=NS / 2)
+        assert row["serial_s"] == pytest.approx(whole.makespan_s, abs=NS / 2)
+
+
+def test_axes_of_what_the_host_does() -> None:
+    rows = list(sweep(None, "ideal", h2d="64MiB", kernel="1ms", chunks=4, host_work=["1ms", "3ms"], host_load="4ms"))
+    assert [(row["host_work_s"], row["host_load_s"]) for row in rows] == [(1e-3, 4e-3), (3e-3, 4e-3)]
+    work = workload_of_sizes(["64MiB"], ["1ms"], host_work=3e-3, host_load="4ms")
+    assert rows[1]["makespan_s"] == simulate(Config(chunks=4).schedule(work), load_device("ideal")).makespan_s
+
+
+def test_a_workload_file_says_it() -> None:
+    text = 'inputs = ["64MiB"]\nkernels = ["1ms"]\nhost_work_s = "3ms"\nhost_load_s = 0.048\n'
+    workload = parse_workload(text)
+    assert (workload.host_work_s, workload.host_load_s) == (3e-3, 0.048)
+    assert parse_workload(dump_workload(workload)) == workload
+
+
+@pytest.mark.parametrize("fast", EVALUATORS)
+def test_a_graph_cannot_wait_for_the_host(fast: bool) -> None:
+    work = steps(5)
+    with pytest.raises(InputError, match="host_work_s = 5e-09: the host cannot work between the steps of a graph"):
+        evaluate_ticks(work, [Config(launch="graph")], CARD, fast)
+    assert {config.launch for config in Grid((1, 2), (1,), launches=("live", "graph")).configs(work)} == {"live"}
+    with pytest.raises(InputError, match="an empty grid: host_load_s = 5e-09: the host cannot work"):
+        Grid((1, 2), (1,), launches=("graph",)).configs(steps(0, load=5))
+
+
+def test_options_win_over_the_file_and_prefetching_is_compared_with_room_for_all(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # Of 64 MiB the ideal link carries one in 1.048576 ms. 4 chunks, 1 ms of kernel each: loads of 2 ms rule. With a
+    # place for every chunk no copy waits for a buffer; here none does anyway. 4 x 2 + the last two kernels, of which
+    # the first is issued with the last: 8 + 1 + 1 ms.
+    path = tmp_path / "loop.toml"
+    path.write_text('inputs = ["64MiB"]\nkernels = ["4ms"]\nhost_work_s = 1\n')
+    options = ["--chunks", "4", "--order", "prefetch", "--buffers", "3", "--host-work", "2ms", "--device", "ideal"]
+    assert main(["predict", str(path), *options, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["makespan_s"] == pytest.approx(10e-3)
+    assert said["inputs"]["workload"]["host_work_s"] == 2e-3
+    assert (said["inputs"]["order"], said["inputs"]["buffers"]) == ("prefetch", 3)
+    assert said["device_bytes"] == 48 << 20
+    assert said["without_ring"]["makespan_s"] == pytest.approx(10e-3)
+    assert said["without_ring"]["device_bytes"] == 64 << 20
+
+
+SIZES = ["--h2d", "64MiB", "--kernel", "1ms", "--chunks", "4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["predict", *SIZES, "--host-work", "3"], None),
+        (["predict", *SIZES, "--host-work", "-3ms"], "--host-work = '-3ms': expected a time"),
+        (["predict", *SIZES, "--host-load", "3 parsecs"], "--host-load = '3 parsecs': expected a time"),
+        (["predict", *SIZES, "--host-work", "3ms", "--launch", "graph"], "host_work_s = 0.003: the host cannot work"),
+        (["code", *SIZES, "--host-load", "3ms", "--launch", "graph", "--as", "cupy"], "host_load_s = 0.003: the host"),
+        (["explain", *SIZES, "--order", "prefetch", "--streams", "3"], "streams = 3: a prefetching program has 3 of"),
+        (["predict", *SIZES, "--order", "breadth-first", "--buffers", "2"], "buffers = 2: a ring of buffers is issued"),
+        (["sweep", *SIZES, "--host-work", "x"], "host_work = 'x': expected a time"),
+        (["best", *SIZES[:4], "--launch", "graph", "--host-work", "3ms"], "an empty grid: host_work_s = 0.003"),
+        (["predict", "--layers", "model.toml", "--host-work", "3ms"], "--host-work: "),
+    ],
+)
+def test_bad_input_gets_one_line(arguments: list[str], said: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(arguments)
+    out, error = capsys.readouterr()
+    if said is None:
+        assert (code, error) == (0, "")
+        return
+    assert code == 2
+    assert out == ""
+    assert said in error
+    assert error.count("\n") == 1

@@ -1,0 +1,235 @@
+"""A model's layers: what a file of them says, in TOML and in CSV, and what is refused, with its place."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.device.schemas import schema
+from streamsim.errors import InputError
+from streamsim.program.layer_files import (
+    dump_layers,
+    parse_layers,
+    parse_layers_csv,
+    read_layers,
+    write_layers,
+)
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.workload import Point, WorkloadKernel
+from streamsim.program.workload_text import parse_kernel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ATTENTION, MLP = WorkloadKernel(duration_s=1e-3), WorkloadKernel(duration_s=2e-3, launches=3)
+MODEL = Layers((Layer(400_000_000, (ATTENTION, MLP), "block", 3), Layer(1 << 30, (ATTENTION,), "head")))
+TOML = """
+[[layers]]
+name = "block"
+weight_bytes = "400MB"
+kernels = ["1ms", "2ms/3"]
+repeats = 3
+
+[[layers]]
+name = "head"
+weight_bytes = "1GiB"
+kernels = [{ duration_s = "1ms" }]
+"""
+CSV = "name,weight_bytes,kernels,repeats\nblock,400MB,1ms;2ms/3,3\nhead,1GiB,1ms,\n"
+
+
+def test_a_file_in_toml_and_one_in_csv_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "model.toml").write_text(TOML)
+    (tmp_path / "model.CSV").write_text(CSV)
+    assert read_layers(tmp_path / "model.toml") == read_layers(tmp_path / "model.CSV") == MODEL
+
+
+def test_csv_as_spreadsheets_write_it() -> None:
+    # A byte-order mark, CRLF, spaces, columns in another order, quoted cells, an empty line and empty cells at the end.
+    text = 'weight_bytes , kernels,repeats,name,\r\n400MB, "1ms ; 2ms/3", 3,block,,\r\n\r\n"1GiB",1ms,,head\r\n,,,,\r\n'
+    with pytest.raises(InputError, match="line 1: column '' is unknown"):
+        parse_layers_csv(text)
+    text = text.replace("name,\r\n", "name\r\n")
+    assert parse_layers_csv(b"\xef\xbb\xbf" + text.replace(' "1ms ; 2ms/3"', '"1ms ; 2ms/3"').encode()) == MODEL
+
+
+def test_a_pass_goes_through_every_layer_by_itself() -> None:
+    assert [(step.name, step.weight_bytes) for step in MODEL.steps] == [
+        *((f"block.{k}", 400_000_000) for k in range(3)),
+        ("head", 1 << 30),
+    ]
+    assert MODEL.weight_bytes == 3 * 400_000_000 + (1 << 30)
+    launches = MODEL.steps[0].launches(2)  # three launches take the 2 ms together
+    assert [(op.stream, op.duration_s) for op in launches] == [(2, 1e-3), *[(2, 2e-3 / 3)] * 3]
+
+
+def test_layers_without_a_name_have_the_number_of_their_step() -> None:
+    unnamed = Layer(4, (ATTENTION,), repeats=2)
+    model = Layers((unnamed, Layer(4, (ATTENTION,), "a"), unnamed))
+    assert [step.name for step in model.steps] == ["layer0", "layer1", "a", "layer3", "layer4"]
+
+
+def test_a_kernel_runs_whole_at_its_latency_at_least() -> None:
+    step = Layers((Layer(4, (parse_kernel("1us,latency=3us,threads=64,fill=0.5,name=norm"),)),)).steps[0]
+    (op,) = step.launches()
+    assert (op.duration_s, op.threads, op.fill, op.name, op.share) == (3e-6, 64, 0.5, "norm", 1.0)
+
+
+def test_scaled_kernels_leave_weights_as_they_are() -> None:
+    double = MODEL.scaled(2)
+    assert [op.duration_s for op in double.steps[0].launches()] == [2e-3, *[4e-3 / 3] * 3]
+    assert (double.weight_bytes, double.passes) == (MODEL.weight_bytes, MODEL.passes)
+
+
+names = st.text("ab.0 é", max_size=4).map(str.strip)
+timed = st.builds(
+    WorkloadKernel,
+    duration_s=st.floats(1e-6, 1.0),
+    launches=st.integers(1, 3),
+    fill=st.none() | st.floats(0.1, 1.0),
+    points=st.just(()) | st.just((Point(0.5, 1e-9),)),
+)
+layer = st.builds(
+    Layer, st.integers(1, 1 << 40), st.lists(timed, min_size=1, max_size=3).map(tuple), names, st.integers(1, 3)
+)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Layers:
+    found = draw(st.lists(layer, min_size=1, max_size=4, unique_by=lambda one: one.name.partition(".")[0] or id(one)))
+    return Layers(tuple(found), draw(st.integers(1, 5)), draw(st.sampled_from(("", "mine"))))
+
+
+@examples(100)
+@given(models())
+def test_what_is_written_is_read_again(model: Layers) -> None:
+    assert parse_layers(dump_layers(model)) == model
+
+
+@examples(50)
+@given(models())
+def test_csv_has_what_toml_has(model: Layers) -> None:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(("repeats", "name", "kernels", "weight_bytes"))
+    for one in model.layers:
+        kernels = ";".join(
+            f"{kernel.duration_s!r}/{kernel.launches}"
+            + (f",{kernel.points[0].duration_s!r}@0.5" if kernel.points else "")
+            + (f",fill={kernel.fill!r}" if kernel.fill else "")
+            for kernel in one.kernels
+        )
+        writer.writerow((one.repeats, one.name, kernels, one.weight_bytes))
+    assert parse_layers_csv(out.getvalue()).layers == model.layers
+
+
+def test_writing_and_reading_files(tmp_path: Path) -> None:
+    write_layers(MODEL, tmp_path / "model.toml")
+    assert read_layers(tmp_path / "model.toml") == MODEL
+
+
+ONE = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; expected the layers of a model"),
+        ("layers = 3", "layers = 3: expected array"),
+        ("layers = []", "layers = []: a model needs a layer; add one"),
+        ("passes = 2", "layers: is missing"),
+        ("[[layers]]\nkernels = ['1ms']", "layers[0].weight_bytes: is missing"),
+        ("[[layers]]\nweight_bytes = 4", "layers[0].kernels: is missing"),
+        (ONE.format(0, "['1ms']"), "layers[0].weight_bytes = 0: expected a whole number from 1"),
+        (ONE.format(-4, "['1ms']"), "layers[0].weight_bytes = -4: expected a whole number from 1"),
+        (ONE.format("'4m'", "['1ms']"), "layers[0].weight_bytes = '4m': expected a size in bytes"),
+        (ONE.format(4, "[]"), "layers[0].kernels = []: a layer needs a kernel"),
+        (ONE.format(4, "['-1ms']"), "layers[0].kernels[0] = '-1ms': expected a time"),
+        (ONE.format(4, "['1ms', {name = 'x'}]"), "layers[0].kernels[1].duration_s: is missing"),
+        (ONE.format(4, "['1ms,9us@64']"), "layers[0].points: 64 elements of a workload without arrays"),
+        (ONE.format(4, "['1ms']") + "repeats = 0", "layers[0].repeats = 0: expected a whole number from 1 to 10000"),
+        (ONE.format(4, "['1ms']") + "bytes = 4", "layers[0].bytes = 4: unknown field"),
+        (ONE.format(4, "['1ms']") + "name = 'a,b'", "layers[0].name = 'a,b': expected no comma"),
+        ("passes = 0\n" + ONE.format(4, "['1ms']"), "passes = 0: expected a whole number from 1"),
+        (ONE.format("'5TiB'", "['1ms']") * 2, "weight_bytes in all = 10995116277760: expected"),
+        ((ONE.format(4, "['1ms']") + "name = 'a'\n") * 2, "layers[1].name = 'a': another layer is called 'a'"),
+        (
+            ONE.format(4, "['1ms']") + "repeats = 10000\n" + ONE.format(4, "['1ms']"),
+            "layers, passes: 10001 layers and",
+        ),
+        (
+            "passes = 101\n" + ONE.format(4, "['1ms']") + "repeats = 10000",
+            "layers, passes: 10000 layers and 101",
+        ),
+        ("inputs = [4]", "is a workload, for `streamsim predict`; expected the layers of a model"),
+        ("[[layers", "cannot be read"),
+    ],
+)
+def test_bad_toml_is_one_line_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_layers(text, "model.toml")
+    assert str(raised.value).startswith(f"model.toml: {said}")
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; expected a line with the columns weight_bytes, kernels, name, repeats"),
+        ("name,kernels\n", "line 1: column weight_bytes is missing"),
+        (
+            "name;kernels\n",
+            "line 1: column 'name;kernels' is unknown; expected weight_bytes, kernels, name, repeats",
+        ),
+        ("name,name,weight_bytes,kernels", "line 1: column name stands twice"),
+        ("weight_bytes,kernels\n", "layers = []: a model needs a layer"),
+        ("weight_bytes,kernels\n4,1ms\n\n5\n", "line 4: kernels: is missing"),
+        ("weight_bytes,kernels\n,1ms\n", "line 2: weight_bytes: is missing"),
+        ("weight_bytes,kernels\n-4,1ms\n", "line 2: weight_bytes = '-4': expected a size"),
+        ("weight_bytes,kernels\n0,1ms\n", "line 2: weight_bytes = 0: expected a whole number from 1"),
+        ("weight_bytes,kernels\n4,;\n", "line 2: kernels = []: a layer needs a kernel"),
+        (
+            "weight_bytes,kernels\n4,1ms,latency=1us\n",
+            "line 2: 3 cells under 2 columns; write a cell that",
+        ),
+        ('weight_bytes,kernels\n4,"1ms,latency=1us,x=3"\n', "line 2: kernels[0] = '1ms,latency=1us,x=3': 'x' is none"),
+        ('weight_bytes,kernels\n4,"1ms\n', "line 2: cannot be read as CSV"),
+        ("weight_bytes,kernels,repeats\n4,1ms,x\n", "line 2: repeats = 'x': expected a count"),
+        ("weight_bytes,kernels,name\n4,1ms,a\n4,1ms,a\n", "layers[1].name = 'a': another layer is called 'a'"),
+        (b"weight_bytes,kernels\n4,\xff", "is not UTF-8 text (byte 23)"),
+    ],
+)
+def test_bad_csv_is_one_line_with_its_place(text: str | bytes, said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_layers_csv(text, "model.csv")
+    assert str(raised.value).startswith(f"model.csv: {said}")
+    assert str(raised.value).isprintable()
+
+
+def test_values_refuse_what_their_fields_cannot_be() -> None:
+    for wrong in (
+        {"weight_bytes": 4.0},
+        {"kernels": [ATTENTION]},
+        {"kernels": (Point(1, 1e-3),)},
+        {"name": 3},
+        {"repeats": True},
+    ):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            Layer(**{"weight_bytes": 4, "kernels": (ATTENTION,), **wrong})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="layers = list: expected a tuple of Layer"):
+        Layers([MODEL.layers[0]])  # type: ignore[arg-type]
+
+
+def test_the_schema_takes_what_files_say() -> None:
+    found = schema("layers")["$defs"]
+    assert set(found["Layers"]["required"]) == {"layers"}
+    assert set(found["Layer"]["required"]) == {"weight_bytes", "kernels"}
+    assert found["Layer"]["properties"]["weight_bytes"]["type"] == ["integer", "string"]
+    assert msgspec.json.encode(found)

@@ -1,0 +1,206 @@
+"""Layers streamed to the card: every kernel sees its own layer's weights, no races, and the memory that was said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import race_oracle
+import strategies as card
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from layered import Times, layers_of, models, names_of, recurrence
+from msgspec.structs import replace
+
+from streamsim.analysis.races import check
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.offload import Offload, loading, offload, one_by_one
+from streamsim.program.schedule import Copy, Kernel, Synchronize, WaitEvent
+from streamsim.program.workload import WorkloadKernel
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+IDEAL = card.make_device()
+Model = tuple[list[Times], frozenset[int], int, int]
+
+
+def made(model: Model, **more: Any) -> tuple[Layers, Offload]:
+    times, resident, depth, passes = model
+    return layers_of(*times, passes=passes), Offload(depth, names_of(resident), **more)
+
+
+def ticks(schedule: Schedule, device: Device = IDEAL) -> int:
+    return round(simulate(schedule, device).makespan_s * 1e9)
+
+
+# How long it takes on a card with no overheads
+
+
+def test_two_layers_by_hand() -> None:
+    # Copies of 4 and 6 ticks, kernels of 5 and 3. Two buffers: copies end at 4 and 10, kernels at 9 and 13. One: the
+    # second copy waits for the first kernel, 9 + 6, and its kernel ends at 18. With the first on the card: 6 + 3 or
+    # 5 + 3, whichever is later. With the second: 4 + 5 + 3.
+    layers = layers_of((4, 5), (6, 3))
+    assert ticks(offload(layers, 2)) == 13
+    assert ticks(offload(layers, 1)) == 18
+    assert ticks(offload(layers, 1, ["layer0"])) == 9
+    assert ticks(offload(layers, 1, ["layer1"])) == 12
+    assert ticks(offload(layers, 1, ["layer0", "layer1"])) == 8
+    assert ticks(one_by_one(layers, "pinned")) == 18
+
+
+@examples(100)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 8), st.integers(2, 5), st.integers(1, 4))
+def test_equal_layers_hide_the_shorter_of_copy_and_kernel(c: int, k: int, layers: int, depth: int, passes: int) -> None:
+    # As batches that are prefetched do, as soon as there are two buffers; with one everything is one after another.
+    n, model = layers * passes, layers_of(*[(c, k)] * layers, passes=passes)
+    two = ticks(offload(model, depth))
+    assert two == (max(n * c + k, c + n * k) if layers > 1 else n * (c + k))
+    assert ticks(offload(model, 1)) == ticks(one_by_one(model, "pinned")) == n * (c + k)
+
+
+@examples(200)
+@given(models())
+def test_without_overheads_it_takes_what_the_recurrence_says(model: Model) -> None:
+    times, resident, depth, passes = model
+    layers, config = made(model)
+    slots = min(depth, len(times) - len(resident))
+    assert ticks(config.schedule(layers)) == recurrence(times, resident, max(slots, 1), passes)
+
+
+# What it does
+
+
+@examples(100)
+@given(models(), st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)))
+def test_no_two_conflicting_accesses_are_unordered(model: Model, memory: str, reserve: int) -> None:
+    layers, config = made(model, memory=memory, reserve_bytes=reserve)
+    for schedule in (config.schedule(layers), one_by_one(layers, config.memory, reserve)):
+        assert check(schedule) == ()
+        assert race_oracle.races(schedule) == {}
+
+
+def test_without_the_wait_for_its_buffer_a_copy_would_race() -> None:
+    schedule = offload(layers_of((4, 5), (6, 3), (2, 2)), 2)
+    waits = [i for i, op in enumerate(schedule.ops) if isinstance(op, WaitEvent)]
+    assert len(waits) == 4  # each of three layers for its copy, the third copy for its buffer
+    for i in waits:
+        bare = replace(schedule, ops=(*schedule.ops[:i], *schedule.ops[i + 1 :]))
+        assert race_oracle.races(bare)
+        assert check(bare)
+
+
+@examples(100)
+@given(models(), st.integers(0, 2))
+def test_every_kernel_reads_the_weights_of_its_layer_and_every_pass_copies_what_is_streamed(
+    model: Model, launches: int
+) -> None:
+    # Without races the order of issue is as good as any: one symbolic run shows what each buffer holds.
+    times, resident, _, passes = model
+    layers, config = made(model)
+    kernels = (WorkloadKernel(duration_s=1e-6, launches=launches + 1), WorkloadKernel("last", 2e-6))
+    layers = replace(layers, layers=tuple(replace(layer, kernels=kernels) for layer in layers.layers))
+    held = {f"d_layer{n}": (f"h_layer{n}", times[n][0]) for n in resident}
+    ran: list[str] = []
+    copied: Counter[str] = Counter()
+    for op in config.schedule(layers).ops:
+        if isinstance(op, Copy):
+            assert op.host
+            assert op.device
+            assert (op.direction, op.host.offset, op.device.offset, op.blocking) == ("h2d", 0, 0, False)
+            held[op.device.buffer] = op.host.buffer, op.bytes
+            copied[op.host.buffer] += 1
+        elif isinstance(op, Kernel):
+            (weights,) = op.reads
+            assert held[weights.buffer][1] == weights.bytes
+            ran.append(held[weights.buffer][0])
+    once = [f"h_layer{n}" for n in range(len(times)) for _ in range(launches + 2)]
+    assert ran == once * passes
+    assert copied == {f"h_layer{n}": passes for n in range(len(times)) if n not in resident}
+
+
+@examples(100)
+@given(models(), st.sampled_from(("pinned", "pageable")), st.sampled_from((0, 64)))
+def test_the_memory_of_both_sides_is_what_the_schedule_has(model: Model, memory: str, reserve: int) -> None:
+    times, resident, depth, _ = model
+    layers, config = made(model, memory=memory, reserve_bytes=reserve)
+    schedule = config.schedule(layers)
+    streamed = [copy for n, (copy, _) in enumerate(times) if n not in resident]
+    stays = sum(times[n][0] for n in resident)
+    assert config.device_bytes(layers) == stays + min(depth, len(streamed)) * max(streamed, default=0) + reserve
+    assert schedule.device_bytes == config.device_bytes(layers)
+    host = {place: sum(b.bytes for b in schedule.buffers if b.memory == place) for place in ("pinned", "pageable")}
+    assert host == {"pinned": 0, "pageable": 0} | {memory: sum(streamed)}
+    assert config.pinned_bytes(layers) == host["pinned"]
+
+
+@examples(50)
+@given(models())
+def test_what_stays_is_loaded_once_and_fits_where_the_program_has_it(model: Model) -> None:
+    layers, config = made(model)
+    schedule, load = config.schedule(layers), loading(layers, config)
+    places = {buffer.name: buffer.bytes for buffer in schedule.buffers}
+    copies = [] if load is None else [op for op in load.ops if isinstance(op, Copy)]
+    assert [op.device and (op.device.buffer, op.bytes) for op in copies] == [
+        (name, places[name]) for name in (f"d_layer{n}" for n in sorted(model[1]))
+    ]
+
+
+@examples(50)
+@given(models(), card.devices())
+def test_it_runs_on_any_device_and_ends_with_the_host_waiting_for_all(model: Model, device: Device) -> None:
+    layers, config = made(model)
+    schedule = config.schedule(layers)
+    timeline = simulate(schedule, device)
+    assert schedule.ops[-1] == Synchronize()
+    assert timeline.returned[-1] >= max(timeline.end)
+
+
+# What its options say
+
+
+def test_a_name_stands_for_all_repeats_and_one_of_them_for_itself() -> None:
+    kernel = (WorkloadKernel(duration_s=1e-6),)
+    layers = Layers((Layer(8, kernel, "block", 3), Layer(4, kernel), Layer(6, kernel, "head")))
+    assert Offload(resident=("block",)).numbers(layers) == {0, 1, 2}
+    assert Offload(resident=("block.1", "layer3", "head")).numbers(layers) == {1, 3, 4}
+    assert Offload(resident=("block", "block.1")).device_bytes(layers) == 3 * 8 + 2 * 6
+
+
+def test_the_speed_up_is_over_the_same_layers_one_by_one() -> None:
+    layers = layers_of((4, 5), (6, 3))
+    for memory in ("pinned", "pageable"):
+        config = Offload(memory=memory, reserve_bytes=8)
+        assert config.schedule(layers).unchunked == one_by_one(layers, config.memory, 8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"depth": 0}, "depth = 0: expected a whole number from 1"),
+        ({"depth": True}, "depth = True"),
+        ({"resident": ["layer0"]}, "resident = list: expected a tuple"),
+        ({"resident": (0,)}, r"resident\[0\] = 0: expected text"),
+        ({"resident": ("layer0", "layer0")}, r"resident\[1\] = 'layer0': stands twice"),
+        ({"resident": ("layer7",)}, "resident = 'layer7': no layer has this name; did you mean 'layer"),
+        ({"resident": ("x",)}, "resident = 'x': no layer has this name$"),
+        ({"memory": "managed"}, "memory = 'managed': expected one of pinned, pageable"),
+        ({"reserve_bytes": -1}, "reserve_bytes = -1: expected a whole number from 0"),
+    ],
+)
+def test_bad_options_are_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Offload(**fields).schedule(layers_of((4, 5), (6, 3)))
+
+
+def test_what_is_no_model_is_refused() -> None:
+    wrong: Any = "x"
+    for call in (offload, one_by_one, Offload().numbers):
+        with pytest.raises(InputError, match="layers = 'x': expected a Layers"):
+            call(wrong)

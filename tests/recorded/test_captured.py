@@ -1,0 +1,357 @@
+"""What ``streamsim-validate capture`` wrote: read as the other formats are, whatever is wrong with it in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import fake_cupti
+import msgspec
+import pytest
+import strategies as card
+from effort import examples
+from fake_cupti import NONE_32, ActivityKind, StreamFlag, record
+from hypothesis import assume, given
+from made_captures import captured, records_of
+from made_recordings import kineto, pipeline
+from perfect_profiler import recorded
+from strategies import NS, d2h, h2d, kernel, make_device, program
+
+from streamsim.device.variations import changed
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.schedule import HostWork, Schedule, Synchronize, WaitThread
+from streamsim.recorded import captured as captured_file
+from streamsim.recorded.captured import read_captured
+from streamsim.recorded.program import program_of
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.recorded.recording import Recording
+
+CALLS = ("copy", "kernel", "record", "wait", "synchronize")
+PLACED = {"context_id": 1, "stream_id": 7}
+
+
+def read(*records: Any, **more: Any) -> Recording:
+    return read_captured("capture.json", iter([captured(records, **more)]))
+
+
+def call(name: str, start: int, end: int, correlation: int, kind: ActivityKind = ActivityKind.RUNTIME) -> Any:
+    domain = fake_cupti.CallbackDomain.DRIVER_API if kind == ActivityKind.DRIVER else 2
+    number = fake_cupti.number_of(name, domain)
+    return record(kind, cbid=number, start=start, end=end, correlation_id=correlation, process_id=420, thread_id=421)
+
+
+def copy(start: int, end: int, correlation: int, kind: int, source: int, target: int, **more: Any) -> Any:
+    times = {"start": start, "end": end, "correlation_id": correlation}
+    sides = {"copy_kind": kind, "src_kind": source, "dst_kind": target}
+    return record(ActivityKind.MEMCPY, bytes=1 << 20, **times, **sides, **PLACED | more)
+
+
+def launched(start: int, end: int, correlation: int, **more: Any) -> Any:
+    shape = {"grid_x": 8, "grid_y": 2, "grid_z": 1, "block_x": 128, "block_y": 1, "block_z": 1}
+    times = {"start": start, "end": end, "correlation_id": correlation}
+    return record(ActivityKind.CONCURRENT_KERNEL, **{"name": "k", **times, **shape, **PLACED, **more})
+
+
+def small() -> list[Any]:
+    """The pipeline of ``made_recordings``, in nanoseconds."""
+    return [
+        record(ActivityKind.DEVICE, id=0, name="a card", global_memory_size=1 << 30, num_multiprocessors=4),
+        record(ActivityKind.CONTEXT, context_id=1, device_id=0, null_stream_id=7),
+        call("cudaMemcpyAsync", 10_000, 15_000, 1),
+        call("cudaLaunchKernel", 20_000, 30_000, 2),
+        call("cudaMemcpyAsync", 40_000, 45_000, 3),
+        call("cudaStreamSynchronize", 50_000, 150_000, 4),
+        copy(20_000, 60_000, 1, 1, 2, 3),
+        launched(65_000, 95_000, 2),
+        copy(100_000, 140_000, 3, 2, 3, 2),
+        record(ActivityKind.SYNCHRONIZATION, correlation_id=4, cuda_event_id=NONE_32, type=3, **PLACED),
+    ]
+
+
+def test_a_pipeline_is_that_of_the_other_formats(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(kineto(*pipeline()[2:]))
+    other, found = read_recording(tmp_path / "t.json"), read(*small())
+    plain = {"names", "name", "correlation"}  # the order of the names is the format's, and a copy's is its own
+
+    def columns(recording: Recording, table: Any) -> dict[str, Any]:
+        names = [recording.names[name] for name in table.name] if table is recording.calls else []
+        return {"names": names} | {
+            name: getattr(table, name).tolist() for name in table.__struct_fields__ if name not in plain
+        }
+
+    assert columns(found, found.calls) == columns(other, other.calls)
+    assert columns(found, found.work) == columns(other, other.work)
+    assert [(stream.id, stream.kind) for stream in found.streams] == [(7, "legacy")]
+    assert found.cards == other.cards
+    assert found.tool == "CUPTI, cupti-python 13.0.1"
+    assert not found.unread
+
+
+@examples(60)
+@given(card.schedules(launch="live"), card.devices(concurrent_kernels=1, resident_threads=0, kernel_signal="each"))
+def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device: Device) -> None:
+    """As for a perfect recording of it (``test_program.py``), through CUPTI's records, the runner and the file.
+
+    Each call takes some time: of two that begin at once nobody could tell which was the first.
+    """
+    ops = [msgspec.structs.replace(op, call_s=None) if "call_s" in op.__struct_fields__ else op for op in schedule.ops]
+    schedule = msgspec.structs.replace(schedule, ops=tuple(ops))
+    costs = {f"host.{call}_s": getattr(device.host, f"{call}_s") + NS for call in CALLS}
+    device = changed(device, costs)
+    was = simulate(schedule, device)
+    works = [i for i, engine in enumerate(was.engine) if engine >= 0]
+    calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
+    starts = [was.issued[i] for i in calls]
+    assume(works and starts == sorted(set(starts)))
+    found = program_of(read(*records_of(recorded(was))), submit_s=device.host.submit_s)
+    assume(len(found.schedule.used_streams) == len(schedule.used_streams))
+    now = simulate(found.schedule, device)
+    again = [i for i, engine in enumerate(now.engine) if engine >= 0]
+    first = was.issued[works[0]]
+    assert [now.start[i] + first for i in again] == [was.start[i] for i in works]
+    assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
+
+
+def test_streams_have_the_order_of_their_numbers_and_their_kinds() -> None:
+    """Stream 20 was made before 21, though 21 has the first work; 22 has none, and a place all the same."""
+    flags = {20: StreamFlag.DEFAULT, 21: StreamFlag.NON_BLOCKING, 22: StreamFlag.DEFAULT}
+    made = [record(ActivityKind.STREAM, context_id=1, stream_id=stream, flag=flag) for stream, flag in flags.items()]
+    ran = [launched(10, 20, 1, stream_id=21), launched(30, 40, 2, stream_id=20), launched(50, 60, 3, stream_id=9)]
+    found = read(*made, *ran)
+    assert [(stream.id, stream.kind) for stream in found.streams] == [
+        (9, "unknown"),
+        (20, "blocking"),
+        (21, "non-blocking"),
+        (22, "blocking"),
+    ]
+    assert [found.streams[stream].id for stream in found.work.stream] == [21, 20, 9]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "target", "direction", "memory"),
+    [
+        (1, 1, 3, CopyDirection.H2D, CopyMemory.PAGEABLE),
+        (2, 3, 1, CopyDirection.D2H, CopyMemory.PAGEABLE),
+        (2, 3, 0, CopyDirection.D2H, CopyMemory.UNKNOWN),
+        (8, 3, 3, CopyDirection.D2D, CopyMemory.NONE),
+        (9, 1, 1, CopyDirection.OTHER, CopyMemory.NONE),
+        (1, 5, 3, CopyDirection.UNIFIED, CopyMemory.NONE),
+        (77, 1, 3, CopyDirection.OTHER, CopyMemory.NONE),
+    ],
+)
+def test_what_a_copy_is_cuptis_numbers_say(
+    kind: int, source: int, target: int, direction: CopyDirection, memory: CopyMemory
+) -> None:
+    work = read(copy(10, 20, 1, kind, source, target)).work
+    assert (work.direction[0], work.memory[0]) == (direction, memory)
+
+
+def test_a_copy_between_two_cards_is_one_whatever_its_kind_says() -> None:
+    times = {"start": 10, "end": 20, "correlation_id": 1, "bytes": 4, "copy_kind": 8, "src_kind": 3, "dst_kind": 3}
+    found = read(record(ActivityKind.MEMCPY2, src_device_id=0, dst_device_id=1, **times, **PLACED))
+    assert found.work.direction.tolist() == [CopyDirection.PEER]
+
+
+def test_a_wait_tells_which_record_of_its_event_it_is_for_and_in_which_stream_that_was() -> None:
+    """The handle 5 is used twice; the second wait is for an event that was recorded before CUPTI was there."""
+
+    def marked(kind: ActivityKind, correlation: int, stream: int, sync: int) -> Any:
+        named = "event_id" if kind == ActivityKind.CUDA_EVENT else "cuda_event_id"
+        where = {"correlation_id": correlation, "context_id": 1, "stream_id": stream, named: 5}
+        return record(kind, cuda_event_sync_id=sync, **where)
+
+    found = read(
+        call("cudaEventRecord", 10, 20, 11),
+        call("cudaStreamWaitEvent", 30, 40, 12),
+        call("cudaEventRecord", 50, 60, 13),
+        call("cudaStreamWaitEvent", 70, 80, 14),
+        call("cudaStreamWaitEvent", 90, 95, 15),
+        marked(ActivityKind.CUDA_EVENT, 11, 13, 100),
+        marked(ActivityKind.CUDA_EVENT, 13, 20, 101),
+        marked(ActivityKind.SYNCHRONIZATION, 12, 20, 100),
+        marked(ActivityKind.SYNCHRONIZATION, 14, 13, 101),
+        marked(ActivityKind.SYNCHRONIZATION, 15, 13, 99),
+    )
+    assert [found.streams[stream].id for stream in found.calls.stream] == [13, 20, 20, 13, 13]
+    assert found.calls.record.tolist() == [-1, 0, -1, 2, -1]
+    assert {row.what: row.count for row in found.unread} == {"waits whose event's record is not known": 1}
+
+
+def test_a_call_of_the_runtime_and_the_drivers_in_it_are_one() -> None:
+    """CUPTI gives both the same correlation."""
+    found = read(
+        call("cudaLaunchKernel", 10, 30, 1),
+        call("cuLaunchKernel", 12, 28, 1, ActivityKind.DRIVER),
+        launched(40, 50, 1),
+        call("cuLaunchKernel", 60, 70, 2, ActivityKind.DRIVER),
+        launched(80, 90, 2),
+    )
+    assert [found.names[name] for name in found.calls.name] == ["cudaLaunchKernel", "cuLaunchKernel"]
+    assert found.calls.kind.tolist() == [CallKind.LAUNCH] * 2
+    assert found.work.call.tolist() == [0, 1]
+
+
+def test_memsets_graphs_ranges_and_what_the_profiler_did_are_read() -> None:
+    found = read(
+        call("cudaGraphLaunch", 10, 20, 1),
+        launched(30, 40, 1, graph_id=3, graph_node_id=1),
+        record(
+            ActivityKind.MEMSET, start=50, end=60, correlation_id=1, bytes=64, graph_id=3, graph_node_id=2, **PLACED
+        ),
+        record(ActivityKind.OVERHEAD, start=70, end=80, overhead_kind=1 << 16),
+        call("cudaMallocManaged", 90, 95, 2),
+        ranges=[("step", 5, 65), ("ProfilerStep#1", 6, 64)],
+    )
+    assert found.work.kind.tolist() == [WorkKind.KERNEL, WorkKind.MEMSET]
+    assert (found.work.graph.tolist(), found.work.node.tolist()) == ([3, 3], [1, 2])
+    names = [found.names[name] for name in found.annotations.name]
+    assert names == ["step", "ProfilerStep#1", "CUPTI_BUFFER_FLUSH"]
+    assert found.annotations.kind.tolist() == [AnnotationKind.RANGE, AnnotationKind.STEP, AnnotationKind.OVERHEAD]
+    assert {row.what: row.count for row in found.unread} == {"calls that allocate unified memory": 1}
+
+
+def test_the_ranges_of_untraced_runs_are_in_the_order_of_their_starts() -> None:
+    rows = [(0, "b", 700, 800), (0, "a", 500, 600), (1, "a", 10, 30), (1, "a", 50, 40)]
+    found = read(*small(), untraced=rows)
+    names = [[found.names[name] for name in run.name] for run in found.untraced]
+    assert names == [["a", "b"], ["a"]]
+    assert [run.start_ns.tolist() for run in found.untraced] == [[0, 200], [0]]
+    assert [row.count for row in found.unread] == [1]
+
+
+def test_each_name_is_found_again_however_many_there_are() -> None:
+    """More than fit into a line of names, in more rows than fit into a line of a table."""
+    found = read(*(launched(10 * k, 10 * k + 5, k + 1, name=f"kernel {k % 1201}") for k in range(12_000)))
+    assert [found.names[name] for name in found.work.name] == [f"kernel {k % 1201}" for k in range(12_000)]
+
+
+# Files that are not as they should be
+
+
+def lines_of(*more: bytes) -> list[bytes]:
+    return [*captured(small()).splitlines(), *more]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"streamsim_capture": 2}', "is of version 2, and 1 is read"),
+        (b'{"streamsim_capture": "1"}', "line 1: Expected `int`, got `str`"),
+        (b"{", "line 1: Input data was truncated"),
+    ],
+)
+def test_another_version_is_refused(line: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_captured("t.json", iter([b"\n".join([line, *lines_of()[1:]])]))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"table": "calls", "columns": {"start": [1]}}', "table calls has no column end"),
+        (b'{"table": "contexts", "columns": {"context":[1],"device":[0,1],"null_stream":[7]}}', "several lengths"),
+        (b'{"table": "streams", "columns": {"context":["x"]}}', "Expected `int`, got `str`"),
+        (b'{"table": "streams", "columns": {"context":[99999999999999999999]}}', r"\$\.columns"),
+        (b"[" * 100_000, "line 9"),
+        (b'{"names": [NaN]}', "line 9"),
+        (b'\xff{"names": []}', "line 9"),
+    ],
+)
+def test_a_damaged_line_is_named(line: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        read_captured("t.json", iter([b"\n".join([*lines_of()[:8], line, b'{"end":true}'])]))
+    assert str(error.value).startswith("t.json: line 9: ")
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
+    data = captured(small())
+    path = tmp_path / "t.json.gz"
+    for cut in range(0, len(data) - 1, 97):
+        for some in (data[:cut], gzip.compress(data)[: max(cut // 3, 1)]):
+            path.write_bytes(some)
+            with pytest.raises(InputError):
+                read_recording(path)
+
+
+def test_what_refers_to_nothing_and_what_is_of_a_later_version_is_counted() -> None:
+    columns = {"start": [1], "end": [2], "thread": [1], "correlation": [9], "name": [999]}
+    later = {"table": "something new", "columns": {"a": [1]}}
+    more = [json.dumps({"table": "calls", "columns": columns}).encode(), json.dumps(later).encode()]
+    found = read_captured("t.json", iter([b"\n".join([*lines_of()[:-1], *more, b'{"end":true,"dropped":3}'])]))
+    assert "a name that is missing" in [found.names[name] for name in found.calls.name]
+    counted = {row.what: row.count for row in found.unread}
+    assert counted == {"records of table 'something new'": 1, "records that CUPTI lost": 3}
+
+
+def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captured_file, "LARGEST_LINE_BYTES", 100)
+    with pytest.raises(InputError, match="has a line of over 0 MiB"):
+        read_captured("t.json", iter([captured(small()[:1]), b" " * 101]))
+    monkeypatch.undo()
+    monkeypatch.setattr("streamsim.recorded.draft.MOST_RECORDS", 5)
+    with pytest.raises(InputError, match="has over 5 records; record a shorter part"):
+        read(*small())
+
+
+def test_a_program_that_did_nothing_is_one_without_rows() -> None:
+    found = read(record(ActivityKind.DEVICE, id=0, name="a card"))
+    assert (len(found.calls), len(found.work)) == (0, 0)
+
+
+# What a window takes when nothing records it
+
+
+def stepping() -> Recording:
+    """Two steps of host work 20, a copy in, a kernel, a copy back and a wait; each call costs 5 more than untraced."""
+    device = make_device(copy=6, kernel=6, synchronize=6)
+    step = (HostWork(20 * NS), h2d(1, 40), kernel(1, 30), d2h(1, 40), Synchronize())
+    return recorded(simulate(program(*step, *step), device))
+
+
+@pytest.mark.parametrize(
+    ("window", "untraced_ns", "expected_ns"),
+    [
+        ("step", [100], 75),
+        ("step[2]", [100], 75),
+        ("step", [90, 140, 100], 75),
+        ("step", [20], None),
+        ("other", [9], None),
+    ],
+)
+def test_a_window_takes_its_untraced_time_without_what_lies_around_its_program(
+    window: str, untraced_ns: list[int], expected_ns: int | None
+) -> None:
+    """The host's 20 before the first call and 5 behind the last end are not the program's."""
+    from streamsim.recorded.wall_times import wall_time_s
+
+    was = stepping()
+    half = len(was.calls) // 2
+    starts = [int(was.calls.start_ns[0]), int(was.calls.start_ns[half])]
+    ends = [int(was.calls.end_ns[half - 1]), int(was.calls.end_ns[-1])]
+    ranges = [("step", start - 20, end + 5) for start, end in zip(starts, ends, strict=True)]
+    untraced = [(run, "step", k * 1000, k * 1000 + ns) for run, ns in enumerate(untraced_ns) for k in range(2)]
+    found = read(*records_of(was), ranges=ranges, untraced=untraced)
+    if window == "other":
+        assert wall_time_s(found, window) is None
+    else:
+        expected = None if expected_ns is None else pytest.approx(expected_ns * 1e-9)
+        assert wall_time_s(found, window) == expected
+
+
+def test_a_window_whose_work_still_runs_when_it_closes_has_no_untraced_time() -> None:
+    from streamsim.recorded.wall_times import wall_time_s
+
+    was = stepping()
+    closes = int(was.work.end_ns[2]) - 1
+    found = read(*records_of(was), ranges=[("step", 0, closes)], untraced=[(0, "step", 0, 100)])
+    assert wall_time_s(found, "step") is None
+    assert wall_time_s(found, None) is None

@@ -1,0 +1,171 @@
+"""Recordings as schedules: what a perfect profiler recorded of a simulated program is that program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import strategies as card
+from hypothesis import assume, given, settings
+from perfect_profiler import recorded
+from strategies import NS, d2h, h2d, kernel, make_device, program
+
+from streamsim.compiled import simulate_one_of_many
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.schedule import (
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.recorded.alone import alone_ns
+from streamsim.recorded.program import HostCosts, program_of
+from streamsim.recorded.replay import replay, untraced
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+
+def waits(op: object) -> bool:
+    """Whether the call may hold its thread: what it costs without that cannot be read off a recording."""
+    return isinstance(op, Synchronize) or (isinstance(op, Copy) and (op.blocking or op.host is not None))
+
+
+@settings(deadline=None)
+@given(card.schedules(launch="live"), card.devices(concurrent_kernels=1, resident_threads=0, kernel_signal="each"))
+def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, device: Device) -> None:
+    """Every copy and kernel starts and ends when it did, counted from the call of the first one.
+
+    Streams have the order in which they were called: where threads call in another order than that of the schedule's
+    list, a recording is of another program; and so it is where a stream has something only before the first of them.
+    """
+    ops = [msgspec.structs.replace(op, call_s=None) if waits(op) else op for op in schedule.ops]
+    schedule = msgspec.structs.replace(schedule, ops=tuple(ops))
+    was = simulate(schedule, device)
+    works = [i for i, engine in enumerate(was.engine) if engine >= 0]
+    calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
+    assume(works and calls == sorted(calls, key=lambda i: was.issued[i]))
+    found = program_of(recorded(was), submit_s=device.host.submit_s)
+    assume(len(found.schedule.used_streams) == len(schedule.used_streams))
+    now = simulate(found.schedule, device)
+    again = [i for i, engine in enumerate(now.engine) if engine >= 0]
+    first = was.issued[works[0]]
+    assert [now.start[i] + first for i in again] == [was.start[i] for i in works]
+    assert [now.end[i] + first for i in again] == [was.end[i] for i in works]
+
+
+def test_a_program_by_hand() -> None:
+    """One thread: work of 20 before its first call is before the program; 7 between its calls is the host's."""
+    device = make_device(copy=2, kernel=3, synchronize=1, wake=4)
+    ops = (
+        HostWork(20 * NS),
+        h2d(1, 10),
+        RecordEvent(0, 1),
+        WaitEvent(0, 2),
+        HostWork(7 * NS),
+        kernel(2, 5, name="gemm"),
+        Synchronize(stream=2),
+        d2h(2, 10, blocking=True),
+    )
+    found = program_of(recorded(simulate(program(*ops), device)))
+    assert found.schedule.ops == (
+        Copy("h2d", 10, 1, call_s=2 * NS),
+        RecordEvent(0, 1, call_s=0.0),
+        WaitEvent(0, 2, call_s=0.0),
+        HostWork(7 * NS),
+        Kernel(2, "gemm", duration_s=5 * NS, threads=256, call_s=3 * NS),
+        Synchronize(stream=2),
+        Copy("d2h", 10, 2, blocking=True, call_s=2 * NS),
+    )
+    assert found.schedule.streams == ("non-blocking",) * 4
+    assert found.first_ns == 20
+
+
+def test_a_thread_that_stood_still_while_another_called_has_waited_for_it() -> None:
+    """As in PyTorch's backward pass: thread 1 calls while thread 0 calls nothing; each goes on 3 ticks later."""
+    ops = (
+        h2d(1, 10),
+        WaitThread(0, thread=1),
+        HostWork(3 * NS, thread=1),
+        kernel(1, 5, thread=1),
+        kernel(1, 5, thread=1),
+        WaitThread(1),
+        HostWork(3 * NS),
+        d2h(1, 10),
+    )
+    device = make_device(copy=2, kernel=4)
+    found = program_of(recorded(simulate(program(*ops), device)))
+    without = [type(op) for op in found.schedule.ops]
+    assert without == [Copy, WaitThread, HostWork, Kernel, Kernel, WaitThread, HostWork, Copy]
+    assert [op for op in found.schedule.ops if isinstance(op, WaitThread)] == [WaitThread(0, thread=1), WaitThread(1)]
+
+
+def test_threads_that_call_at_the_same_time_wait_for_nobody() -> None:
+    ops = [step for _ in range(4) for step in (h2d(1, 10), h2d(2, 10, thread=1))]
+    found = program_of(recorded(simulate(program(*ops), make_device(copy=2))))
+    assert not any(isinstance(op, WaitThread) for op in found.schedule.ops)
+
+
+def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
+    """Two kernels of half the card side by side with a third of all of it: that one slows, and its like alone says 8.
+
+    The first alone takes 8 ticks; the second runs beside the wide one and takes longer.
+    """
+    device = make_device(concurrent_kernels=4, kernel=1)
+    ops = kernel(1, 8, name="a"), Synchronize(), kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
+    was = recorded(simulate(program(*ops), device))
+    took = was.work.end_ns - was.work.start_ns
+    assert took[2] > 8
+    assert alone_ns(was.work).tolist() == [8, 40, 8]
+
+
+def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:
+    """Calls of 5 less 2 each; the first launch's, 100 times as long as the others', becomes one of them."""
+    device = make_device(kernel=5)
+    ops = kernel(1, 5, call_s=500 * NS), HostWork(9 * NS), kernel(1, 5), kernel(1, 5)
+    was = recorded(simulate(program(*ops), device))
+    found = program_of(was, costs=HostCosts(2 * NS, 0.0, first=True))
+    assert [op.call_s for op in found.schedule.ops] == [pytest.approx(t * NS) for t in (3, 9, 3, 3)]
+    assert found.taken_out_s == pytest.approx((497 + 2 + 2) * NS)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5])
+def test_the_untraced_time_is_what_the_schedule_then_takes(share: float) -> None:
+    """Twenty calls of 5,000 ticks, and a kernel of 5 behind the last: as fast as it is told."""
+    device = make_device(kernel=5000)
+    was = recorded(simulate(program(*[kernel(1, 5) for _ in range(20)]), device))
+    whole_s = (20 * 5000 + 5) * NS
+    found = untraced(was, device, share * whole_s)
+    assert simulate_one_of_many(found.schedule, device).makespan_s == pytest.approx(share * whole_s, rel=0.001)
+    with pytest.raises(InputError, match="untraced_s = 0: expected a time above zero"):
+        untraced(was, device, 0)
+
+
+def test_an_untraced_time_that_no_cost_of_recording_explains_counts_for_nothing() -> None:
+    """A kernel of 10,000 ticks cannot take 5,000, whatever its call cost."""
+    device = make_device(kernel=50)
+    was = recorded(simulate(program(kernel(1, 10_000), HostWork(90 * NS), Synchronize()), device))
+    assert untraced(was, device, 5_000 * NS) == untraced(was, device)
+
+
+def test_halving_the_links_bandwidth_shows() -> None:
+    ops = [op for k in range(1, 5) for op in (h2d(k, 4000), kernel(k, 100), d2h(k, 4000))]
+    was = recorded(simulate(program(*ops), make_device()))
+    found = replay(was, make_device())
+    assert found.error == 0
+    slow = replay(was, make_device(h2d=card.link(rate=0.5)))
+    assert slow.engines[0].predicted_s == 2 * slow.engines[0].recorded_s
+    assert slow.error > 0.5
+
+
+def test_what_is_no_program_is_refused() -> None:
+    was = recorded(simulate(program(h2d(1, 4), Synchronize()), make_device()))
+    nothing = msgspec.structs.replace(was, work=was.work.rows(was.work.kind < 0))
+    with pytest.raises(InputError, match="no call of the recording issued a copy or a kernel"):
+        program_of(nothing)

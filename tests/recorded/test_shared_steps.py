@@ -1,0 +1,128 @@
+"""Recordings of real programs whose steps repeat: what is drawn of them, their best way, and their pipelines.
+
+Of ../shared/traces, where that folder is there; see test_shared_traces.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from made_recordings import SHARED
+
+from streamsim.analysis.repeated_step import repeated_step
+from streamsim.cli import main
+from streamsim.code.programs import code_of_steps
+from streamsim.code.steps import LANGUAGES
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.config import Config
+from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.replay import untraced
+from streamsim.search.best_steps import BestSteps, best_steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason="no folder ../shared/traces beside the project")
+
+CONFIGS = {  # what each of the programs was written as; a host that waits for its copies has the serial program
+    "cupy-8-1": Config("depth-first", 8, 1, 1),
+    "infer-pageable": Config("serial", 16, memory="pageable"),
+    "infer-pinned-blocking": Config("serial", 16),
+    "infer-pinned-async": Config("depth-first", 16, 1, 1),
+    "infer-pinned-2streams": Config("depth-first", 16, 2, 2),
+    "infer-pinned-4streams": Config("depth-first", 16, 4, 4),
+}
+
+
+def untraced_s(name: str) -> float:
+    found: float = json.loads((SHARED / "h200/times.json").read_text())[name]["median_s"]
+    return found
+
+
+@cache
+def program(name: str) -> tuple[Schedule, Device]:
+    """The program without what recording cost it, and its card."""
+    recording = read_recording(SHARED / f"h200/{name}.json.gz")
+    device = profile_of(recording)
+    return untraced(recording, device, untraced_s(name)).schedule, device
+
+
+@cache
+def best(name: str) -> BestSteps:
+    return best_steps(*program(name), independent=True)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_pipeline_is_that_which_was_recorded(name: str) -> None:
+    """64 MiB in and 64 MiB back, over the steps and streams of the program's name, in every language."""
+    schedule, _ = program(name)
+    workload, config = repeated_step(schedule)
+    assert config == CONFIGS[name]
+    assert workload.h2d_bytes == workload.d2h_bytes == 64 << 20
+    for language in LANGUAGES:
+        text = code_of_steps(schedule, language)
+        assert f"--chunks {config.chunks}" in text
+        if language != "cuda-c++":
+            ast.parse(text)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_best_way_is_no_slower_and_no_program_of_the_family_is_missed(name: str) -> None:
+    """Programs of this family in 2 and 4 streams were recorded too: with fewer, 4 streams come out, or what is near."""
+    schedule, device = program(name)
+    found = best(name)
+    assert found.use.makespan_s <= found.as_it_is.makespan_s == simulate(schedule, device).makespan_s
+    if name == "infer-pinned-2streams":
+        assert found.use.way.words == "--streams 4"
+        assert found.use.makespan_s == pytest.approx(untraced_s("infer-pinned-4streams"), rel=0.05)
+    if name == "infer-pinned-4streams":
+        assert found.use == found.as_it_is
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("public/t4-4streams-pinned.sqlite", "no step is repeated"),
+        ("public/a100-alexnet.json.gz", "streams wait for events"),
+        ("public/a100-cloverleaf.sqlite", "step 1 has the kernel"),
+    ],
+)
+def test_other_programs_are_no_pipelines_and_it_is_said_why(name: str, why: str) -> None:
+    recording = read_recording(SHARED / name)
+    with pytest.raises(InputError, match=f"no pipeline can be written: .*{why}"):
+        code_of_steps(untraced(recording, profile_of(recording)).schedule, "pytorch")
+
+
+def test_the_recorded_process_of_a_trace_is_what_the_profiler_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies and kernels of the file, in microseconds from its first copy's call on, are the spans on the engines."""
+    monkeypatch.chdir(tmp_path)
+    file = SHARED / "h200/infer-pinned-2streams.json.gz"
+    assert main(["import", str(file), "-o", "p.json", "--trace", "i.json", "--plot", "i.png"]) == 0
+    assert main(["whatif", "p.json", "--graph", "--trace", "w.json"]) == 0
+    assert capsys.readouterr().out
+    assert (tmp_path / "i.png").read_bytes().startswith(b"\x89PNG")
+    was = json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    calls = {e["args"]["correlation"]: e for e in was if e.get("cat") == "cuda_runtime"}
+    work = [e for e in was if e.get("cat") in ("gpu_memcpy", "kernel")]
+    began = min(calls[e["args"]["correlation"]]["ts"] for e in work)
+    starts, lengths = sorted(e["ts"] - began for e in work), sorted(e["dur"] for e in work)
+    for path, second in (("i.json", "replayed"), ("w.json", "predicted with --graph")):
+        events: list[dict[str, Any]] = json.loads((tmp_path / path).read_text())["traceEvents"]
+        processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        assert processes == {1: "recorded", 2: second}
+        names = {e["tid"]: e["args"]["name"].split()[0] for e in events if e["name"] == "thread_name" and e["pid"] == 1}
+        spans = [e for e in events if e["ph"] == "X" and names.get(e["tid"]) in ("h2d", "compute", "d2h")]
+        assert sorted(e["ts"] for e in spans) == pytest.approx(starts, abs=2e-3)
+        assert sorted(e["dur"] for e in spans) == pytest.approx(lengths, abs=2e-3)

@@ -1,0 +1,101 @@
+"""When the ops of a recorded program ran: read off a recording op by op, in its file, and as a time line."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+import strategies as card
+from hypothesis import assume, given, settings
+from perfect_profiler import recorded
+from strategies import NS, d2h, h2d, kernel, make_device, program
+
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.files import (
+    dump_schedule,
+    parse_schedule,
+    read_recorded_schedule,
+    read_schedule,
+    write_schedule,
+)
+from streamsim.program.recorded_times import RecordedTimes
+from streamsim.program.schedule import HostWork, Schedule, Synchronize
+from streamsim.recorded.program import program_of
+from streamsim.recorded.times import recorded_times
+from streamsim.timeline.timeline import recorded_timeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+
+
+@settings(deadline=None)
+@given(card.schedules(launch="live"), card.devices())
+def test_a_recorded_time_line_is_that_of_the_program_that_was_recorded(schedule: Schedule, device: Device) -> None:
+    """Every call, copy and kernel when it was, from the first call of work on; on every thread one thing at a time.
+
+    What stands in a recording is known by its call, whose correlation is the op's place in the schedule.
+    """
+    was = simulate(schedule, device)
+    assume(any(engine >= 0 for engine in was.engine))
+    recording = recorded(was)
+    found = program_of(recording)
+    line = recorded_timeline(simulate(found.schedule, device), recorded_times(recording, found))
+    op_of_call = recording.calls.correlation.tolist()
+    for k, (work, call) in enumerate(zip(found.work, found.call, strict=True)):
+        if call >= 0:
+            op = op_of_call[call]
+            assert (line.issued[k], line.returned[k]) == (
+                was.issued[op] - found.first_ns,
+                was.returned[op] - found.first_ns,
+            )
+        if work >= 0:
+            assert (line.start[k], line.end[k]) == (was.start[op] - found.first_ns, was.end[op] - found.first_ns)
+    for thread in {op.thread for op in found.schedule.ops}:
+        own = [k for k, op in enumerate(found.schedule.ops) if op.thread == thread]
+        assert all(0 <= line.issued[k] <= line.returned[k] for k in own if found.call[k] >= 0)
+        assert all(line.returned[a] <= line.issued[b] for a, b in pairwise(own))
+
+
+def test_what_the_host_does_between_calls_took_the_time_between_them() -> None:
+    """A copy's call 0..2, work of 7, a launch 9..12; the synchronisation holds until the kernel has ended, at 17."""
+    ops = h2d(1, 5), HostWork(7 * NS), kernel(1, 5), Synchronize(stream=1)
+    was = recorded(simulate(program(*ops, streams=1), make_device(copy=2, kernel=3)))
+    found = program_of(was)
+    assert [type(op) for op in found.schedule.ops] == [type(op) for op in ops]
+    times = recorded_times(was, found)
+    assert times == RecordedTimes((0, 2, 9, 12), (2, 9, 12, 17), (2, -1, 12, -1), (7, -1, 17, -1))
+
+
+def test_a_file_has_them_and_a_schedule_has_not(tmp_path: Path) -> None:
+    schedule = program(h2d(1, 5), d2h(1, 5), streams=1)
+    times = RecordedTimes((0, 1), (1, 2), (2, 8), (7, 13))
+    write_schedule(schedule, tmp_path / "p.json", times)
+    assert read_recorded_schedule(tmp_path / "p.json") == (schedule, times)
+    assert read_schedule(tmp_path / "p.json") == schedule
+    assert read_recorded_schedule(tmp_path / "p.json")[0].__class__ is Schedule
+    write_schedule(schedule, tmp_path / "p.json")
+    assert read_recorded_schedule(tmp_path / "p.json") == (schedule, None)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (
+            '{"issued_ns":[0],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}',
+            "recorded: has times of 1 ops; there are 2",
+        ),
+        ('{"issued_ns":[0],"returned_ns":[],"start_ns":[1],"end_ns":[2]}', "recorded.returned_ns: has 0 entries"),
+        ('{"issued_ns":[3],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', r"recorded.returned_ns\[0\]: is before"),
+        ('{"issued_ns":[-2],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', "recorded.issued_ns: expected times from"),
+        ('{"issued_ns":[0.5],"returned_ns":[1],"start_ns":[1],"end_ns":[2]}', r"recorded.issued_ns\[0\] = 0.5"),
+        ('{"issued_ns":[0],"returned_ns":[1],"start_ns":[1]}', "recorded.end_ns: is missing"),
+    ],
+)
+def test_times_that_cannot_be_are_refused_by_name(times: str, message: str) -> None:
+    text = dump_schedule(program(h2d(1, 5), d2h(1, 5), streams=1)).decode()
+    with pytest.raises(InputError, match=message):
+        parse_schedule(text.replace("]}\n", '],"recorded":' + times + "}").encode())

@@ -1,0 +1,280 @@
+"""The best way to place layers: what trying every way gives, or no further from it than is said."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+import strategies as card
+from effort import examples
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from layered import Times, layers_of, models, names_of, recurrence
+from msgspec.structs import replace
+
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.layers import Layer, Layers
+from streamsim.program.offload import Offload, one_by_one
+from streamsim.program.workload import WorkloadKernel
+from streamsim.search import placements
+from streamsim.search.best_offload import MOST_LEAN, BestOffload, best_offload
+from streamsim.search.offload_bounds import LayerCosts, Room, floor_ticks
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+IDEAL = card.make_device()
+NS = 1e-9
+Model = tuple[list[Times], frozenset[int], int, int]
+
+
+def ticks(seconds: float) -> int:
+    return round(seconds / NS)
+
+
+class Asked(NamedTuple):
+    layers: Layers
+    device: Device
+    memory: int
+    reserve: int
+    pinned: int | None
+    most_depth: int
+
+    def every_way(self) -> dict[Offload, int]:
+        """The ticks of every way that has room, by its schedule's own buffers."""
+        names, found = [step.name for step in self.layers.steps], {}
+        for count in range(len(names) + 1):
+            for resident in combinations(names, count):
+                for depth in range(1, min(self.most_depth, max(1, len(names) - count)) + 1):
+                    config = Offload(depth, resident, reserve_bytes=self.reserve)
+                    schedule = config.schedule(self.layers)
+                    pinned = sum(b.bytes for b in schedule.buffers if b.memory == "pinned")
+                    if schedule.device_bytes <= self.memory and (self.pinned is None or pinned <= self.pinned):
+                        found[config] = ticks(simulate(schedule, self.device).makespan_s)
+        return found
+
+    def best(self, **more: Any) -> BestOffload:
+        limits = self.memory, self.reserve, self.pinned, self.most_depth
+        return best_offload(self.layers, self.device, *limits, **more)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> Asked:
+    """Up to five layers on any device, with room for some of them."""
+    times, _, most_depth, passes = draw(models(5, 2))
+    whole, largest = sum(copy for copy, _ in times), max(copy for copy, _ in times)
+    reserve = draw(st.sampled_from((0, 0, 7)))
+    memory = reserve + draw(st.integers(largest - 1, whole + largest))
+    pinned = draw(st.none() | st.integers(0, whole))
+    return Asked(layers_of(*times, passes=passes), draw(card.devices()), memory, reserve, pinned, most_depth)
+
+
+# The optimum
+
+
+@examples(60)
+@given(asked())
+def test_the_best_way_is_what_trying_every_way_gives(case: Asked) -> None:
+    every = case.every_way()
+    if not every:
+        with pytest.raises(InputError, match=r"no way to place .* fits into|the largest layer"):
+            case.best()
+        return
+    found = case.best(budget_ops=None)
+    assert found.exact
+    assert found.lists_all
+    assert found.ways == len(every)
+    assert ticks(found.best.makespan_s) == ticks(found.floor_s) == min(every.values())
+    assert every[found.best.config] == min(every.values())
+    limit = 1.01 * min(every.values())
+    near = [config.device_bytes(case.layers) for config, taken in every.items() if taken <= limit]
+    assert every[found.lean.config] == ticks(found.lean.makespan_s)
+    assert every[found.lean.config] <= limit
+    assert found.lean.device_bytes >= min(near)
+    if len(every) <= MOST_LEAN:
+        assert found.lean.device_bytes == min(near)
+
+
+@examples(60)
+@given(asked(), st.booleans())
+def test_what_is_not_tried_is_no_faster_than_is_said(case: Asked, is_listed: bool) -> None:
+    # Good ways only, or a budget that ends the search after the first: nothing said is wrong, and what is found fits.
+    every = case.every_way()
+    assume(every)
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_listed:
+            patch.setattr(placements, "MOST_LISTED", 0)
+            patch.setattr(placements, "MOST_CELLS", 30_000)  # of five layers all that there is to be found
+        try:
+            found = case.best(budget_ops=0 if is_listed else None)
+        except InputError as error:
+            assert case.pinned is not None and "was found that fits" in str(error)  # noqa: PT018, PT017
+            return
+    optimum = min(every.values())
+    assert found.lists_all is is_listed
+    assert ticks(found.floor_s) <= optimum <= ticks(found.best.makespan_s) == every[found.best.config]
+    assert ticks(found.lean.makespan_s) == every[found.lean.config] <= 1.01 * found.best.makespan_s / NS
+    assert found.lean.device_bytes <= found.best.device_bytes
+    assert found.exact is (found.floor_s == found.best.makespan_s)
+    assert found.best.makespan_s * (1 - found.nearness) == pytest.approx(found.floor_s)
+
+
+def test_two_layers_by_hand() -> None:
+    # Copies of 4 and 6 ticks, kernels of 5 and 3 (tests/program/test_offload.py). In 10 bytes both fit. In 9 not: with
+    # the first on the card the second has no buffer; nothing stays, and one buffer. In 12 two buffers of 6 would do as
+    # well, but both layers on the card are faster.
+    layers = layers_of((4, 5), (6, 3))
+    found = {memory: best_offload(layers, IDEAL, memory) for memory in (9, 10)}
+    assert [(b.best.config.depth, b.best.config.resident, ticks(b.best.makespan_s)) for b in found.values()] == [
+        (1, (), 18),
+        (1, ("layer0", "layer1"), 8),
+    ]
+    # Three equal layers, copies of 4 and kernels of 4, in the room of two: one copy after another beside the kernels,
+    # 4 + 3 x 4; with the first on the card its kernel hides the second copy, and with one buffer the third waits.
+    layers = layers_of(*[(4, 4)] * 3)
+    assert ticks(simulate(Offload(2).schedule(layers), IDEAL).makespan_s) == 16
+    assert ticks(simulate(Offload(1, ("layer0",)).schedule(layers), IDEAL).makespan_s) == 16
+    assert ticks(simulate(Offload(1, ("layer1",)).schedule(layers), IDEAL).makespan_s) == 16
+    assert ticks(best_offload(layers, IDEAL, 8).best.makespan_s) == 16
+    assert ticks(best_offload(layers, IDEAL, 11, 3).best.makespan_s) == 16
+    assert ticks(best_offload(layers, IDEAL, 11, 4).best.makespan_s) == 24  # room for one
+
+
+def test_of_equal_ways_the_one_that_needs_least_memory() -> None:
+    # Kernels of 9 ticks behind copies of 1: the first layer on the card hides all other copies, whatever else stays.
+    found = best_offload(layers_of(*[(1, 9)] * 5), IDEAL, 4)
+    assert (ticks(found.best.makespan_s), found.best.config.resident, found.best.config.depth) == (45, ("layer0",), 2)
+    assert found.best.device_bytes == 3
+
+
+def test_what_is_reserved_and_what_may_be_pinned_count() -> None:
+    layers = layers_of((4, 5), (6, 3), (2, 9))
+    free = best_offload(layers, IDEAL, 12)
+    assert free.best.makespan_s == 17 * NS
+    assert free.best.pinned_bytes <= 12
+    pinned = best_offload(layers, IDEAL, 10, pinned_limit_bytes=6)  # the largest stays, with a buffer for the others
+    assert (pinned.best.config.resident, pinned.best.pinned_bytes) == (("layer1",), 6)
+    reserved = best_offload(layers, IDEAL, 10, reserve_bytes=3)
+    assert reserved.best.device_bytes <= 10
+    assert reserved.best.config.reserve_bytes == 3
+
+
+# What it says besides
+
+
+def test_what_it_is_compared_with() -> None:
+    layers = replace(layers_of((400_000, 9000), (900_000, 5000), (100_000, 30_000)), passes=2)
+    device = load_device("h200")
+    found = best_offload(layers, device, 1_000_000)
+    config = found.best.config
+    taken = {
+        "makespan_s": config.schedule(layers),
+        "serial_s": one_by_one(layers, "pageable"),
+        "one_by_one_s": one_by_one(layers, "pinned"),
+        "resident_s": Offload(1, ("layer0", "layer1", "layer2")).schedule(layers),
+    }
+    said = {name: getattr(found.best if name == "makespan_s" else found, name) for name in taken}
+    assert said == pytest.approx({name: simulate(schedule, device).makespan_s for name, schedule in taken.items()})
+    assert found.resident_bytes == layers.weight_bytes
+    assert set(found.best.streamed) | set(config.resident) == {"layer0", "layer1", "layer2"}
+    assert found.best.device_bytes == config.device_bytes(layers) <= 1_000_000
+    assert found.speedup == found.serial_s / found.best.makespan_s
+    assert found.lower_bound_s <= found.best.makespan_s
+    assert sum(found.critical_s.values()) == pytest.approx(found.best.makespan_s)
+    assert all(seconds <= found.best.makespan_s for seconds in found.faster_s.values())
+    stay = sum(step.weight_bytes for step in layers.steps if step.name in config.resident)
+    assert found.best.load_s == pytest.approx(stay / device.h2d.bandwidth_bytes_per_s, abs=1e-4)
+    assert found.to_json()["best"]["pass_s"] == found.best.makespan_s / 2
+
+
+def test_everything_stays_where_it_fits() -> None:
+    layers = layers_of((4, 5), (6, 3))
+    found = best_offload(layers, IDEAL)  # whose memory is not known
+    assert found.best.config.resident == ("layer0", "layer1")
+    assert (found.best.streamed, found.best.pinned_bytes, found.exact) == ((), 0, True)
+    assert found.best.makespan_s == found.resident_s == 8 * NS
+
+
+def test_many_layers_are_placed_near_the_bound() -> None:
+    # 200 layers whose kernels take 1.2 times as long as their copies, in a third of their memory: the kernels bound it.
+    times = [(1_000_000 * (1 + n % 7), 24_000 * (1 + n % 7)) for n in range(200)]
+    layers = layers_of(*times)
+    found = best_offload(layers, "h200", layers.weight_bytes // 3)
+    assert not found.lists_all
+    assert 0 <= found.nearness < 0.01
+    assert found.best.device_bytes <= layers.weight_bytes // 3
+
+
+# The bounds
+
+
+@examples(200)
+@given(models(), card.devices(), st.integers(1, 8))
+def test_no_way_ends_before_its_bound(model: Model, device: Device, most_passes: int) -> None:
+    times, resident, depth, passes = model
+    streamed = [n not in resident for n in range(len(times))]
+    depth = min(depth, sum(streamed)) or 1
+    layers = layers_of(*times, passes=passes)
+    taken = ticks(simulate(Offload(depth, names_of(resident)).schedule(layers), device).makespan_s)
+    costs = LayerCosts(layers, device)
+    (bound,) = costs.bounds(np.array([streamed]), depth, most_passes).tolist()
+    assert bound <= taken
+    whole = sum(copy for copy, _ in times)
+    assert floor_ticks(costs, Room(whole), 8) <= taken  # everything fits
+
+
+@examples(100)
+@given(models(6, 5))
+@example(([(1, 9), (9, 1)], frozenset(), 1, 5))
+def test_without_overheads_the_bound_is_what_it_takes(model: Model) -> None:
+    times, resident, depth, passes = model
+    streamed = np.array([[n not in resident for n in range(len(times))]])
+    depth = min(depth, int(streamed.sum())) or 1
+    (bound,) = LayerCosts(layers_of(*times, passes=passes), IDEAL).bounds(streamed, depth, passes).tolist()
+    assert bound == recurrence(times, resident, depth, passes)
+
+
+@examples(60)
+@given(asked())
+def test_no_way_in_the_room_ends_before_the_floor(case: Asked) -> None:
+    every = case.every_way()
+    floor = floor_ticks(LayerCosts(case.layers, case.device), Room(case.memory - case.reserve, case.pinned), 9)
+    assert all(floor <= taken for taken in every.values())
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"memory_limit_bytes": 5},
+            r"memory limit = 5 bytes \(5 B\): the largest layer, layer1, has 6 B of weights",
+        ),
+        (
+            {"memory_limit_bytes": 8, "reserve_bytes": 3},
+            r"memory limit = 8 bytes .* layer1, has 6 B of weights and 3 B are reserved",
+        ),
+        (
+            {"memory_limit_bytes": 8, "pinned_limit_bytes": 5},
+            "no way to place 10 B of weights fits into 8 B for weights on the card and 5 B pinned on the host; allow",
+        ),
+        ({"most_depth": 0}, "most_depth = 0"),
+        ({"reserve_bytes": -1}, "reserve_bytes = -1"),
+    ],
+)
+def test_what_cannot_be_is_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        best_offload(layers_of((4, 5), (6, 3)), IDEAL, **more)
+
+
+def test_too_many_layers_or_passes_are_refused() -> None:
+    layer = Layer(4, (WorkloadKernel(duration_s=1e-6),))
+    for layers in (Layers((replace(layer, repeats=1001),)), Layers((layer,), 100_000)):
+        with pytest.raises(InputError, match="are too many to search; give at most 1000 layers and 33333 together"):
+            best_offload(layers, IDEAL, 100)

@@ -1,0 +1,41 @@
+"""Which of the two models says how long configurations take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from strategies import make_device, pipeline_of
+
+import streamsim.model
+from streamsim import compiled
+from streamsim.program.config import Config
+from streamsim.search import evaluate as evaluating
+from streamsim.search.evaluate import evaluate, is_fast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.skipif(not is_fast(), reason="needs streamsim[fast]")
+@pytest.mark.parametrize(
+    ("fast", "is_there", "asked"),
+    [(True, True, "compiled"), (False, True, "SimPy"), (None, True, "compiled"), (None, False, "SimPy")],
+)
+def test_the_model_is_the_one_that_was_asked_for_or_the_fast_one_where_it_is(
+    fast: bool | None, is_there: bool, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+
+    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **more: Any) -> Any:
+            called.append(name)
+            return function(*arguments, **more)
+
+        return noted
+
+    monkeypatch.setattr(evaluating, "is_fast", lambda: is_there)
+    monkeypatch.setattr(compiled, "makespans", noting("compiled", compiled.makespans))
+    monkeypatch.setattr(streamsim.model, "simulate", noting("SimPy", streamsim.model.simulate))
+    evaluate(pipeline_of(64), [Config(chunks=4, streams=2)], make_device(), fast)
+    assert called == [asked]

@@ -1,0 +1,32 @@
+"""A card for commands that start processes: a folder for PYTHONPATH, in which every Python finds the emulated one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+FEW, WAIT_S = 3, 0.003  # schedules to a group, a measured run: so that there is a middle to stop it in
+SITE = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+import contextlib, time
+import streamsim_validate.gpu, streamsim_validate.run.measure
+from fake_cuda import fake_gpu
+
+@contextlib.contextmanager
+def open_gpu(device=0):
+    gpu, cuda = fake_gpu()
+    cuda.fail_at = lambda name, arguments: time.sleep({WAIT_S} * (name == "eventElapsedTime"))
+    yield gpu
+
+streamsim_validate.gpu.open_gpu, streamsim_validate.gpu.import_cupy = open_gpu, lambda: None
+streamsim_validate.run.measure.GROUP_SIZE = {FEW}
+streamsim_validate.run.campaign.import_cupy = lambda: None
+"""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """In which Python finds that card."""
+    (folder / "sitecustomize.py").write_text(SITE)
+    return os.environ | {"PYTHONPATH": str(folder)}

@@ -1,0 +1,76 @@
+"""A card on which every call takes a microsecond, so that every time is known, and something to tune on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from fake_cuda import fake_gpu
+from strategies import make_device
+
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.search.tuning import candidates, default_grid
+from streamsim_validate.gpu import Gpu, replayer
+from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.record import Entry
+from streamsim_validate.run import Task
+from streamsim_validate.run.meters import Replays
+from streamsim_validate.suites.workloads import sincos
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    from fake_cuda import FakeCuda
+
+
+WORK = 2
+COST = KernelCost("sincos", WORK, (100, 1000), (1e-6, 10e-6))
+DEVICE = make_device(copy=200, kernel=100, kernels=(COST,))  # a byte a nanosecond: cut in four is best
+WORKLOAD = sincos(500, WORK)
+
+
+def a_task(tmp_path: Path, budget: int = 4, **more: Any) -> Task:
+    given: dict[str, Any] = {"workload": WORKLOAD, "device": DEVICE, "repeats": 3} | more
+    given.setdefault("configs", tuple(candidates(given["workload"], DEVICE, default_grid(8, 4))))
+    return Task(str(tmp_path / "tuned.json.gz"), budget=budget, **given)
+
+
+def ticking(patch: pytest.MonkeyPatch, **more: Any) -> tuple[Gpu, FakeCuda]:
+    """A card on which every call takes a microsecond, and events are as far apart."""
+    gpu, cuda = fake_gpu(**more)
+    patch.setattr(replayer, "perf_counter_ns", lambda: 1000 * len(cuda.log))
+    events = count(1)
+    patch.setattr(time, "perf_counter", lambda: 1e-6 * next(events))
+    return gpu, cuda
+
+
+Cards = Callable[..., tuple[Gpu, "FakeCuda"]]
+
+
+def measured_keys(journal: Path) -> list[str]:
+    """Of the entries, in the order of the journal."""
+    return [line.key for line in read_journal(journal) if isinstance(line, Entry)]
+
+
+def ctrl_c_on(words: str) -> Callable[[str, int, int], None]:
+    def stop(what: str, _done: int, _of_all: int) -> None:
+        if words in what:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+class Spy:
+    """The meter of replays, which remembers what it was asked for."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu, self._meter = gpu, Replays(WORKLOAD, gpu)
+        self.title, self.planned, self.predicted = self._meter.title, self._meter.planned, self._meter.predicted
+        self.asked: list[str] = []
+
+    def measure(self, items: Any, *rest: Any) -> None:
+        self.asked += [item.key for item in items]
+        self._meter.measure(items, *rest)

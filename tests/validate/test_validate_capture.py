@@ -1,0 +1,285 @@
+"""``streamsim-validate capture``: programs in processes, on a card and a CUPTI that are not there (``fake_cupti``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fake_cupti
+import pytest
+
+from streamsim.cli import main as streamsim
+from streamsim.errors import InputError
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.wall_times import wall_time_s
+from streamsim_validate.cli import main
+from streamsim_validate.gpu.runner import demangled
+from streamsim_validate.run import parse_program
+
+if TYPE_CHECKING:
+    from streamsim.recorded.recording import Recording
+
+PROGRAM = """
+import sys
+import fake_cupti as card
+from nvtx.nvtx import annotate
+
+def step(stream):
+    card.sleep_ns(7_000)
+    card.copy(1 << 20, stream)
+    card.launch("relu", stream)
+    card.copy(1 << 20, stream, direction=2)
+
+if __name__ == "__main__":
+    stream = card.stream()
+    for _ in range(2):
+        with annotate("step"):
+            step(stream)
+    print("done", sys.argv[1:])
+"""
+NVTX = """
+class annotate:
+    def __init__(self, message=None, color=None): pass
+    def __enter__(self): return self
+    def __exit__(self, *raised): return False
+    def __call__(self, function): return function
+def push_range(message=None, color="blue", domain=None): pass
+def pop_range(domain=None): pass
+def start_range(message=None): pass
+def end_range(range_id): pass
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a program in it, beside a card and CUPTI."""
+    beside = tmp_path / "installed"
+    (beside / "nvtx").mkdir(parents=True)
+    (beside / "nvtx" / "__init__.py").write_text("")
+    (beside / "nvtx" / "nvtx.py").write_text(NVTX)
+    for name, value in fake_cupti.install(beside).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    Path("program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def capture(*arguments: str, program: tuple[str, ...] = ("program.py",)) -> int:
+    return main(["capture", *arguments, "--", sys.executable, *program])
+
+
+def counts(recording: Recording) -> tuple[int, int]:
+    return len(recording.calls), len(recording.work)
+
+
+def test_a_program_is_recorded_timed_and_imported(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The first step takes 39 us: the host's 7, the first call's 1, the card's 30, and 1 for the wait for it.
+
+    The card is waited for before it as well. The program in it begins with the first call.
+    """
+    assert capture("--window", "step", "-o", "found.json.gz", program=("program.py", "a", "-o", "b")) == 0
+    said = capfd.readouterr()
+    assert said.out.startswith("done ['a', '-o', 'b']\ndone ['a', '-o', 'b']\n")  # by the program, twice
+    assert "run 1 of 2: not recorded" in said.err
+    found = read_recording(place / "found.json.gz")
+    assert [found.names[name] for name in found.annotations.name] == ["step", "step"]
+    assert counts(found) == (8, 6)
+    assert [(stream.id, stream.kind) for stream in found.streams] == [(7, "legacy"), (8, "non-blocking")]
+    assert found.cards[0].name == "NVIDIA H200"
+    assert "CUPTI" in said.out
+    assert "program.py a -o b" in dict(found.processes).values()
+    (run,) = found.untraced
+    assert (run.end_ns - run.start_ns).tolist()[0] == 39_000
+    assert wall_time_s(found, "step") == pytest.approx(32e-6)
+    assert "when nothing records it" in said.out
+    assert streamsim(["import", "found.json.gz", "--window", "step", "--json", "-o", "program.json"]) == 0
+    assert json.loads(capfd.readouterr().out)["replay"]["untraced_s"] == pytest.approx(32e-6)
+
+
+def test_a_module_is_run_as_python_does_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    package = place / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("from . import inner\n")
+    show = "import sys, fake_cupti\nprint(sys.argv, sys.path[0], __name__, '__main__' in sys.modules)\n"
+    (package / "inner.py").write_text(show + "fake_cupti.launch('k')\n")
+    assert capture("--untraced-runs", "0", program=("-B", "-X", "utf8", "-m", "package", "-x")) == 0
+    said = capfd.readouterr().out.splitlines()[0]
+    assert said == f"{[str(package / '__main__.py'), '-x']} {place} package.inner True"
+    assert counts(read_recording(place / "capture.json.gz")) == (1, 1)
+
+
+def test_a_script_has_the_surroundings_that_python_gives_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same words as without us, from the same folders; also with code on the command line."""
+    show = (
+        "import fake_cupti, sys; print(sys.argv, sys.path[:2], __name__, sorted(globals()))\nfake_cupti.launch('k')\n"
+    )
+    (place / "below").mkdir()
+    (place / "below" / "show.py").write_text(show)
+    for program in (("below/show.py", "1"), ("-c", show, "-m"), ("-P", "below/show.py")):
+        done = subprocess.run([sys.executable, *program], capture_output=True, text=True, check=True)
+        assert capture("--untraced-runs", "0", program=program) == 0
+        shown = capfd.readouterr().out.splitlines()[0]
+        for extra in ("'__annotations__', ", "'__builtins__', "):
+            done.stdout, shown = done.stdout.replace(extra, ""), shown.replace(extra, "")
+        assert shown == done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "message", "by_program"),
+    [
+        ("sys.exit(7)", 7, "ended with exit code 7; nothing is written", ""),
+        ("sys.exit('no data')", 1, "ended with exit code 1; nothing is written", "no data\n"),
+        ("raise ValueError('x')", 1, "ended with exit code 1; nothing is written", "ValueError: x\n"),
+        ("import os; os._exit(0)", 2, "ended before what it did could be written", ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139, "was ended by signal 11", ""),
+    ],
+)
+def test_how_a_program_ends_is_how_the_command_ends(
+    ends: str, code: int, message: str, by_program: str, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (place / "program.py").write_text(f"import sys, fake_cupti\nfake_cupti.launch('k')\n{ends}\n")
+    assert capture("--untraced-runs", "0") == code
+    said = capfd.readouterr().err
+    complaints = [line for line in said.splitlines() if line.startswith("streamsim-validate: error: ")]
+    assert len(complaints) == 1
+    assert message in complaints[0]
+    assert by_program in said
+    assert "runner.py" not in said
+    assert "runpy" not in said
+    assert not (place / "capture.json.gz").exists()
+
+
+def test_what_a_program_does_at_its_end_and_in_its_threads_is_recorded(place: Path) -> None:
+    """Its own handlers run before ours; a process that it forks writes nothing."""
+    (place / "program.py").write_text(
+        "import atexit, os, threading, time\nimport fake_cupti\n"
+        "atexit.register(fake_cupti.launch, 'at the end')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.1), fake_cupti.launch('in a thread'))).start()\n"
+        "child = os.fork()\nif child == 0:\n    raise SystemExit(0)\nos.waitpid(child, 0)\n"
+    )
+    assert capture("--untraced-runs", "0") == 0
+    found = read_recording(place / "capture.json.gz")
+    assert [found.names[name] for name in found.work.name] == ["in a thread", "at the end"]
+    assert len(found.threads) == 2
+
+
+def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(place: Path) -> None:
+    """As a terminal does: SIGINT to both."""
+    (place / "program.py").write_text(
+        "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    print('settled')\n    raise\n"
+    )
+
+    code = (
+        "import os, sys\nos.setpgid(0, 0)\nfrom streamsim_validate.cli import main\n"
+        f"sys.exit(main(['capture', '--', {sys.executable!r}, 'program.py']))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not (place / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == "settled\n"
+    assert err.splitlines()[-1] == "streamsim-validate: error: interrupted"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "program", "setting", "code", "message"),
+    [
+        ((), ("program.py",), ("FAKE_CARDS", "0"), 3, "no usable GPU (CUDA's error 100): to capture a program needs"),
+        (
+            (),
+            ("program.py",),
+            ("FAKE_CUPTI_FAILS", "a reason"),
+            2,
+            "CUPTI cannot record here: cuptiError: a reason;",
+        ),
+        ((), ("nothing.py",), None, 2, "'nothing.py': put no work on a card, so there is nothing to look at"),
+        ((), ("none.py",), None, 2, "'none.py': there is no such file"),
+        ((), (), None, 2, "no program: give one, as in -- python my_program.py"),
+        ((), ("-m",), None, 2, "no program: give one, as in -- python my_program.py"),
+        ((), ("-um", "x"), None, 2, "'-um': give -m as a word of its own"),
+        (("--window", "stop"), ("program.py",), None, 2, "opened no range of this name; it opened 'step'. Name one"),
+        (("--window", "step[3]"), ("program.py",), None, 2, "--window = 'step[3]': the program opened no range"),
+        (("-o", "none/x.gz"), ("program.py",), None, 2, "there is no folder 'none'"),
+    ],
+)
+def test_what_cannot_be_captured_gets_one_line(
+    arguments: tuple[str, ...],
+    program: tuple[str, ...],
+    setting: tuple[str, str] | None,
+    code: int,
+    message: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if setting:
+        monkeypatch.setenv(*setting)
+    (place / "nothing.py").write_text("")
+    assert capture(*arguments, program=program) == code
+    said = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("streamsim: run ")]
+    assert len(said) == 1
+    assert message in said[0]
+    assert not (place / "capture.json.gz").exists()
+
+
+def test_without_the_library_the_line_says_what_to_install_and_how_else_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in fake_cupti.install(tmp_path, with_cupti=False).items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "program.py").write_text("")
+    assert capture(program=(str(tmp_path / "program.py"),)) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert all(words in said for words in (sys.executable, "pip install 'streamsim[cupti]'", "nsys profile", "PyTorch"))
+
+
+def test_kernels_have_the_names_of_their_source() -> None:
+    """A library that can tell is on any machine with a card; elsewhere the name stays what it is."""
+    assert demangled("score") == "score"
+    assert demangled("_Zx") == "_Zx"
+    assert demangled("_Z5scaleIfEvPT_S0_i") in ("void scale<float>(float*, float, int)", "_Z5scaleIfEvPT_S0_i")
+
+
+def test_a_compiled_program_is_for_nsys() -> None:
+    with pytest.raises(InputError, match=r"'\./a\.out': only what python runs can be captured; .* nsys export --type"):
+        parse_program(["./a.out", "-n", "4"])
+    with pytest.raises(InputError, match=r"give its interpreter: -- python train\.py"):
+        parse_program(["train.py"])
+
+
+def test_a_window_of_times_is_looked_at_and_not_timed(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert capture("--window", "0..12us", "--json") == 0
+    said = capfd.readouterr()
+    shown = json.loads(said.out[said.out.index("{") :])
+    assert sum(amount["count"] for amount in shown["work"]) == 3
+    assert shown["replay"]["untraced_s"] is None
+    assert "is not known of --window 0..12us" in said.err
+    assert len(read_recording(place / "capture.json.gz").untraced) == 1
+
+
+def test_records_that_are_lost_are_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two by CUPTI, and one that cannot be read; the others are there."""
+    monkeypatch.setenv("FAKE_DROPPED", "2")
+    broken = "import types\nfake_cupti.emit(types.SimpleNamespace(kind=10))\n"
+    (place / "program.py").write_text(f"import fake_cupti\nfake_cupti.launch('a')\n{broken}fake_cupti.launch('b')\n")
+    assert capture("--untraced-runs", "0") == 0
+    found = read_recording(place / "capture.json.gz")
+    assert {row.what: row.count for row in found.unread} == {"records that CUPTI lost": 3}
+    assert [found.names[name] for name in found.work.name] == ["a", "b"]
+
+
+def test_the_recording_is_packed_only_if_its_name_says_so(place: Path) -> None:
+    assert capture("-o", "found.json", "--untraced-runs", "0") == 0
+    assert (place / "found.json").read_bytes().startswith(b'{"streamsim_capture":1,')

@@ -1,0 +1,214 @@
+"""What a comparison says of programs in languages, and records of before there was a suite of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from documents import ROOT
+from fake_cuda import fake_gpu
+from small_record import MACHINE
+from strategies import make_device
+
+from streamsim.device.front_ends import FrontEnd
+from streamsim_validate.cli import main
+from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
+from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
+from streamsim_validate.compare.programs import host_speeds
+from streamsim_validate.records import (
+    LINEAR,
+    PROGRAMS,
+    STAND_IN,
+    Entry,
+    Program,
+    Recipe,
+    Record,
+    Run,
+    digest,
+    key_of,
+    linear_layers,
+    read_record,
+    stand_ins,
+    write_record,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+US = 1e-6
+
+
+# Compared. A byte a tick; a copy's call takes 2 us and a kernel's 3, and to enter a stream 5, all else nothing.
+
+LIBRARY = FrontEnd(2 * US, 3 * US, 0.0, 0.0, 0.0, 5 * US, "measured: by hand", spread=0.01)
+CARD = msgspec.structs.replace(make_device(), front_ends={"cupy": LIBRARY})
+ROUND_S_USUAL = 12 * US
+ELEMENTS = 4096  # 16,384 ticks each way
+
+
+def an_entry(
+    chunks: int, kernel_us: float, wall_us: float, speeds: tuple[float, ...] = (1.0, 1.0), elements: int = ELEMENTS
+) -> Entry:
+    recipe = Recipe("depth-first", {"chunks": chunks, "streams": 1}, stand_ins(elements, 1, 4), STAND_IN)
+    rounds_s = tuple(speed * ROUND_S_USUAL for speed in speeds)
+    program = Program("cupy", (kernel_us * US,), (kernel_us * US / chunks,), rounds_s)
+    walls = (wall_us * US,) * 3
+    key = key_of("cupy", recipe)
+    return Entry(key, digest(recipe.schedule()), "ok", True, recipe, wall_s=walls, program=program)
+
+
+def a_record(*entries: Entry) -> Record:
+    profile = msgspec.json.decode(msgspec.json.encode(CARD))
+    run = Run(CARD.connections, "then", 7, 3, "now", profile, profile, entries)
+    return Record(fake_gpu()[0].card, MACHINE, PROGRAMS, (run,), "0.1")
+
+
+# One chunk: 7 us until the copy is issued, 16.384 of copying, 100 of the kernel, 16.384 back: 139.768 us. 64 chunks:
+# the calls take 64 * 12 us; the last copy back, of 256 bytes, is issued at their end.
+ONE_US, MANY_US = 7 + 16.384 + 100 + 16.384, 64 * 12 + 0.256
+
+
+def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels() -> None:
+    found = compare(a_record(an_entry(1, 100, ONE_US), an_entry(64, 6.4, MANY_US, (2.0, 2.0))))
+    one, many = found.rows
+    assert one.predicted_s == pytest.approx(ONE_US * US)
+    assert many.predicted_s == pytest.approx(MANY_US * US)
+    assert (one.klass, many.klass) == (DEVICE_BOUND, HOST_BOUND)
+    assert one.at_speed_s == one.predicted_s
+    assert many.at_speed_s == pytest.approx((2 * 64 * 12 + 0.256) * US)
+    assert many.issue_s == pytest.approx(2 * 64 * 12 * US)
+    assert one.speeds == pytest.approx((1.0, 1.0))
+    assert one.simplicity < many.simplicity
+    assert found.summaries["front end"].keys() == {"cupy device-bound", "cupy host-bound"}
+
+
+def test_the_classes_are_told_apart_by_what_was_measured() -> None:
+    """The same program: where its calls took four fifths of its time or more they set it, whatever was predicted."""
+    limit_us = 12 / 0.8
+    rows = compare(a_record(an_entry(1, 0.001, limit_us - 0.01), an_entry(2, 0.001, 2 * limit_us + 0.01))).rows
+    assert [row.klass for row in rows] == [HOST_BOUND, DEVICE_BOUND]
+
+
+def test_a_program_without_the_times_of_its_kernels_is_not_predicted() -> None:
+    good = an_entry(1, 100, 140)
+    bad = msgspec.structs.replace(an_entry(2, 100, 140), program=Program("cupy"))
+    found = compare(a_record(good, bad))
+    assert len(found.rows) == 1
+    assert "the times of its kernels are missing" in found.unpredicted[0].reason
+
+
+def test_the_choice_is_among_the_programs_of_a_workload() -> None:
+    """Two chunks over one stream are predicted to take longer than one, and took 10 % less; a third takes 4 % less."""
+    entries = an_entry(1, 100, 140), an_entry(2, 100, 126), an_entry(1, 9, 104, elements=4000)
+    other = an_entry(2, 9, 100, elements=4000)
+    found = compare(a_record(*entries, other))
+    choices = choices_of(found, "cupy")
+    assert sorted(choice.regret for choice in choices) == pytest.approx([0.04, 140 / 126 - 1])
+    assert share_within(choices) == 0.5
+    assert choices_of(found, "cup") == []
+
+
+def test_a_host_at_two_speeds_is_said_and_so_are_the_misses_that_it_explains() -> None:
+    """Calls twice as long explain what took twice as long; a host that moved may; one that is steady does not."""
+    slow, none = (2.0, 2.0), (1.0, 1.0)
+    entries = [an_entry(64, 1, MANY_US, none, elements=ELEMENTS + 64 * k) for k in range(4)]
+    entries += [an_entry(64, 1, 2 * MANY_US, slow, elements=2 * ELEMENTS + 64 * k) for k in range(3)]
+    entries.append(an_entry(64, 1, 2 * MANY_US, (1.0, 1.3), elements=3 * ELEMENTS))
+    entries.append(an_entry(64, 1, 2 * MANY_US, none, elements=3 * ELEMENTS + 64))
+    speeds = speeds_of(compare(a_record(*entries)), "cupy")
+    assert speeds is not None
+    (fast, often), (slower, rarely) = speeds.two
+    assert (fast, often, slower, rarely) == pytest.approx((1.0, 12, 2.0, 6))
+    assert speeds.apart == pytest.approx(2.0)
+    assert (speeds.programs, speeds.misses, speeds.of_host, speeds.while_moving) == (9, 5, 3, 1)
+
+
+def test_a_steady_host_has_one_speed() -> None:
+    found = compare(a_record(*(an_entry(1, 100, 140, (1 + 0.01 * k,), 4000 + 64 * k) for k in range(10))))
+    speeds = host_speeds(found.rows)
+    assert speeds is not None
+    assert (speeds.two, speeds.apart, speeds.misses) == ((), 1.0, 0)
+    assert host_speeds([]) is None
+
+
+def test_intervals_are_as_wide_as_the_host_varied() -> None:
+    """Host-bound, of calls that are 1 % uncertain: rounds at 1 and 1/2 of the speed make it far wider."""
+    card = msgspec.structs.replace(CARD, spread={"model": 0.001})
+    steady, moving = (
+        expectations(record, compare(record, card).rows, 40, device=card)[0].width
+        for record in (a_record(an_entry(64, 1, MANY_US, speeds)) for speeds in ((1.0, 1.0), (1.0, 2.0)))
+    )
+    assert 0.01 < steady < 0.06
+    assert moving > 0.8
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> str:
+    path = tmp_path / "programs.json.gz"
+    card = msgspec.structs.replace(CARD, spread={"model": 0.01})
+    record = a_record(an_entry(1, 100, 1.01 * ONE_US), an_entry(64, 6.4, 1.5 * MANY_US, (1.5, 1.5)))
+    profile = msgspec.json.decode(msgspec.json.encode(card))
+    run = msgspec.structs.replace(record.runs[0], before=profile, after=profile)
+    write_record(msgspec.structs.replace(record, runs=(run,)), path)
+    return str(path)
+
+
+def test_the_comparison_is_by_front_end_against_the_goals(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", written, "--samples", "20", "--worst", "1", "--timelines"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Emulated, programs: 2 programs, profile calibrated with the record"
+    rows = [line.split() for line in lines if line.startswith("  cupy ")]
+    assert rows[0] == ["cupy", "device-bound", "1", "1.0%", "2%", "1.0%", "8%", "1.0%", "-1.0%"]
+    assert rows[1] == ["cupy", "host-bound", "1", "33.3%", "8%", "33.3%", "25%", "33.3%", "-33.3%"]
+    assert rows[3][:4] == ["cupy", "host-bound", "1", "0.0%"]  # at its speed
+    assert (
+        sum(row[2:3] == ["1"] and len(row) == 8 for row in rows) == 2
+    )  # of the intervals: inside, below, above, widths
+    assert "choice, cupy: within 5% of the best measured for 100% of 1 workloads (goal 95%), 0.0% off at worst" in lines
+    assert any(line.startswith("  misses: 1 of 2 are beyond the goals; 1 of them within") for line in lines)
+    assert not any("formula" in line for line in lines)
+
+
+def test_the_comparison_as_json_and_as_a_condition(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", written, "--json", "--fail-if", "median cupy host-bound > 8%"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    own = found["programs"]["cupy"]
+    assert own["errors"]["host-bound"]["median_percent"] == pytest.approx(100 / 3, rel=1e-3)
+    assert own["errors"]["host-bound"]["at_speed_median_percent"] < 0.1
+    assert own["errors"]["device-bound"]["p95_goal_percent"] == pytest.approx(8)
+    assert own["choice"] == {"n": 1, "within_5_percent_percent": 100, "worst_percent": 0}
+    assert own["host"]["misses"] == own["host"]["of_host"] == 1
+    assert {row["front_end"] for row in found["schedules"]} == {"cupy"}
+    assert found["margins"] == {}
+    assert main(["compare", written, "--format", "csv"]) == 0
+    assert "at_speed_s" in capsys.readouterr().out.splitlines()[0]
+
+
+# Records of before there was a suite
+
+
+@pytest.mark.parametrize("card", ["h100", "h200"])
+def test_an_earlier_record_is_one_of_programs(card: str) -> None:
+    record = read_record(ROOT / "validate" / "records" / f"libraries-{card}.json.gz")
+    (run,) = record.runs
+    assert card.upper() in record.card.name
+    assert record.suite == PROGRAMS
+    assert len(run.entries) == run.count == 150
+    assert len({entry.key for entry in run.entries}) == 150
+    for entry in run.entries:
+        assert entry.program is not None
+        assert entry.program.language in ("cupy", "pytorch")
+        assert len(entry.wall_s) == run.repeats == 9
+        assert statistics.median(entry.wall_s) > 0
+        entry.build()
+
+
+def test_linear_layers_as_a_workload() -> None:
+    """Rows of 8 floats through two layers and one operation more; they are cut at whole rows."""
+    found = linear_layers(10, 8, 2)
+    assert (found.elements, found.inputs, found.outputs) == (10, (32,), (32,))
+    assert [(kernel.name, kernel.parameter) for kernel in found.kernels] == [(LINEAR, 8), (LINEAR, 8), ("relu", 0)]

@@ -1,0 +1,376 @@
+"""The suite ``programs``: what is drawn, and how it is measured on stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+from effort import examples
+from emulated_nvcc import COMPILER, write_nvcc
+from fake_arrays import CuPyArray, Tensor
+from fake_cuda import FakeError, fake_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from stand_in import environment
+from strategies import make_device
+from timed_arrays import CALL_S, ROUND_S, Library
+
+from streamsim.code.steps import LANGUAGES
+from streamsim.errors import InputError
+from streamsim.program.schedule import Kernel
+from streamsim_validate.compare import compare
+from streamsim_validate.compare.programs import device_of, schedule_of
+from streamsim_validate.gpu import LostGpuError
+from streamsim_validate.gpu.libraries import LinearLayers
+from streamsim_validate.records import (
+    LINEAR,
+    PROGRAMS,
+    STAND_IN,
+    Entry,
+    Program,
+    Recipe,
+    config_of,
+    digest,
+    finish,
+    journal_path,
+    key_of,
+    read_record,
+    stand_ins,
+)
+from streamsim_validate.run import Plan, beside, campaign, program_runs
+from streamsim_validate.run.beside import BesideCuda, BesideLibrary
+from streamsim_validate.run.campaign import measure_plan
+from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs
+from streamsim_validate.run.programs import Cuda, run_on
+from streamsim_validate.suites import drawn_programs, program_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streamsim_validate.run.program_runs import WrittenProgram
+
+
+# Drawn
+
+
+@examples(20)
+@given(st.integers(0, 1 << 63), st.integers(1, 60))
+def test_a_seed_gives_the_same_programs_and_more_begin_with_the_fewer(seed: int, count: int) -> None:
+    found = drawn_programs(seed, count)
+    assert drawn_programs(seed, 60)[:count] == found
+    assert len({key_of(name, drawn.of(name)) for drawn in found for name in LANGUAGES}) == count * len(LANGUAGES)
+    for drawn in found:
+        numbers = drawn.recipe.arguments
+        assert numbers["chunks"] in program_suite.CHUNKS
+        assert int(numbers.get("streams", 1)) in program_suite.STREAMS
+        assert int(numbers.get("buffers", 1)) <= int(numbers["chunks"])
+        assert drawn.plain.arguments == numbers
+        assert drawn.plain.workload.elements in program_suite.ELEMENTS
+        assert {kernel.name for kernel in drawn.plain.workload.kernels} == {STAND_IN}
+        assert (drawn.recipe.workload.elements or 0) * drawn.recipe.workload.inputs[
+            0
+        ] == 4 * drawn.plain.workload.elements
+        assert (drawn.recipe.effect == LINEAR) == (drawn.recipe.workload.kernels[0].name == LINEAR)
+
+
+def test_a_hundred_and_fifty_have_every_pattern_and_ten_of_each_workload() -> None:
+    found = drawn_programs(2026, 150)
+    assert {drawn.recipe.pattern for drawn in found} == {"depth-first", "breadth-first", "ring", "prefetch"}
+    assert {drawn.recipe.effect for drawn in found} == {LINEAR, STAND_IN}
+    workloads = [drawn.recipe.workload for drawn in found]
+    assert min(workloads.count(workload) for workload in workloads) >= program_suite.PER_WORKLOAD
+
+
+# Measured, on stand-ins
+
+
+class Emulated:
+    """A library on the clock of the stand-ins: each of its calls, and each launch of a chain, is one of theirs."""
+
+    version = "a library of nobody"
+
+    def __init__(self, name: str, library: Library) -> None:
+        self.name, self._library = name, library
+
+    def _call(self, *_: object) -> None:
+        self._library.card.log.append(("call",))
+
+    copy_in = copy_out = kernel = linear = record = wait = synchronize = _call
+
+    def entered(self, _turn: int) -> Any:
+        self._call()
+        return nullcontext()
+
+    def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
+        zeros = np.zeros(floats, np.float32)
+        card = self._library.card
+        x, y = (
+            CuPyArray(card, zeros.copy()) if self.name == "cupy" else Tensor(card, zeros.copy(), True) for _ in "xy"
+        )
+        begin_s = time.perf_counter()
+        for _ in range(length):
+            launch(x, y)
+        card.cuda.deviceSynchronize()
+        return time.perf_counter() - begin_s
+
+
+class FakeLayers:
+    """In place of linear layers: one operation for each, as the stand-ins count them."""
+
+    def __init__(self, _features: int, layers: int) -> None:
+        self._layers = layers
+
+    def __call__(self, x: Any, y: Any) -> None:
+        for _ in range(1 + self._layers):
+            self.layer(x, y)
+
+    def layer(self, x: Any, y: Any) -> None:
+        sys.modules["torch"].special.legendre_polynomial_p(x, 3, out=y)
+
+    last = layer
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    found = Library(monkeypatch)
+    monkeypatch.setattr(program_suite, "ELEMENTS", (2048,))
+    monkeypatch.setattr(program_suite, "FEATURES", (32,))
+    monkeypatch.setattr(program_suite, "WORK", (2, 3))
+    monkeypatch.setattr(
+        program_runs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
+    )
+    monkeypatch.setattr(beside, "LinearLayers", FakeLayers)
+    monkeypatch.setenv("PATH", "")  # no nvcc
+    return found
+
+
+def measured(items: list[WrittenProgram]) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    measure_programs(items, fake_gpu()[0], 0, 3, lambda entry: found.update({entry.key: entry}))
+    assert list(found) == [item.key for item in items]
+    return found
+
+
+@pytest.mark.usefixtures("library")
+def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() -> None:
+    """A launch takes a call and its rounds of its floats; a chunk's calls are three, and one enters the stream."""
+    items = planned_programs(7, 14)
+    found = measured(items)
+    assert {item.language for item in items} == set(LANGUAGES)
+    for item in items:
+        entry = found[item.key]
+        assert entry.program is not None
+        assert entry.program.language == item.language
+        if item.language == "cuda-c++":
+            assert entry.status.startswith("skipped: no nvcc to compile it with; install the CUDA toolkit")
+            continue
+        assert (entry.status, entry.verified, len(entry.wall_s)) == ("ok", True, 3)
+        assert entry.program.rounds_s == pytest.approx((4 * CALL_S, 4 * CALL_S))
+        assert entry.build() == item.schedule
+        assert entry.recipe is not None
+        workload, chunks = entry.recipe.workload, int(entry.recipe.arguments["chunks"])
+        rows = workload.elements or 0
+        is_linear = workload.kernels[0].name == LINEAR
+        rounds, floats = (3, workload.inputs[0] // 4) if is_linear else (workload.kernels[0].parameter, 1)
+        for times, size in ((entry.program.kernels_s, rows), (entry.program.chunks_s, -(-rows // chunks))):
+            expected = CALL_S + rounds * ROUND_S * size * floats
+            assert times == pytest.approx((expected,) * len(workload.kernels), rel=1e-3)
+        # nothing overlaps on the stand-ins: all calls but those that enter, and all rounds
+        least = chunks * (2 + len(workload.kernels)) * CALL_S + len(workload.kernels) * rounds * ROUND_S * rows * floats
+        assert min(entry.wall_s) >= least
+
+
+@pytest.mark.usefixtures("library")
+def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_runs, "installed_libraries", lambda _: [])
+    statuses = {entry.status for entry in measured(planned_programs(7, 1, ("cupy", "pytorch"))).values()}
+    assert statuses == {
+        "skipped: cupy is not installed, or sees no card; pip install 'streamsim[cuda13]'",
+        "skipped: pytorch is not installed, or sees no card; pip install torch",
+    }
+
+
+@pytest.mark.parametrize("language", ["cuda-c++", "pytorch"])
+def test_a_language_that_is_asked_for_must_be_here(language: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(program_runs, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=rf"^--front-end {language.replace('+', '.')}: .* leave it out"):
+        check_installed((language,))
+    check_installed(())
+
+
+@pytest.mark.usefixtures("library")
+def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = planned_programs(7, 3, ("cupy",))
+    run = BesideLibrary.runner
+
+    def runner(self: BesideLibrary, workload: Any) -> Any:
+        found = run(self, workload)
+        return SimpleNamespace(run=lambda *a, **k: found.run(*a, **k)._replace(verified=False))
+
+    monkeypatch.setattr(BesideLibrary, "runner", runner)
+    assert {entry.status for entry in measured(items).values()} == {
+        "failed: its output is not that of the serial program; its time does not count"
+    }
+
+
+def test_a_program_that_breaks_the_card_ends_it() -> None:
+    gpu, cuda = fake_gpu()
+
+    def broken() -> None:
+        raise FakeError("illegal address")
+
+    with pytest.raises(InputError, match="FakeError: illegal address") as caught:
+        run_on(gpu, "it", broken)
+    assert not isinstance(caught.value, LostGpuError)
+
+    def fail(name: str, _arguments: tuple[object, ...]) -> None:
+        if name == "deviceSynchronize":
+            raise FakeError("gone")
+
+    cuda.fail_at = fail
+    with pytest.raises(LostGpuError, match=r"it: FakeError: illegal address; the GPU's context is lost \(gone\)"):
+        run_on(gpu, "it", broken)
+
+
+def test_an_interrupted_run_of_programs_measures_the_others_only(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
+    assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
+    done: list[str] = []
+    one = program_runs._measured
+
+    def stopped(item: Any, *more: Any) -> Entry:
+        if len(done) == 5:
+            done.append("")
+            raise KeyboardInterrupt
+        done.append(item.key)
+        return one(item, *more)
+
+    monkeypatch.setattr(program_runs, "_measured", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, fake_gpu()[0], None)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    record = finish(journal_path(plan.output), plan.output)
+    assert library.card.log
+    assert len(done) == 1 + 8  # none twice
+    assert [entry.key for _, entry in record.measured()] == [item.key for item in campaign.planned(plan, 8)]
+    assert {run.count for run in record.runs} == {4}
+    assert read_record(plan.output) == record
+    found = compare(record, make_device())
+    assert (len(found.rows), found.unpredicted, found.front_ends) == (8, (), ("cupy", "pytorch"))
+
+
+def test_every_program_of_the_suite_can_be_predicted() -> None:
+    """In each language, with the calls of its front end and the times of its kernels; the ops are those it makes."""
+    device = make_device()
+    for item in planned_programs(2026, 40):
+        assert item.recipe is not None
+        kernels_s = (1e-3,) * len(item.recipe.workload.kernels)
+        program = Program(item.language, kernels_s, kernels_s)
+        entry = Entry(item.key, digest(item.schedule), "ok", True, item.recipe, wall_s=(1.0,), program=program)
+        schedule = schedule_of(entry, device_of(device, program))
+        assert len(schedule) == len(item.schedule)
+        assert sum(op.duration_s or 0.0 for op in schedule.ops if isinstance(op, Kernel)) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"suite": "quick", "front_ends": ("cupy",)}, "--front-end: only the suite programs has programs"),
+        ({"suite": PROGRAMS, "timelines": True}, "--timelines: the programs of the suite programs have"),
+        ({"suite": PROGRAMS, "kernels": ("mine.cu",)}, "--kernels: the programs of the suite programs have"),
+        ({"suite": "standard", "count": 3}, "only the suites random and programs are drawn"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Plan("r.json.gz", **given)
+
+
+def test_the_command_says_what_is_left_out(tmp_path: Path) -> None:
+    """The real command and its process, where there is neither a library nor a compiler: a record of reasons."""
+    line = [sys.executable, "-m", "streamsim_validate", "run", "--suite", PROGRAMS, "--count", "2", "--no-calibrate"]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment(tmp_path) | {"PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("not measured") and ": skipped: " in line for line in lines) == 6
+    assert lines[-1] == "record.json.gz: 0 programs measured on Emulated"
+
+
+# In C++
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no g++")
+def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_bare_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One compilation for all chains; twice the rounds of many take longer, whatever else the machine does."""
+    write_nvcc(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    found = BesideCuda(fake_gpu()[0])
+    one, many = stand_ins(1000, 1, 1), stand_ins(1000, 2, 400)
+    (few_s,), both_s = found.kernels_s(one, 1000), found.kernels_s(many, 1000)
+    assert 0 <= few_s < both_s[0] == both_s[1]
+    assert len((tmp_path / "compiled").read_text().splitlines()) == 1
+    assert found.round_s() > 0
+    runner = found.runner(one)
+    assert isinstance(runner, Cuda)
+    config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
+    assert runner.run(one, config, 1, 1).verified
+    found.close()
+
+
+# Linear layers
+
+
+class Rows:
+    """What linear layers do with a tensor, on NumPy's."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = data
+
+    def view(self, *shape: int) -> Rows:
+        return Rows(self.data.reshape(shape))
+
+    def __rmul__(self, factor: float) -> Rows:
+        return Rows(factor * self.data)
+
+
+def test_linear_layers_are_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """max(0, W2 (W1 x)) of every row, to where it is told."""
+    rng = np.random.default_rng(0)
+
+    def clamp_min(rows: Rows, least: float, out: Rows) -> None:
+        out.data[...] = np.maximum(rows.data, least)
+
+    functional = SimpleNamespace(linear=lambda x, w, b: Rows(x.data @ w.data.T + b.data))
+    torch = SimpleNamespace(
+        Generator=lambda _device: SimpleNamespace(manual_seed=lambda _seed: rng),
+        randn=lambda n, m, generator, **_: Rows(generator.standard_normal((n, m))),
+        empty=lambda n, **_: Rows(np.full(n, np.nan)),
+        zeros_like=lambda other: Rows(np.zeros_like(other.data)),
+        nn=SimpleNamespace(functional=functional),
+        clamp_min=clamp_min,
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    layers = LinearLayers(3, 2)
+    first, second = (weights.data for weights, _ in layers._weights)
+    x, y = Rows(rng.standard_normal(12)), Rows(np.zeros(12))
+    layers(x, y)
+    assert y.data.reshape(4, 3) == pytest.approx(np.maximum(0, x.data.reshape(4, 3) @ first.T @ second.T))
+    layers.layer(x, y)
+    layers.last(x, y)
+    assert y.data == pytest.approx(np.maximum(0, x.data))

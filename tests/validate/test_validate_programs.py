@@ -1,0 +1,270 @@
+"""Programs in a language as what tuning measures: on stand-ins of the libraries, whose clock counts calls and rounds.
+
+Those in C++ are compiled for the host (``emulated_nvcc``).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from effort import examples
+from emulated_nvcc import COMPILER, write_nvcc
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import make_device
+from timed_arrays import CALL_S, MINE, ROUND_S, Library
+
+from streamsim import Config, Workload, WorkloadKernel
+from streamsim.code.steps import LANGUAGES, Language
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.errors import InputError
+from streamsim_validate.run import runner_of
+from streamsim_validate.run.meters import FEW, NEAR, TRIES, rounds_for, said_s
+from streamsim_validate.run.programs import Cuda, Python, Result, check_language, function_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
+KERNEL_S = 20e-6
+WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
+DEVICE = make_device(copy=200, kernel=100)
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    return Library(monkeypatch)
+
+
+# Programs run
+
+
+CONFIGS = {
+    "serial": Config("serial", 4),
+    "depth-first": Config("depth-first", 4, 2),
+    "breadth-first": Config("breadth-first", 5, 3),
+    "ring": Config("depth-first", 6, 3, 2),
+    "graph": Config("depth-first", 4, 2, launch="graph"),
+    "pageable": Config("depth-first", 2, 2, memory="pageable"),
+}
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("language", PYTHON)
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_program_of_every_pattern_is_run_and_verified(language: Language, config: Config) -> None:
+    """So many times; with three times the launches, its kernels take three times as long."""
+    runner = runner_of(language)
+    once, thrice = (runner.run(WORKLOAD, config, 5, 40, times) for times in (1, 3))
+    assert once.verified
+    assert thrice.verified
+    assert len(once.wall_s) == len(thrice.wall_s) == 5
+    calls_s = 0.0 if config.launch == "graph" else 2 * config.chunks * CALL_S  # a graph is one call, whatever is in it
+    assert thrice.wall_s[0] - once.wall_s[0] == pytest.approx(2 * 1024 * 40 * ROUND_S + calls_s)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("language", PYTHON)
+def test_a_workload_without_kernels_is_run(language: Language) -> None:
+    found = runner_of(language).run(Workload(64, (4,), ()), Config(chunks=4, streams=2), 2)
+    assert found.verified
+    assert len(found.wall_s) == 2
+
+
+@pytest.mark.parametrize("language", PYTHON)
+def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
+    library: Library, tmp_path: Path, language: Language
+) -> None:
+    """Seven rounds whatever the work: it is given the arrays, and no more."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE[language])
+    runner = runner_of(language, (str(mine),))
+    assert runner.has_own
+    before = library.computed_s
+    found = runner.run(WORKLOAD, Config(chunks=4, streams=2), 3, work=1000)
+    runs = 1 + 4 + 4  # serial, then 1 + 3 that are verified and 1 + 3 that are timed
+    assert found.verified
+    assert library.computed_s - before == pytest.approx(runs * 7 * 1024 * ROUND_S)
+
+
+# In C++
+
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++")
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What was compiled, a line each."""
+    write_nvcc(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path / "compiled"
+
+
+def run_in_cpp(config: Config, card: int = 0) -> Result:
+    with closing(runner_of("cuda-c++", card=card)) as runner:
+        return runner.run(WORKLOAD, config, 1)
+
+
+@needs_compiler
+def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
+    """Some 2 s: g++."""
+    runner = Cuda()
+    for config in (Config(chunks=4, streams=2), Config(chunks=1), Config(chunks=8, streams=3)):
+        found = runner.run(WORKLOAD, config, 3, work=2)
+        assert found.verified
+        assert len(found.wall_s) == 3
+        assert min(found.wall_s) > 0
+    assert len(nvcc.read_text().splitlines()) == 1
+    assert runner.run(WORKLOAD, Config(chunks=4, streams=2, buffers=2), 1).verified
+    assert runner.run(WORKLOAD, Config("serial", 2), 1, times=3).verified
+    assert len(nvcc.read_text().splitlines()) == 3
+    (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
+    runner.close()
+    assert not os.path.exists(folder)
+
+
+@needs_compiler
+def test_a_program_in_cpp_that_cannot_be_is_refused_before_it_is_compiled(nvcc: Path) -> None:
+    with pytest.raises(InputError, match="more chunks than elements"):
+        run_in_cpp(Config(chunks=2000))
+    assert not nvcc.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'pipeline.cu(3): error: no such thing' >&2; exit 2", r"does not compile: pipeline\.cu\(3\): error: no"),
+        ("printf '#!/bin/sh\\necho oh dear >&2\\nexit 3\\n' > $3; chmod +x $3", "exit code 3: oh dear"),
+        ("printf '#!/bin/sh\\nexit 4\\n' > $3; chmod +x $3", "exit code 4: it says nothing"),
+    ],
+    ids=("compiling", "running", "silent"),
+)
+def test_what_goes_wrong_in_cpp_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    (tmp_path / "nvcc").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(InputError, match=said) as caught:
+        run_in_cpp(Config())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_program_in_cpp_sees_the_card_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number among those that this process sees."""
+    says = 'printf "{\\"verified\\": true, \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
+    (tmp_path / "nvcc").write_text(f"#!/bin/sh\nprintf '%s\\n' '#!/bin/sh' '{says}' > $3; chmod +x $3\n")
+    (tmp_path / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert run_in_cpp(Config(), card=3).wall_s == (0.3,)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert run_in_cpp(Config(), card=1).wall_s == (0.7,)
+
+
+# How many rounds
+
+
+@examples(100)
+@given(st.floats(0, 1e-3), st.floats(0, 1e-5), st.floats(1e-8, 1e-5), st.floats(1e-6, 1e-2))
+def test_rounds_are_found_that_take_the_time(floor_s: float, launch_s: float, round_s: float, wanted_s: float) -> None:
+    """Memory sets the time of few rounds; above that it grows by rounds. To 2 %, or one round, or as few as can be."""
+    asked: list[int] = []
+
+    def time_of(work: int) -> float:
+        asked.append(work)
+        return max(floor_s, launch_s + work * round_s)
+
+    work, seconds = rounds_for(wanted_s, time_of)
+    assert len(asked) == len(set(asked)) <= TRIES
+    assert seconds == max(floor_s, launch_s + work * round_s)
+    least_s = time_of(FEW)
+    if wanted_s * (1 - NEAR) <= least_s:
+        assert work == FEW
+    else:
+        assert abs(seconds - wanted_s) <= max(NEAR * wanted_s, round_s) * (1 + 1e-9)
+
+
+def test_where_rounds_have_no_effect_the_search_ends() -> None:
+    """The first operation of two arrays in PyTorch is no stand-in."""
+    asked: list[int] = []
+
+    def time_of(work: int) -> float:
+        asked.append(work)
+        return 1e-3
+
+    assert rounds_for(2e-3, time_of) == (FEW, 1e-3)
+    assert len(asked) <= TRIES
+
+
+def test_what_kernels_are_said_to_take() -> None:
+    """By hand: one by its time, one of three launches by theirs together, one by the profile's cost of its elements."""
+    cost = KernelCost("sincos", 2, (1000, 2000), (1e-6, 3e-6))
+    timed, thrice = WorkloadKernel(duration_s=5e-6), WorkloadKernel(duration_s=9e-6, launches=3)
+    workload = Workload(1500, (4,), (4,), (timed, thrice, WorkloadKernel("sincos", parameter=2)))
+    assert said_s(workload, make_device(kernels=(cost,))) == pytest.approx([5e-6, 9e-6, 2e-6])
+    with pytest.raises(InputError, match="nobody"):
+        said_s(Workload(8, (4,), (4,), (WorkloadKernel("nobody"),)), make_device())
+
+
+# What is refused
+
+
+def test_without_nvcc_there_are_no_programs_in_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(InputError, match="--as cuda-c\\+\\+: no nvcc to compile it with; install the CUDA toolkit"):
+        check_language("cuda-c++", ())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_files_of_kernels_that_a_language_cannot_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch, language: Language
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    files = ("mine.cu",) if language == "cuda-c++" else ("one.py", "other.py")
+    said = "programs in C.. are measured with their stand-in" if language == "cuda-c++" else "2 files; give the one"
+    with pytest.raises(InputError, match=said):
+        check_language(language, files)
+    check_language(language, ())
+
+
+def test_a_library_that_is_not_there_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"--as pytorch: .*torch.*; pip install torch"):
+        runner_of("pytorch")
+
+
+@pytest.mark.usefixtures("library")
+def test_another_card_than_the_first_is_told_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr(sys.modules["torch"].cuda, "set_device", chosen.append, raising=False)
+    Python("pytorch", card=2)
+    Python("pytorch")
+    assert chosen == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("mine.cu", "", r"mine\.cu: expected a \.py file with a function kernels"),
+        ("none.py", None, r"none\.py: cannot read it"),
+        ("mine.py", "kernel = 1", r"mine\.py: has no function kernels; define kernels\(x, y\)"),
+        ("mine.py", "kernels = 1", r"mine\.py: has no function kernels"),
+        ("mine.py", "import nonsense_of_mine", r"mine\.py: cannot be run: ModuleNotFoundError"),
+        ("mine.py", "def (", r"mine\.py: cannot be run: SyntaxError"),
+        ("mine.py", "raise SystemExit(3)", r"mine\.py: cannot be run: SystemExit"),
+    ],
+)
+def test_a_file_without_the_function_is_one_line(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=said) as caught:
+        function_of(str(tmp_path / name))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,286 @@
+"""Tuning of programs in a language: what it finds, interrupted and resumed, and what fails."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cuda import FakeError, fake_gpu
+from strategies import make_device
+from timed_arrays import CALL_S, MINE, ROUND_S, Library
+
+from streamsim import Config, Workload, WorkloadKernel
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.errors import InputError
+from streamsim.program.workload import Point
+from streamsim.search.grid import Grid
+from streamsim.search.tuning import candidates, default_grid
+from streamsim.text.shown import one_line
+from streamsim_validate.compare import compare
+from streamsim_validate.gpu import LostGpuError
+from streamsim_validate.records import journal_path, read_record
+from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.record import Entry
+from streamsim_validate.run import Kernels, Programs, Task, Tuned, runner_of, tune
+from streamsim_validate.run.meters import FEW, MANY, MORE, Written
+from streamsim_validate.run.programs import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from streamsim.code.steps import Language
+    from streamsim_validate.gpu import Gpu
+
+PYTHON: tuple[Language, ...] = ("cupy", "pytorch")
+KERNEL_S = 20e-6
+WORKLOAD = Workload(1024, (4,), (4,), (WorkloadKernel(duration_s=KERNEL_S),))
+DEVICE = make_device(copy=200, kernel=100)
+
+
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    return Library(monkeypatch)
+
+
+def a_task(tmp_path: Path, workload: Workload = WORKLOAD, budget: int = 4, **more: Any) -> Task:
+    configs = tuple(candidates(workload, DEVICE, default_grid(8, 4)))
+    given: dict[str, Any] = {"configs": configs, "device": DEVICE, "repeats": 3} | more
+    return Task(str(tmp_path / "tuned.json.gz"), workload, budget=budget, **given)
+
+
+def a_meter(language: Language = "cupy", workload: Workload = WORKLOAD, files: Sequence[str] = ()) -> Programs:
+    return Programs(workload, runner_of(language, files), fake_gpu()[0])
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("language", PYTHON)
+def test_programs_are_tuned_with_kernels_that_take_what_was_said(tmp_path: Path, language: Language) -> None:
+    """Of 1024 floats and a call, 19 rounds take 20.5 us and 18 take 19.4. Nothing overlaps here: one chunk is best."""
+    task, meter = a_task(tmp_path, budget=6), a_meter(language)
+    found = tune(task, fake_gpu()[0], meter=meter)
+    assert meter.kernels is not None
+    assert meter.kernels.work == 19
+    assert meter.kernels.said_s == pytest.approx(KERNEL_S)
+    assert meter.kernels.measured_s == pytest.approx(19 * 1024 * ROUND_S + CALL_S)
+    (kernel,) = found.workload.kernels
+    assert kernel.duration_s == pytest.approx(meter.kernels.measured_s)
+    assert found.found.chunks == 1 < found.picked.chunks
+    assert found.is_sure
+    record = read_record(task.output)
+    assert record.suite == f"tune as {language}"
+    (run,) = record.runs
+    keys = [entry.key for entry in run.entries]
+    assert f"stand-in of {FEW} rounds" in keys
+    assert f"stand-in of {MANY} rounds, {1 + MORE} times" in keys
+    for entry in run.entries:
+        assert (entry.device_s, entry.issue_s, entry.verified) == ((), (), True)
+        assert len(entry.wall_s) >= 3
+
+
+@pytest.mark.usefixtures("library")
+def test_wall_times_of_programs_are_not_compared_as_replays(tmp_path: Path) -> None:
+    task = a_task(tmp_path, budget=1)
+    tune(task, fake_gpu()[0], meter=a_meter())
+    with pytest.raises(InputError, match="'tune as cupy' on Emulated has wall times of programs alone"):
+        compare(read_record(task.output), DEVICE)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("language", PYTHON)
+def test_kernels_of_ones_own_are_timed_and_tuned(tmp_path: Path, language: Language) -> None:
+    """What was said of them is far off; the model predicts with what they take."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE[language])
+    task = a_task(tmp_path, kernels=(str(mine),))
+    meter = a_meter(language, files=task.kernels)
+    found = tune(task, fake_gpu()[0], meter=meter)
+    assert meter.kernels is not None
+    assert tuple(meter.kernels) == pytest.approx((0, KERNEL_S, 7 * 1024 * ROUND_S + CALL_S))
+    assert sum(kernel.duration_s or 0 for kernel in found.workload.kernels) == pytest.approx(meter.kernels.measured_s)
+    keys = [entry.key for entry in read_record(task.output).runs[0].entries]
+    assert keys[:2] in (["kernels", f"kernels, {1 + MORE} times"], [f"kernels, {1 + MORE} times", "kernels"])
+
+
+@pytest.mark.usefixtures("library")
+def test_several_kernels_keep_their_shares_and_their_points(tmp_path: Path) -> None:
+    one, other = WorkloadKernel(duration_s=10e-6, points=(Point(0.5, 6e-6),)), WorkloadKernel("named", parameter=1)
+    cost = KernelCost("named", 1, (1024, 2048), (30e-6, 60e-6))
+    device = make_device(copy=200, kernel=100, kernels=(cost,))
+    workload = Workload(1024, (4,), (4,), (one, other))
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE["cupy"])
+    task = a_task(tmp_path, workload, device=device, kernels=(str(mine),))
+    found = tune(task, fake_gpu()[0], meter=a_meter(workload=workload, files=task.kernels))
+    first, second = found.workload.kernels
+    took_s = 7 * 1024 * ROUND_S + CALL_S
+    assert first.duration_s == pytest.approx(took_s / 4)
+    assert first.points[0].duration_s == pytest.approx(took_s / 4 * 0.6)
+    assert second.duration_s == pytest.approx(took_s * 3 / 4)
+    assert second.name == "named"
+
+
+@pytest.mark.usefixtures("library")
+def test_a_workload_without_kernels_is_tuned_at_once(tmp_path: Path) -> None:
+    workload = Workload(1024, (4,), ())
+    meter = a_meter(workload=workload)
+    found = tune(a_task(tmp_path, workload), fake_gpu()[0], meter=meter)
+    assert meter.kernels is None
+    assert found.workload == workload
+    assert len(found.tried) == 4
+
+
+def found_in(folder: Path, stops: int | None = None) -> tuple[Tuned, Kernels | None, int]:
+    """What tuning finds, what the kernels take, and how many programs were run; Ctrl-C in that of the number."""
+    with pytest.MonkeyPatch.context() as patch:
+        Library(patch)
+        meter, runs = a_meter(), count()
+        run, last = meter._runner.run, 0
+
+        def counted(*arguments: Any) -> Result:
+            nonlocal last
+            last = next(runs)
+            if last == stops:
+                raise KeyboardInterrupt
+            return run(*arguments)
+
+        patch.setattr(meter._runner, "run", counted)
+        return tune(a_task(folder, budget=3), fake_gpu()[0], meter=meter), meter.kernels, last + 1
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, Kernels | None, int]:
+    return found_in(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize("at", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_interrupted_a_tuning_of_programs_finds_what_it_would_have_found(
+    tmp_path: Path, whole: tuple[Tuned, Kernels | None, int], at: float
+) -> None:
+    """Ctrl-C in one of the programs that are run: while rounds are sought, candidates measured, or again."""
+    stops = round(at * (whole[2] - 1))
+    with pytest.raises(KeyboardInterrupt):
+        found_in(tmp_path, stops)
+    *resumed, rest = found_in(tmp_path)
+    assert resumed == [*whole[:2]]
+    assert rest <= whole[2] - stops + 5  # of two programs in three turns each, those before it are run again
+    keys = [entry.key for run in read_record(tmp_path / "tuned.json.gz").runs for entry in run.entries]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.usefixtures("library")
+def test_a_journal_of_another_language_is_refused(tmp_path: Path) -> None:
+    def stop(what: str, _done: int, _of_all: int) -> None:
+        if "side by side" in what:
+            raise KeyboardInterrupt
+
+    task = a_task(tmp_path, budget=1)
+    with pytest.raises(KeyboardInterrupt):
+        tune(task, fake_gpu()[0], stop, a_meter("cupy"))
+    with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune as pytorch'"):
+        tune(task, fake_gpu()[0], meter=a_meter("pytorch"))
+    with pytest.raises(InputError, match="its suite is 'tune as cupy' and this one 'tune'"):
+        tune(task, fake_gpu()[0])
+
+
+# What fails
+
+
+class Scripted:
+    """A runner of which each program takes its chunks in microseconds, or what ``fails`` raises."""
+
+    language, has_own = "cupy", True
+
+    def __init__(self, fails: Callable[[Config], None] = lambda _: None, verified: bool = True) -> None:
+        self.fails, self.verified = fails, verified
+
+    def run(self, _workload: Workload, config: Config, repeats: int, _work: int = 1, times: int = 1) -> Result:
+        self.fails(config)
+        return Result(self.verified, (1e-6 * config.chunks + 2e-5 * times,) * repeats)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def scripted(gpu: Gpu | None = None, **more: Any) -> Programs:
+    return Programs(WORKLOAD, Scripted(**more), gpu or fake_gpu()[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA out of memory.\nTried to allocate"),
+        MemoryError("Out of memory"),
+        TypeError("kernels() takes"),
+    ],
+)
+def test_a_program_that_fails_is_left_out_with_the_reason(tmp_path: Path, error: Exception) -> None:
+    def fails(config: Config) -> None:
+        if config.chunks == 4:
+            raise error
+
+    found = tune(a_task(tmp_path), fake_gpu()[0], meter=scripted(fails=fails))
+    assert len(found.tried) == 4
+    assert found.left_out
+    assert all(words.startswith("4 chunks") for words in found.left_out)
+    reason = one_line(f"failed: {type(error).__name__}: {error}")
+    assert all(why == reason for why in found.left_out.values())
+
+
+def test_output_that_is_not_verified_is_no_time(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^kernels: failed: its output is not that of the serial program; its time"):
+        tune(a_task(tmp_path), fake_gpu()[0], meter=scripted(verified=False))
+
+
+def test_kernels_that_could_not_be_timed_are_timed_by_the_next_call(tmp_path: Path) -> None:
+    task = a_task(tmp_path)
+    with pytest.raises(InputError):
+        tune(task, fake_gpu()[0], meter=scripted(verified=False))
+    assert len(tune(task, fake_gpu()[0], meter=scripted()).tried) == 4
+
+
+@pytest.mark.usefixtures("library")
+def test_what_pytorch_cannot_is_left_out(tmp_path: Path) -> None:
+    """More than 32 streams."""
+    grid = Grid((40,), (1, 40), ("depth-first",))
+    task = a_task(tmp_path, configs=tuple(grid.configs(WORKLOAD)))
+    found = tune(task, fake_gpu()[0], meter=a_meter("pytorch"))
+    (why,) = found.left_out.values()
+    assert why.startswith("failed: streams = 40: PyTorch has 32")
+
+
+def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path: Path) -> None:
+    gpu, cuda = fake_gpu()
+
+    def fails(config: Config) -> None:
+        if config.chunks == 4:
+            cuda.fail_at = lost
+            raise RuntimeError("an illegal memory access was encountered")
+
+    def lost(_name: str, _arguments: tuple[object, ...]) -> None:
+        raise FakeError("unspecified launch failure")
+
+    task = a_task(tmp_path)
+    with pytest.raises(LostGpuError, match=r"illegal memory access.*context is lost"):
+        tune(task, gpu, meter=scripted(gpu, fails=fails))
+    lines = read_journal(journal_path(task.output))
+    (key,) = [line.key for line in lines if isinstance(line, Entry) and line.status.startswith("lost")]
+    found = tune(task, fake_gpu()[0], meter=scripted())
+    assert list(found.left_out) == [key]
+
+
+def test_side_by_side_programs_run_in_turns() -> None:
+    """Three rounds of both, however their order is shuffled."""
+    order: list[int] = []
+    meter = scripted(fails=lambda config: order.append(config.chunks))
+    items = [meter.planned(Config(chunks=n), str(n)) for n in (1, 2)]
+    kept: list[Entry] = []
+    meter.measure(items, 9, 0, 1, kept.append)
+    assert [sorted(order[k : k + 2]) for k in (0, 2, 4)] == [[1, 2]] * 3
+    assert len(order) == 6
+    assert [(entry.key, len(entry.wall_s)) for entry in kept] == [("1", 9), ("2", 9)]
+    assert all(isinstance(item, Written) for item in items)

@@ -1,0 +1,275 @@
+"""Tuning on an emulated card whose clock counts its calls, so that every time is known: what is found, what fails."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fake_cuda
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tuned import DEVICE, WORKLOAD, Cards, Spy, a_task, ctrl_c_on, measured_keys, ticking
+
+from streamsim import Config, Workload, WorkloadKernel
+from streamsim.errors import InputError
+from streamsim.search.grid import Grid
+from streamsim.search.tuning import candidates, default_grid
+from streamsim_validate.compare import compare
+from streamsim_validate.gpu.kernels import load_kernels
+from streamsim_validate.gpu.memory import SPARE_DEVICE_BYTES
+from streamsim_validate.records import journal_path, read_record, recipe_of
+from streamsim_validate.records.journal import read_journal
+from streamsim_validate.records.record import Entry
+from streamsim_validate.run import tune
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fake_cuda import Launch
+
+
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Cards:
+    """Makes such cards."""
+    return partial(ticking, monkeypatch)
+
+
+def test_the_record_holds_what_was_measured_and_the_journal_is_gone(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path)
+    found = tune(task, card()[0])
+    assert not journal_path(task.output).exists()
+    record = read_record(task.output)
+    (run,) = record.runs
+    assert record.suite == "tune"
+    assert (run.connections, run.repeats) == (8, 3)
+    assert run.finished
+    entries = {entry.key: entry for entry in run.entries}
+    assert [key for key in entries if not key.startswith("again: ")] == [tried.config.words for tried in found.tried]
+    assert {key for key in entries if key.startswith("again: ")} == {
+        f"again: {config.words}" for config in (found.picked, found.found)
+    }
+    for tried in found.tried:
+        entry = entries[tried.config.words]
+        assert entry.verified
+        assert len(entry.wall_s) == 3
+        assert entry.build() == tried.config.schedule(WORKLOAD)
+        assert sorted(entry.wall_s)[1] == tried.measured_s
+    assert all(len(entry.wall_s) == 9 for key, entry in entries.items() if key.startswith("again: "))
+
+
+def test_the_budget_is_spent_on_distinct_programs_the_models_pick_first(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=6)
+    found = tune(task, card()[0])
+    assert len({tried.config for tried in found.tried}) == len(found.tried) == 6
+    assert found.candidates == len(task.configs) > 6
+    assert found.picked == found.tried[0].config
+    assert found.tried[0].predicted_s == min(tried.predicted_s for tried in found.tried)
+    fastest = min(found.tried, key=lambda tried: tried.measured_s)
+    assert found.found == fastest.config
+    assert found.gain == pytest.approx(found.picked_s / found.found_s)
+    assert found.gain_low <= found.gain <= found.gain_high
+    assert found.is_sure is (found.gain_low > 1)
+    assert 0 <= found.promise < 1
+
+
+def test_a_budget_above_the_grid_measures_all_and_leaves_nothing_to_hope_for(tmp_path: Path, card: Cards) -> None:
+    """Each call takes a microsecond: fewest calls are the fastest, one chunk."""
+    task = a_task(tmp_path, budget=1000, configs=tuple(candidates(WORKLOAD, DEVICE, default_grid(4, 2))))
+    found = tune(task, card()[0])
+    assert {tried.config for tried in found.tried} == set(task.configs)
+    assert found.promise == 0.0
+    assert (found.found.chunks, found.found.streams) == (1, 1)
+    assert found.picked.chunks > 1
+    assert found.is_sure
+
+
+def test_what_the_model_picks_stands_where_nothing_is_faster(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=1)
+    found = tune(task, card()[0])
+    assert found.picked == found.found
+    assert (found.gain, found.gain_low, found.gain_high) == (1, 1, 1)
+    assert not found.is_sure
+
+
+# What fails
+
+
+def broken_for(*elements: int) -> dict[str, Callable[[Launch], None]]:
+    """A kernel that leaves its output wrong where it has so many elements; without any, always."""
+
+    def wrong(launch: Launch) -> None:
+        fake_cuda.sincos(launch)
+        if not elements or launch.elements in elements:
+            launch.store(launch.total() + 1)
+
+    return {"streamsim_sincos": wrong}
+
+
+def test_a_program_of_wrong_output_is_left_out_with_the_reason(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=3)
+    pick = tune(replace(task, output=str(tmp_path / "sound.json.gz")), card()[0]).picked
+    (part, *_) = WORKLOAD.cut(pick.chunks)
+    found = tune(task, card(kernels=broken_for(part.elements))[0])
+    assert len(found.tried) == 3
+    assert pick.words in found.left_out
+    assert all(why.startswith("failed: ") and "h_out0" in why for why in found.left_out.values())
+    assert not any(tried.config.chunks == pick.chunks for tried in found.tried)
+    assert len(list(read_record(task.output).skipped())) == len(found.left_out)
+
+
+def test_a_failed_program_is_not_tried_again_by_a_resumed_tuning(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=3)
+    pick = tune(replace(task, output=str(tmp_path / "sound.json.gz")), card()[0]).picked
+    (part, *_) = WORKLOAD.cut(pick.chunks)
+    with pytest.raises(KeyboardInterrupt):
+        tune(task, card(kernels=broken_for(part.elements))[0], ctrl_c_on("side by side"))
+    failed = {entry.key for entry in read_journal(journal_path(task.output)) if isinstance(entry, Entry)}
+    spy = Spy(card()[0])
+    tune(task, spy.gpu, meter=spy)
+    assert not failed & set(spy.asked)
+
+
+def test_what_has_no_room_is_left_out_and_a_ring_is_found(tmp_path: Path, card: Cards) -> None:
+    """Whole, the arrays take 4 KB; the card has 3.5 KB free."""
+    configs = tuple(candidates(WORKLOAD, DEVICE, Grid((1, 4, 8), (1, 2), buffers=(None, 2))))
+    task = a_task(tmp_path, configs=configs, budget=8)
+    gpu, cuda = card()
+    cuda.most_device_bytes = SPARE_DEVICE_BYTES + 3500
+    found = tune(task, gpu)
+    assert {tried.config.buffers for tried in found.tried} == {2}
+    assert all(why.startswith("skipped: ") for why in found.left_out.values())
+    assert set(found.left_out) <= {config.words for config in configs if config.buffers != 2}
+
+
+def test_where_all_fail_there_is_one_error_after_ten_tries_or_the_budget(tmp_path: Path, card: Cards) -> None:
+    task = a_task(tmp_path, budget=3)
+    spy = Spy(card(kernels=broken_for())[0])
+    with pytest.raises(InputError, match=r"no candidate could be measured; \d+ chunks? on .*: failed: ") as caught:
+        tune(task, spy.gpu, meter=spy)
+    assert "\n" not in str(caught.value)
+    assert len(spy.asked) == 10
+    assert not Path(task.output).exists()
+    with pytest.raises(InputError, match="no candidate could be measured"):
+        tune(replace(task, budget=12), spy.gpu, meter=spy)
+    assert len(spy.asked) == 12  # ten of them are in the journal
+
+
+def test_a_lost_card_ends_it_and_the_next_call_leaves_that_program_out(tmp_path: Path, card: Cards) -> None:
+    """A kernel that breaks the context fails every call from then on."""
+    task = a_task(tmp_path, budget=3)
+    pick = tune(replace(task, output=str(tmp_path / "sound.json.gz")), card()[0]).picked
+    gpu, cuda = card()
+    is_lost = False
+
+    def lose(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal is_lost
+        is_lost = is_lost or name == "launchKernel"
+        if is_lost:
+            raise fake_cuda.FakeError("an illegal memory access was encountered")
+
+    cuda.fail_at = lose
+    with pytest.raises(InputError, match="the GPU's context is lost"):
+        tune(task, gpu)
+    assert measured_keys(journal_path(task.output)) == [pick.words]
+    found = tune(task, card()[0])
+    assert list(found.left_out) == [pick.words]
+    assert found.left_out[pick.words].startswith("lost: ")
+    assert found.picked != pick
+
+
+# The record
+
+
+def test_a_record_is_compared_with_the_profile_that_is_given(tmp_path: Path, card: Cards) -> None:
+    """It has none of its own: what proposed is not a calibration of that session."""
+    task = a_task(tmp_path)
+    found = tune(task, card()[0])
+    record = read_record(task.output)
+    with pytest.raises(InputError, match="has no calibrated profile: give one with --device"):
+        compare(record)
+    comparison = compare(record, DEVICE)
+    assert not comparison.unpredicted
+    assert len(comparison.rows) == len(found.tried) + len({found.picked, found.found})
+    assert {row.effect for row in comparison.rows} == {"tune"}
+    rows = {row.key: row for row in comparison.rows}
+    for tried in found.tried:
+        assert rows[tried.config.words].wall_s == tried.measured_s
+
+
+CONFIGS = st.sampled_from(
+    Grid((1, 2, 5), (1, 2, 3), ("depth-first", "breadth-first", "serial"), (None, 1, 2, 3), ("live", "graph")).configs(
+        WORKLOAD
+    )
+    + Grid((1, 5), (1, 3), ("depth-first", "serial", "prefetch"), (None, 3), memory="pageable").configs(WORKLOAD)
+)
+
+
+@examples(30)
+@given(CONFIGS, st.sampled_from([WORKLOAD, Workload(None, (64, 80), (80,), (WorkloadKernel(duration_s=1e-6),))]))
+def test_a_recipe_builds_the_program_of_its_configuration(config: Config, workload: Workload) -> None:
+    recipe = recipe_of(config, workload, "any")
+    assert recipe.schedule() == config.schedule(workload)
+    if config.is_prefetch:
+        assert recipe.simplicity[0] == 1  # behind all others
+    else:
+        assert recipe.simplicity == (0, *config.simplicity)
+
+
+# Kernels of one's own
+
+
+MINE = 'extern "C" __global__ void twice(const Arrays a) {}'
+
+
+def test_kernels_of_ones_own_are_what_is_measured(tmp_path: Path, card: Cards) -> None:
+    (tmp_path / "mine.cu").write_text(MINE)
+    assert load_kernels(str(tmp_path / "mine.cu")) == ["twice"]
+    launched: list[int] = []
+
+    def twice(launch: Launch) -> None:
+        launched.append(launch.elements)
+        launch.store(2 * launch.total())
+
+    workload = Workload(500, (4,), (4,), (WorkloadKernel("twice", duration_s=5e-6),))
+    task = a_task(tmp_path, workload=workload, kernels=(str(tmp_path / "mine.cu"),))
+    gpu, cuda = card(kernels={"twice": twice})
+    found = tune(task, gpu)
+    sizes = {part.elements for tried in found.tried for part in workload.cut(tried.config.chunks)}
+    assert set(launched) == sizes
+    assert {name for name, _ in cuda.threads_launched} == {"twice"}
+
+
+def test_a_kernel_that_does_not_compile_is_one_error(tmp_path: Path, card: Cards) -> None:
+    (tmp_path / "bad.cu").write_text('extern "C" __global__ void bad(const Arrays a) { nonsense }')
+    load_kernels(str(tmp_path / "bad.cu"))
+    workload = Workload(500, (4,), (4,), (WorkloadKernel("bad", duration_s=5e-6),))
+    gpu, cuda = card()
+
+    def refuse(name: str, _arguments: tuple[object, ...]) -> None:
+        if name == "compile_module":
+            raise InputError('the CUDA source does not compile: mine(1): error: identifier "nonsense" is undefined')
+
+    cuda.fail_at = refuse
+    task = a_task(tmp_path, budget=2, workload=workload, kernels=(str(tmp_path / "bad.cu"),))
+    with pytest.raises(
+        InputError, match=r"no candidate could be measured; .*kernel 'bad': .*does not compile"
+    ) as caught:
+        tune(task, gpu)
+    assert "\n" not in str(caught.value)
+
+
+# Bad tasks
+
+
+@pytest.mark.parametrize("what", [{"configs": ()}, {"budget": 0}, {"repeats": 0}])
+def test_a_task_of_nothing_is_refused(tmp_path: Path, what: dict[str, Any]) -> None:
+    (name,) = what
+    with pytest.raises(InputError, match=f"{name} = .*: nothing to measure; give at least one"):
+        a_task(tmp_path, **what)

@@ -1,0 +1,353 @@
+"""The ``tune`` command: what it says, and what it says to bad input; on an emulated card, or on none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_cuda import CARD, Launch, fake_gpu
+from timed_arrays import CALL_S, ROUND_S, Library
+
+from streamsim_validate.cli import main
+from streamsim_validate.cli import tune as cli
+from streamsim_validate.records import journal_path, read_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamsim_validate.gpu import Gpu
+
+SMALL = ["--h2d", "64KiB", "--kernel", "20us", "--d2h", "64KiB", "--max-chunks", "4", "--max-streams", "2"]
+PROGRAMS = 1 + 3 * 2 * 2  # one chunk, and 2, 3 or 4 of them on one or two streams in two orders
+QUICK = [*SMALL, "--budget", "3", "--repeats", "2", "-o", "t.json.gz"]
+
+
+pytestmark = pytest.mark.usefixtures("few_draws")
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def open_on(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    """The command finds an emulated card."""
+
+    @contextmanager
+    def opened(_number: int) -> Iterator[Gpu]:
+        yield fake_gpu(**more)[0]
+
+    monkeypatch.setattr(cli, "open_gpu", opened)
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_on(monkeypatch)
+
+
+@pytest.mark.usefixtures("card")
+def test_it_says_what_it_measured_and_what_that_gained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", *QUICK]) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert sum(" predicted " in line for line in lines) == 3
+    assert any(line.startswith("model: ") for line in lines)
+    assert any(line.startswith("found: ") for line in lines)
+    assert "(3 of 13 programs measured, record t.json.gz)" in lines[-1]
+    assert f"another card than this {CARD.name}" in said.err
+    assert len(list(read_record("t.json.gz").measured())) in (4, 5)
+    assert not journal_path("t.json.gz").exists()
+
+
+@pytest.mark.usefixtures("card")
+def test_the_json_is_one_object_of_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", *QUICK, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema_version"] == 1
+    assert (found["device"], found["record"], found["candidates"]) == ("h200", "t.json.gz", PROGRAMS)
+    assert len(found["tried"]) == 3
+    first = found["tried"][0]
+    assert {name: first[name] for name in found["picked"]} == found["picked"]
+    assert min(tried["predicted_s"] for tried in found["tried"]) == first["predicted_s"]
+    assert found["gain_low"] <= found["gain"] <= found["gain_high"]
+    assert found["gain"] == pytest.approx(found["picked_s"] / found["found_s"])
+    assert found["is_sure"] is (found["gain_low"] > 1)
+    assert 0 <= found["promise"] < 1
+    assert found["left_out"] == {}
+    assert found["workload"]["inputs"] == [65536]
+
+
+@pytest.mark.usefixtures("card")
+def test_the_csv_has_a_row_for_each_that_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", *QUICK, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 3
+    assert all(float(row["measured_s"]) > 0 and float(row["predicted_s"]) > 0 for row in rows)
+    assert {row["order"] for row in rows} <= {"depth-first", "breadth-first"}
+
+
+@pytest.mark.usefixtures("card")
+def test_the_grid_is_what_the_options_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", *QUICK, "--orders", "depth-first", "--buffers", "2", "--launch", "graph", "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)["tried"]
+    ways = {(one["order"], one["buffers"], one["launch"]) for one in tried}
+    assert ways <= {("depth-first", 2, "graph"), ("depth-first", 1, "graph")}  # of one chunk there is one buffer
+
+
+def test_interrupted_it_says_how_to_go_on_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    presses = iter([False, True])
+
+    def press(launch: Launch) -> None:
+        if launch.elements < 1 << 16 and next(presses, False):
+            raise KeyboardInterrupt
+
+    open_on(monkeypatch, kernels={"streamsim_spin": press})
+    assert main(["tune", *QUICK]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert journal_path("t.json.gz").exists()
+    open_on(monkeypatch)
+    assert main(["tune", *QUICK]) == 0
+    assert "going on from t.json.gz.journal" in capsys.readouterr().err
+
+
+def test_a_program_that_fails_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(launch: Launch) -> None:
+        for array in launch.writes:
+            array[:] = 1
+
+    open_on(monkeypatch, kernels={"streamsim_spin": wrong})
+    assert main(["tune", *QUICK]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1].startswith("streamsim-validate: error: no candidate could be measured; ")
+    assert "wrong output" in said.err
+    assert not os.path.exists("t.json.gz")
+
+
+# Kernels of one's own
+
+
+MINE = 'extern "C" __global__ void mine(const Arrays a) {}'
+WORKLOAD = """
+elements = 4096
+inputs = [4]
+outputs = [4]
+
+[[kernels]]
+name = "mine"
+duration_s = 2e-5
+"""
+
+
+def test_kernels_of_ones_own_are_launched_in_place_of_the_stand_in(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launched: list[int] = []
+
+    def mine(launch: Launch) -> None:
+        launched.append(launch.elements)
+        launch.store(launch.total() / 2)
+
+    Path("mine.cu").write_text(MINE)
+    Path("w.toml").write_text(WORKLOAD)
+    open_on(monkeypatch, kernels={"mine": mine})
+    options = ["--max-chunks", "4", "--budget", "3", "--repeats", "2", "--kernels", "mine.cu", "-o", "t.json.gz"]
+    assert main(["tune", "w.toml", *options, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)["tried"]
+    assert {-(-4096 // one["chunks"]) for one in tried} <= set(launched)
+
+
+@pytest.mark.usefixtures("card")
+def test_kernels_that_the_workload_does_not_name_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.cu").write_text(MINE)
+    assert_one_line(capsys, [*QUICK, "--kernels", "mine.cu"], "mine.cu: has mine, and the workload names kernel;")
+
+
+def test_kernels_that_do_not_compile_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.cu").write_text(MINE.replace("{}", "{ nonsense }"))
+    Path("w.toml").write_text(WORKLOAD)
+
+    def refuse(name: str, _arguments: tuple[object, ...]) -> None:
+        if name == "compile_module":
+            from streamsim.errors import InputError
+
+            raise InputError('the CUDA source does not compile: mine(1): error: identifier "nonsense" is undefined')
+
+    opened = fake_gpu()
+    opened[1].fail_at = refuse
+
+    @contextmanager
+    def open_it(_number: int) -> Iterator[Gpu]:
+        yield opened[0]
+
+    monkeypatch.setattr(cli, "open_gpu", open_it)
+    arguments = ["w.toml", "--budget", "2", "--max-chunks", "4", "--kernels", "mine.cu", "-o", "t.json.gz"]
+    assert main(["tune", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "kernel 'mine': the CUDA source does not compile" in said.err.splitlines()[-1]
+    assert not os.path.exists("t.json.gz")
+
+
+# Programs in a language
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("language", ["cupy", "pytorch"])
+def test_programs_in_a_language_are_measured_and_their_calls_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], language: str
+) -> None:
+    """The stand-in's 16 Ki floats take 16.4 us a round and a call: one round, since two take more than 20 us."""
+    Library(monkeypatch)
+    assert main(["tune", *QUICK, "--as", language, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["device"] == f"h200:{language}"
+    assert found["kernels"]["work"] == 1
+    assert found["kernels"]["said_s"] == pytest.approx(20e-6, rel=0.2)
+    assert found["kernels"]["measured_s"] == pytest.approx((1 << 14) * ROUND_S + CALL_S, rel=1e-3)
+    assert found["workload"]["kernels"][0]["duration_s"] < 20e-6
+    assert read_record("t.json.gz").suite == f"tune as {language}"
+    assert main(["tune", *QUICK[:-1], "other.json.gz", "--as", language, "--front-end", "calls"]) == 0
+    assert "A stand-in of 1 round takes 17.38 us over all the work, where 20 us was said" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(
+    ("more", "suite", "device"),
+    [
+        ([], "tune as pytorch", "h200:pytorch"),
+        (["--as", "calls"], "tune", "h200"),
+        (["--as", "cupy"], "tune as cupy", "h200:cupy"),
+        (["--front-end", "calls"], "tune as pytorch", "h200"),
+    ],
+)
+def test_the_workloads_front_end_is_what_is_measured_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str], suite: str, device: str
+) -> None:
+    Library(monkeypatch)
+    Path("w.toml").write_text('inputs = ["64KiB"]\nkernels = ["20us"]\nfront_end = "pytorch"\n')
+    options = ["--max-chunks", "2", "--budget", "2", "--repeats", "2", "-o", "t.json.gz", "--json"]
+    assert main(["tune", "w.toml", *options, *more]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == device
+    assert read_record("t.json.gz").suite == suite
+
+
+@pytest.mark.usefixtures("card")
+def test_a_function_of_ones_own_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Library(monkeypatch)
+    text = "import torch\ndef kernels(x, y):\n    torch.special.legendre_polynomial_p(x, 3, out=y)\n"
+    Path("mine.py").write_text(text)
+    assert main(["tune", *QUICK, "--as", "pytorch", "--kernels", "mine.py"]) == 0
+    assert "Your kernels take 50.15 us over all the work, where 20 us was said" in capsys.readouterr().out
+
+
+def test_without_nvcc_it_says_so_before_the_card_is_opened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
+    monkeypatch.setenv("PATH", "")
+    assert_one_line(capsys, [*QUICK, "--as", "cuda-c++"], "--as cuda-c++: no nvcc to compile it with")
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--as", "fortran"], "fortran"),
+        (["--as", "cuda-c++", "--kernels", "mine.cu"], "--kernels: programs in C++ are measured with their stand-in"),
+        (["--as", "cupy", "--kernels", "a.py", "--kernels", "b.py"], "--kernels: 2 files; give the one"),
+    ],
+)
+def test_what_a_language_cannot_have_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    assert_one_line(capsys, [*QUICK, *arguments], message)
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--as", "cupy", "--kernels", "mine.cu"], "mine.cu: expected a .py file with a function kernels"),
+        (["--as", "pytorch"], "pip install torch"),
+    ],
+)
+def test_what_a_language_lacks_is_said_behind_the_note(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["tune", *QUICK, *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert message in said.err.splitlines()[-1]
+    assert not os.path.exists("t.json.gz.journal")
+
+
+# Bad input
+
+
+def assert_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str, code: int = 2) -> None:
+    before = sorted(os.listdir())
+    assert main(["tune", *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert message in said.err
+    assert said.err.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no workload: give --h2d SIZE"),
+        ([*SMALL, "--budget", "0"], "budget"),
+        ([*SMALL, "--budget", "ten"], "budget"),
+        ([*SMALL, "--orders", "sideways"], "orders"),
+        ([*SMALL, "--buffers", "0"], "buffers"),
+        ([*SMALL, "--orders", "breadth-first", "--buffers", "2"], "an empty grid"),
+        ([*SMALL, "--device", "h2000"], "h2000"),
+        ([*SMALL, "--memory-limit", "1KiB"], "fits"),
+        ([*SMALL, "--kernels", "none.cu"], "none.cu: cannot read it"),
+        ([*SMALL, "--kernels", "none.f90"], "none.f90: expected a .cu file"),
+        ([*SMALL, "-o", "missing/t.json.gz"], "there is no folder 'missing'"),
+        (["none.toml"], "none.toml: cannot read it"),
+        ([*SMALL, "--json", "--format", "csv"], "they say different things"),
+    ],
+)
+def test_bad_usage_is_one_line_and_writes_nothing(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert_one_line(capsys, arguments, message)
+
+
+def test_without_a_card_it_says_so_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert_one_line(capsys, SMALL, "CuPy", code=3)
+
+
+def test_an_output_that_is_there_is_refused_before_the_card_is_opened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "open_gpu", lambda _: pytest.fail("opens the card"))
+    Path("t.json.gz").write_bytes(b"precious")
+    assert_one_line(capsys, QUICK, "t.json.gz: there is such a file already; move it away, or")
+    assert Path("t.json.gz").read_bytes() == b"precious"

@@ -1,0 +1,215 @@
+"""A comparison of three schedules as JSON, as CSV and as text, each figure worked out by hand.
+
+A is predicted 30 % too long and B 20 % too short: 25 % at the median, 29.5 % at the 95th percentile. Of two programs
+for one workload the model takes B, which is 25 % slower than A. C is of pageable memory, predicted twice as long as it
+is. Formula f is 10 and 20 % too long, g is 40 % too short and right.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from streamsim_validate.compare.comparison import Absent, Comparison, Row
+from streamsim_validate.compare.coverage import Coverage
+from streamsim_validate.compare.profiles import Drift
+from streamsim_validate.compare.tables import to_csv, to_json, to_text
+from streamsim_validate.compare.tolerance import Verdict
+
+A = Row("A", 8, "device-bound", "ring", "grid", "w", 10.0, 0.01, 13.0, 20.0, 19.0, 1.0, {"f": 11.0, "g": 6.0}, (1,))
+B = Row("B", 8, "device-bound", "ring", "grid", "w", 12.5, 0.02, 10.0, 25.0, 30.0, 2.0, {"f": 15.0, "g": 12.5}, (2,))
+C = Row("C", 1, "pageable", "serial", "slow", "", 5.0, 0.03, 10.0, 5.0, 5.0, 3.0, {"f": 5.0, "g": 10.0}, (3,))
+COMPARISON = Comparison(
+    card="a card",
+    suite="a suite",
+    device="a device",
+    rows=(A, B, C),
+    unpredicted=(Absent("U", 8, "no cost"),),
+    unmeasured=(Absent("M", 1, "skipped"),),
+    drift=(Drift(8, {"x": 0.05, "y": -0.2, "z": 0.5}, 2, {"host.copy_s": (-0.1, 0.3)}), Drift(1, {})),
+)
+COVERED = {"device-bound": Coverage(4, 0.5, 0.125, 0.375, 0.1, 0.08)}
+VERDICTS = (Verdict("median > 1%", 0.25, 0.01), Verdict("worst > 40%", 0.3, 0.4))
+
+
+def group(n: int, *percents: float, worst: str) -> dict[str, Any]:
+    """Median, 95th percentile, worst, bias and noise, in per cent."""
+    names = ("median_percent", "p95_percent", "worst_percent", "bias_percent", "noise_percent")
+    found = {name: pytest.approx(value) for name, value in zip(names, percents, strict=True)}
+    return {"n": n, **found, "worst_key": worst}
+
+
+OURS = group(2, 25, 29.5, 30, 5, 1.5, worst="A")
+OF_C = group(1, 100, 100, 100, 100, 3, worst="C")
+F, G = group(2, 15, 19.5, 20, 15, 1.5, worst="B"), group(2, 20, 38, 40, -20, 1.5, worst="A")
+
+
+def test_json_by_hand() -> None:
+    found = json.loads(json.dumps(to_json(COMPARISON, VERDICTS, 1, COVERED)))
+    schedules = found.pop("schedules")
+    assert found == {
+        "schema_version": 1,
+        "card": "a card",
+        "suite": "a suite",
+        "device": "a device",
+        "summaries": {
+            "class": {"device-bound": OURS, "pageable": OF_C, "all but pageable": OURS},
+            "connections": {"8 connections": OURS, "8 connections device-bound": OURS},
+            "pattern": {"ring": OURS},
+            "effect": {"grid": OURS, "slow": OF_C},
+        },
+        "wall": {
+            "device-bound": group(2, 12.5, 19.25, 20, 7.5, 1.5, worst="B"),
+            "pageable": group(1, 0, 0, 0, 0, 3, worst="C"),
+        },
+        "coverage": {
+            "device-bound": {
+                "n": 4,
+                "inside_percent": 50,
+                "below_percent": 12.5,
+                "above_percent": 37.5,
+                "mean_width_percent": 10,
+                "median_width_percent": 8,
+            }
+        },
+        "formulas": {
+            "f": {"device-bound": F, "pageable": group(1, 0, 0, 0, 0, 3, worst="C"), "all but pageable": F},
+            "g": {"device-bound": G, "pageable": OF_C, "all but pageable": G},
+        },
+        "margins": {
+            "device-bound": {"best_formula": "f", "its_median_over_the_models": pytest.approx(0.6)},
+            "pageable": {"best_formula": "f", "its_median_over_the_models": 0},
+            "all but pageable": {"best_formula": "f", "its_median_over_the_models": pytest.approx(0.6)},
+        },
+        "choice": {
+            "n": 1,
+            "within_1_percent_percent": 0,
+            "worst_percent": pytest.approx(25),
+            "workloads": [
+                {
+                    "workload": "w",
+                    "connections": 8,
+                    "picked": "B",
+                    "best": "A",
+                    "picked_s": 12.5,
+                    "best_s": 10,
+                    "regret_percent": pytest.approx(25),
+                    "noise_percent": 2,
+                }
+            ],
+        },
+        "tolerances": [
+            {"text": "median > 1%", "value_percent": 25, "limit_percent": 1, "failed": True},
+            {"text": "worst > 40%", "value_percent": 30, "limit_percent": 40, "failed": False},
+        ],
+        "drift": [
+            {
+                "connections": 8,
+                "changes_percent": {"x": 5, "y": -20, "z": 50},
+                "groups": 2,
+                "calls_percent": {"host.copy_s": [-10, 30]},
+            },
+            {"connections": 1, "changes_percent": {}, "groups": 0, "calls_percent": {}},
+        ],
+        "worst": [{"connections": 8, "key": "A"}],
+        "unpredicted": [{"key": "U", "connections": 8, "reason": "no cost"}],
+        "unmeasured": [{"key": "M", "connections": 1, "reason": "skipped"}],
+    }
+    assert [row["key"] for row in schedules] == ["A", "B", "C"]
+    assert schedules[0] == {
+        "key": "A",
+        "connections": 8,
+        "status": "ok",
+        "class": "device-bound",
+        "pattern": "ring",
+        "effect": "grid",
+        "measured_s": 10,
+        "predicted_s": 13,
+        "error_percent": pytest.approx(30),
+        "noise_percent": 1,
+        "wall_s": 20,
+        "wall_predicted_s": 19,
+        "wall_error_percent": pytest.approx(-5),
+        "issue_s": 1,
+        "formulas_s": {"f": 11, "g": 6},
+    }
+
+
+def test_what_was_not_asked_for_or_is_not_there_is_null() -> None:
+    bare = to_json(Comparison("a card", "a suite", "a device", (C,), (), (), ()))
+    assert bare["coverage"] is None
+    assert bare["choice"] == {"n": 0, "within_1_percent_percent": None, "worst_percent": None, "workloads": []}
+    exact = Row("E", 8, "device-bound", "ring", "grid", "", 10.0, 0.0, 10.0, 10.0, 10.0, 1.0, {"f": 11.0})
+    margins = to_json(Comparison("a card", "a suite", "a device", (exact,), (), (), ()))["margins"]
+    assert margins["device-bound"] == {"best_formula": "f", "its_median_over_the_models": None}  # over an error of 0
+
+
+def test_csv_by_hand() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(COMPARISON))))
+    assert [(row["key"], row["connections"], row["status"]) for row in rows] == [
+        ("A", "8", "ok"),
+        ("B", "8", "ok"),
+        ("C", "1", "ok"),
+        ("U", "8", "not predicted: no cost"),
+        ("M", "1", "not measured: skipped"),
+    ]
+    numbers = ("measured_s", "predicted_s", "wall_s", "wall_predicted_s", "issue_s", "formulas_s.f", "formulas_s.g")
+    assert [[float(row[name]) for name in numbers] for row in rows[:3]] == [
+        [10, 13, 20, 19, 1, 11, 6],
+        [12.5, 10, 25, 30, 2, 15, 12.5],
+        [5, 10, 5, 5, 3, 5, 10],
+    ]
+    percents = ("error_percent", "noise_percent", "wall_error_percent")
+    assert [float(rows[0][name]) for name in percents] == pytest.approx([30, 1, -5])
+    assert [rows[0][name] for name in ("class", "pattern", "effect")] == ["device-bound", "ring", "grid"]
+
+
+def test_text_by_hand() -> None:
+    sections = to_text(COMPARISON, VERDICTS, covered=COVERED, most=1).split("\n\n")
+    said = {lines[0].partition("  ")[0]: lines for lines in (section.splitlines() for section in sections)}
+    words = {title: [" ".join(line.split()) for line in lines] for title, lines in said.items()}
+    assert sections[0] == "a card, a suite: 3 schedules, profile a device"
+    assert words["model, by class"] == [
+        "model, by class n median p95 worst bias noise",
+        "device-bound 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
+        "pageable 1 100.00% 100.00% 100.00% +100.00% 3.00% worst: C",
+        "all but pageable 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
+    ]
+    assert words["90 % intervals, measured"][1:] == ["device-bound 4 50.0% 12.5% 37.5% 10.00% 8.00%"]
+    assert "formulas, device-bound: the best one's median error (f) is 0.6 times the model's" in sections[3]
+    assert not any(line.startswith("formulas, pageable: the best") for line in sections[3].splitlines())
+    assert sections[4].startswith("choice: within 1% of the best measured for 0 of 1 workloads (0.0%), 25.00% off at")
+    assert sections[5].splitlines() == ["FAILED median > 1%: is 25.00%", "ok     worst > 40%: is 30.00%"]
+    assert words["not predicted"] == ["not predicted connections=8 U: no cost"]
+    assert words["not measured"] == ["not measured connections=1 M: skipped"]
+    listed = "10000000.0 13000000.0 +30.0% 1.0% device-bound 8 A"
+    assert words["the worst predicted, pageable memory left out"][2:] == [listed]
+    assert words["every schedule"][2] == listed
+    assert len(words["every schedule"]) == 5
+    assert words["model, whole program on the host's clock"][1:] == [
+        "device-bound 2 12.50% 19.25% 20.00% +7.50% 1.50% worst: B",
+        "pageable 1 0.00% 0.00% 0.00% +0.00% 3.00% worst: C",
+    ]
+    assert words["formulas, device-bound"][1:] == [
+        "model 2 25.00% 29.50% 30.00% +5.00% 1.50% worst: A",
+        "f 2 15.00% 19.50% 20.00% +15.00% 1.50% worst: B",
+        "g 2 20.00% 38.00% 40.00% -20.00% 1.50% worst: A",
+    ]
+    assert words["choice: not within 1% of the best measured"][1:] == [
+        "+25.00% noise 2.00% connections=8 picked B, best A"
+    ]
+    assert words["drift"] == [
+        "drift connections=8: the host's calls in 2 groups: host.copy_s -10%..+30%",
+        "drift connections=8: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
+    ]
+
+
+def test_of_many_schedules_only_the_worst_are_listed_unless_all_are_asked_for() -> None:
+    many = Comparison("a card", "a suite", "a device", (A,) * 61, (), (), ())
+    assert "every schedule" not in to_text(many)
+    assert "every schedule" in to_text(many, every=True)
+    assert "every schedule" in to_text(Comparison("a card", "a suite", "a device", (A,) * 60, (), (), ()))
