@@ -27,7 +27,7 @@ from cupyx.profiler import time_range
 
 batches = cupyx.zeros_pinned((8, 1 << 20), "float32")
 scores = cupyx.zeros_pinned((8, 1 << 20), "float32")
-on_card = cupy.empty_like(batches)
+on_card = list(cupy.empty(batches.shape, "float32"))
 streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
 done = cupy.cuda.Event(disable_timing=True)
 

@@ -27,6 +27,7 @@ from streamsim_validate.gpu.libraries import CupyCalls, PytorchCalls, PytorchEag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from random import Random
 
 SOURCE = "measured: by hand"
 
@@ -92,6 +93,21 @@ def test_a_known_library_is_found_again(costs: Costs) -> None:
     assert [getattr(found, name) for name in TIMES] == pytest.approx(list(costs), rel=1e-6, abs=1e-15)
     assert found.spread < 1e-6
     assert found.source == SOURCE
+
+
+@examples(20)
+@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6), st.floats(1.05, 3), st.randoms(use_true_random=False))
+def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
+    costs: Costs, slowed: float, draws: Random
+) -> None:
+    """Seven of ten runs of each kind take longer, which of them is chance."""
+    rounds = {}
+    for kind, seconds in rounds_of(costs).items():
+        slow = set(draws.sample(range(REPEATS), REPEATS * 7 // 10))
+        rounds[kind] = tuple(s * (slowed if run in slow else 1) for run, s in enumerate(seconds))
+    found = fit_front_end(rounds, SOURCE)
+    assert [getattr(found, name) for name in TIMES[:6]] == pytest.approx(list(costs)[:6], rel=1e-6, abs=1e-15)
+    assert found.spread >= 0
 
 
 def test_every_round_is_measured_as_often_as_any_other() -> None:

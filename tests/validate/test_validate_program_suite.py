@@ -189,6 +189,25 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
         assert min(entry.wall_s) >= least
 
 
+def test_what_was_measured_beside_a_slower_host_is_measured_again(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two rounds about each try none may take over 1.2 times the fastest so far; not for ever."""
+    rounds_s = iter((1.2, 1.0, 1.1, 1.21, 1.21, 1.2, 0.9, 0.9, *[1.2] * 2 * program_runs.TRIES, 0.9, 0.9))
+    monkeypatch.setattr(beside.BesideLibrary, "round_s", lambda _: next(rounds_s))
+    items = planned_programs(7, 4, ("cupy",))
+    found = measured(items)
+    assert next(rounds_s, None) is None
+    kept = [found[item.key].program for item in items]
+    assert [(one.tries, one.rounds_s) for one in kept if one] == [
+        (1, (1.2, 1.0)),
+        (3, (0.9, 0.9)),
+        (program_runs.TRIES, (1.2, 1.2)),
+        (1, (0.9, 0.9)),
+    ]
+    assert library.card.log
+
+
 @pytest.mark.usefixtures("library")
 def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_runs, "installed_libraries", lambda _: [])

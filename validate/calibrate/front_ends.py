@@ -38,6 +38,7 @@ COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": 
 COLUMNS |= {"|": "enter_s", "l": "linear_s"}
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
+QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
 
 Rounds = dict[str, tuple[float, ...]]  # by round the seconds that each took, one figure a run
@@ -121,16 +122,17 @@ def time_round(
 
 
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEnd:
-    """The costs that explain the median rounds best, in relative terms; none is below zero.
+    """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
-    ``spread`` is what rounds scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds
-    are missing or took no time.
+    What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
+    scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds are missing or took no
+    time.
     """
     complete = set(rounds) in (set(ROUNDS), {*ROUNDS, *LINEAR_ROUNDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
-    medians = np.array([median(seconds) for seconds in rounds.values()])
-    relative = np.array([_calls_of(kind) for kind in rounds]) / medians[:, None]
+    quiet_s = np.array([np.quantile(seconds, QUIET) for seconds in rounds.values()])
+    relative = np.array([_calls_of(kind) for kind in rounds]) / quiet_s[:, None]
     costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(rounds)), rcond=None)[0])
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, rounds.values())))

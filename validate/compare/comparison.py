@@ -33,8 +33,8 @@ class Row(msgspec.Struct, frozen=True):
     ``simplicity``: the smaller, the simpler.
 
     Of a program in a language all times are wall times, ``issue_s`` is what its calls cost, ``front_end`` the language,
-    ``speeds`` how many times as long as calibrated such calls took before and after it, and ``at_speed_s`` what is
-    predicted with that.
+    ``speeds`` how many times as long as calibrated such calls took before and after it, ``at_speed_s`` what is
+    predicted with that, and ``tries`` how often it was measured.
     """
 
     key: str
@@ -53,6 +53,7 @@ class Row(msgspec.Struct, frozen=True):
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
     speeds: tuple[float, ...] = ()
+    tries: int = 1
     at_speed_s: float = 0.0
 
     @property

@@ -91,6 +91,8 @@ def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
     else:
         calls += f", at no two speeds {TWO_SPEEDS:g} apart"
     yield calls
+    if found.again:
+        yield f"  {found.again} of {found.programs} were measured again, since the host had been faster"
     if found.misses:
         left = found.misses - found.of_host - found.while_moving
         yield (

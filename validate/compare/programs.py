@@ -118,6 +118,7 @@ def program_row(entry: Entry, run: Run, profile: Device) -> Row:
         simplicity=recipe.simplicity,
         front_end=program.language,
         speeds=speeds,
+        tries=program.tries,
         at_speed_s=predict_wall_s(schedule, then),
     )
 
@@ -148,7 +149,8 @@ class HostSpeeds(NamedTuple):
 
     ``low``, ``high``: the 10th and 90th percentile of ``n`` rounds. ``two``: (median, rounds) of either side, where
     there are two speeds. ``misses`` of so many programs are beyond the goals; ``of_host`` of these within them at the
-    speed beside each, and ``while_moving`` others of programs during which the host changed its speed.
+    speed beside each, and ``while_moving`` others of programs during which the host changed its speed. ``again``:
+    programs that were measured more than once, since the host was slower beside them than it had been.
     """
 
     n: int
@@ -159,6 +161,7 @@ class HostSpeeds(NamedTuple):
     misses: int
     of_host: int
     while_moving: int
+    again: int
 
     @property
     def apart(self) -> float:
@@ -176,7 +179,7 @@ def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
     of_host = [row for row in missed if abs(row.at_speed_error) <= BEYOND[row.klass]]
     moving = [row for row in missed if row not in of_host and _has_moved(row)]
     tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
-    counts = len(programs), len(missed), len(of_host), len(moving)
+    counts = len(programs), len(missed), len(of_host), len(moving), sum(row.tries > 1 for row in programs)
     return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 SLICES, SLICE = 64, 1024  # of an array of floats
+PARTS = [slice(first, first + SLICE) for first in range(0, SLICES * SLICE, SLICE)]  # made beforehand, as in programs
 STREAMS = 4
 FEATURES = 32  # of a linear layer, and rows
 S_PER_MS = 1e-3
@@ -22,7 +23,7 @@ SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); 
 
 
 class Calls(Protocol):
-    """The calls of a library; ``turn`` counts, and chooses the slices, the stream and the event."""
+    """The calls of a library; ``turn``, below ``SLICES``, chooses the slices, the stream and the event."""
 
     name: str  # of the front end
     version: str  # of the library, in words
@@ -56,12 +57,10 @@ class Library(Calls, Protocol):
     """An array library that is installed."""
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
-        """Seconds on the card of so many ``launch(x, y)`` of arrays of so many floats, all issued before one runs."""
+        """Seconds on the card of so many ``launch(x, y)`` of arrays of so many floats, all issued before one runs.
 
-
-def _slice(turn: int) -> slice:
-    first = turn % SLICES * SLICE
-    return slice(first, first + SLICE)
+        ``x`` is random, from 0 to 1, as the programs' inputs are: some kernels take twice as long over zeros.
+        """
 
 
 class CupyCalls:
@@ -81,16 +80,16 @@ class CupyCalls:
         self._kernel = cupy.ElementwiseKernel("float32 x, int32 n", "float32 y", "y = x * n", "streamsim_probe")
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]
         self._events = [cupy.cuda.Event(disable_timing=True) for _ in range(SLICES)]
-        self._read, self._written = self._x[_slice(0)], self._y[_slice(0)]
+        self._read, self._written = self._x[PARTS[0]], self._y[PARTS[0]]
         self.synchronize = cupy.cuda.Device().synchronize
 
     def copy_in(self, turn: int) -> None:
-        self._x[_slice(turn)].set(self._host[_slice(turn)])
-        self._read = self._x[_slice(turn)]
+        self._x[PARTS[turn]].set(self._host[PARTS[turn]])
+        self._read = self._x[PARTS[turn]]
 
     def copy_out(self, turn: int) -> None:
-        self._y[_slice(turn)].get(out=self._host[_slice(turn)], blocking=False)
-        self._written = self._y[_slice(turn)]
+        self._y[PARTS[turn]].get(out=self._host[PARTS[turn]], blocking=False)
+        self._written = self._y[PARTS[turn]]
 
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._kernel(self._read, 2, self._written)
@@ -99,10 +98,10 @@ class CupyCalls:
         raise NotImplementedError
 
     def record(self, turn: int) -> None:
-        self._events[turn % SLICES].record(self._streams[turn % STREAMS])
+        self._events[turn].record(self._streams[turn % STREAMS])
 
     def wait(self, turn: int) -> None:
-        self._streams[turn % STREAMS].wait_event(self._events[turn % SLICES])
+        self._streams[turn % STREAMS].wait_event(self._events[turn])
 
     def entered(self, turn: int) -> AbstractContextManager[Any]:
         stream: AbstractContextManager[Any] = self._streams[turn % STREAMS]
@@ -110,7 +109,7 @@ class CupyCalls:
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         cupy = self._library
-        x, y = cupy.zeros(floats, np.float32), cupy.zeros(floats, np.float32)
+        x, y = cupy.asarray(np.random.default_rng(0).random(floats, np.float32)), cupy.empty(floats, np.float32)
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         cupy.RawKernel(SPIN, "spin")((1,), (1,), (SPIN_CYCLES,))
         begin.record()
@@ -140,16 +139,16 @@ class PytorchCalls:
         self._bias = torch.zeros(FEATURES, device="cuda")
         self._streams = [torch.cuda.Stream() for _ in range(STREAMS)]
         self._events = [torch.cuda.Event() for _ in range(SLICES)]
-        self._read, self._written = self._x[_slice(0)], self._y[_slice(0)]
+        self._read, self._written = self._x[PARTS[0]], self._y[PARTS[0]]
         self.synchronize = torch.cuda.synchronize
 
     def copy_in(self, turn: int) -> None:
-        self._x[_slice(turn)].copy_(self._host[_slice(turn)], non_blocking=True)
-        self._read = self._x[_slice(turn)]
+        self._x[PARTS[turn]].copy_(self._host[PARTS[turn]], non_blocking=True)
+        self._read = self._x[PARTS[turn]]
 
     def copy_out(self, turn: int) -> None:
-        self._host[_slice(turn)].copy_(self._y[_slice(turn)], non_blocking=True)
-        self._written = self._y[_slice(turn)]
+        self._host[PARTS[turn]].copy_(self._y[PARTS[turn]], non_blocking=True)
+        self._written = self._y[PARTS[turn]]
 
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._operation(self._read, out=self._written)
@@ -158,10 +157,10 @@ class PytorchCalls:
         self._linear(self._rows, self._weights, self._bias)
 
     def record(self, turn: int) -> None:
-        self._events[turn % SLICES].record(self._streams[turn % STREAMS])
+        self._events[turn].record(self._streams[turn % STREAMS])
 
     def wait(self, turn: int) -> None:
-        self._streams[turn % STREAMS].wait_event(self._events[turn % SLICES])
+        self._streams[turn % STREAMS].wait_event(self._events[turn])
 
     def entered(self, turn: int) -> AbstractContextManager[Any]:
         block: AbstractContextManager[Any] = self._entering(self._streams[turn % STREAMS])
@@ -169,7 +168,7 @@ class PytorchCalls:
 
     def chain_s(self, launch: Callable[[Any, Any], object], floats: int, length: int) -> float:
         torch = self._library
-        x, y = (torch.zeros(floats, device="cuda") for _ in range(2))
+        x, y = torch.rand(floats, device="cuda"), torch.empty(floats, device="cuda")
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda._sleep(SPIN_CYCLES)
         begin.record()
@@ -186,10 +185,10 @@ class PytorchEagerCalls(PytorchCalls):
     name = "pytorch_eager"
 
     def copy_in(self, turn: int) -> None:
-        self._read = self._host[_slice(turn)].to("cuda", non_blocking=True)
+        self._read = self._host[PARTS[turn]].to("cuda", non_blocking=True)
 
     def copy_out(self, turn: int) -> None:
-        self._host[_slice(turn)].copy_(self._written, non_blocking=True)
+        self._host[PARTS[turn]].copy_(self._written, non_blocking=True)
 
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._written = self._operation(self._read)

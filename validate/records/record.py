@@ -37,13 +37,15 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
 
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
-    round of such calls just before the program and, where it was measured, just after it.
+    round of such calls just before the program and, where it was measured, just after it. ``tries``: how often it was
+    measured until the host was not disturbed, this being the last.
     """
 
     language: str
     kernels_s: Times = ()
     chunks_s: Times = ()
     rounds_s: Times = ()
+    tries: int = 1
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):

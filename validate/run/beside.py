@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,7 +24,7 @@ from streamsim_validate.records import (
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamsim_validate.run.programs import Runner
 
 ROUNDS = 3  # behind one that warms up
+DISTURBED = 1.2  # times the fastest round so far
 
 
 class Beside(Protocol):
@@ -47,6 +49,19 @@ class Beside(Protocol):
 
     def close(self) -> None:
         """Leave nothing behind."""
+
+
+class Quiet:
+    """How fast the host makes the calls of a language while nothing else runs on it: the fastest round so far."""
+
+    def __init__(self) -> None:
+        self._fastest_s = math.inf
+
+    def was_disturbed(self, rounds_s: Iterable[float]) -> bool:
+        """Whether the host was slower for any of these rounds; they count from now on."""
+        rounds_s = tuple(rounds_s)
+        self._fastest_s = min(self._fastest_s, *rounds_s)
+        return max(rounds_s) > DISTURBED * self._fastest_s
 
 
 class BesideLibrary:

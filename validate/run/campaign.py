@@ -67,9 +67,6 @@ STDERR = 2  # the process's progress goes there
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
 FORKED = "fork" if "fork" in get_all_start_methods() else None
 
-# So that linear layers over several streams give the output of those over one, bit for bit.
-DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-
 TakeSamples = Callable[[Gpu], Samples]
 
 # What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
@@ -186,7 +183,7 @@ def _refuse_races(schedules: Sequence[Schedule]) -> None:
 
 def _start(plan: Plan, connections: int) -> None:
     """Run a measuring process, which prints its own complaint, and ends when its stdin does: with this one."""
-    environment = os.environ | (DETERMINISTIC if plan.is_of_programs else {})
+    environment = dict(os.environ)
     if plan.connections or not plan.is_of_programs:  # a program finds the hardware queues that any program does
         environment |= {CONNECTIONS_VARIABLE: str(connections)}
     command = [sys.executable, "-m", "streamsim_validate.run", str(connections)]

@@ -1,10 +1,12 @@
 """The suite ``programs``, measured: each program by itself, and beside it its kernels alone and the speed of the host.
 
-Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike.
+Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike. One
+beside which the host was slower than it has been is measured again, a few times at most.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import ExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ from streamsim.text.shown import one_line
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import STAND_IN, Entry, Program, Recipe, config_of, digest, key_of, to_times
-from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary
+from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary, Quiet
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
 from streamsim_validate.suites import drawn_programs
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 LOST, SKIPPED = "lost", "skipped"
+TRIES = 5
 
 
 class WrittenProgram(Planned, frozen=True):
@@ -70,6 +73,7 @@ def measure_programs(
     """
     with ExitStack() as stack:
         besides: dict[Language, Beside | str] = {}
+        quiet: defaultdict[Language, Quiet] = defaultdict(Quiet)
         for i, item in enumerate(items):
             on_step("measuring programs", i, len(items))
             if item.language not in besides:
@@ -81,7 +85,7 @@ def measure_programs(
                 on_entry(_entry(item, f"{SKIPPED}: {beside}"))
                 continue
             try:
-                on_entry(_measured(item, beside, gpu, repeats))
+                on_entry(_measured(item, beside, quiet[item.language], gpu, repeats))
             except LostGpuError as error:
                 on_entry(_entry(item, f"{LOST}: {error}"))
                 raise
@@ -108,7 +112,7 @@ def _without_option(error: InputError, language: Language, instead: str = "") ->
     return instead + str(error).removeprefix(f"--as {language}: ").replace("take --as cupy", "leave it out")
 
 
-def _measured(item: WrittenProgram, beside: Beside, gpu: Gpu, repeats: int) -> Entry:
+def _measured(item: WrittenProgram, beside: Beside, quiet: Quiet, gpu: Gpu, repeats: int) -> Entry:
     recipe = _recipe(item)
     workload, elements = recipe.workload, recipe.workload.elements or 1
     part = -(-elements // int(recipe.arguments["chunks"]))
@@ -119,10 +123,14 @@ def _measured(item: WrittenProgram, beside: Beside, gpu: Gpu, repeats: int) -> E
     def run_all() -> tuple[tuple[float, ...], Program]:
         kernels_s = beside.kernels_s(workload, elements)
         chunks_s = beside.kernels_s(workload, part)
-        before_s = beside.round_s()
-        result = runner.run(workload, config, repeats, work).checked()
-        rounds_s = to_times((before_s, beside.round_s()))
-        return to_times(result.wall_s), Program(item.language, to_times(kernels_s), to_times(chunks_s), rounds_s)
+        tries, disturbed = 0, True
+        while disturbed and tries < TRIES:
+            before_s = beside.round_s()
+            result = runner.run(workload, config, repeats, work).checked()
+            rounds_s = to_times((before_s, beside.round_s()))
+            tries, disturbed = tries + 1, quiet.was_disturbed(rounds_s)
+        beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
+        return to_times(result.wall_s), Program(item.language, *beside_it, tries)
 
     wall_s, program = run_on(gpu, item.key, run_all)
     return _entry(item, "ok", wall_s, program)
