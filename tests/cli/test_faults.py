@@ -195,15 +195,23 @@ def test_killed_in_the_middle_of_writing_best_leaves_what_was_there(here: Path, 
     assert Path("out.py").read_text().startswith('"""')
 
 
+ONCE_PYTHON_IS_UP = """
+import runpy
+print("up", flush=True)
+runpy.run_module("streamsim", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.parametrize("seed", range(10 if THOROUGH else 1))
 def test_killed_at_any_moment_best_leaves_a_whole_file_or_none(here: Path, seed: int) -> None:
     assert main([*BEST, "-o", "whole.py"]) == 0
     rng = random.Random(seed)
     for how in SIGNALS * 2:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streamsim", *BEST, "-o", "out.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        time.sleep(rng.uniform(0.1, 1.5))
+        command = [sys.executable, "-P", "-c", ONCE_PYTHON_IS_UP, *BEST, "-o", "out.py"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        time.sleep(rng.uniform(0.05, 1.5))
         process.send_signal(how)
         _, said = process.communicate(timeout=HANG_S)
         assert process.returncode in (0, -how, 130)

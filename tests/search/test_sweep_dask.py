@@ -85,7 +85,7 @@ def test_a_worker_that_dies_in_the_middle_loses_nothing(cluster: Any, whole: byt
                 os.kill(killed[0], signal.SIGKILL)
 
         journal = write_sweep(sweep(), path, executor=client.get_executor(), block=4, progress=progress)
-        client.wait_for_workers(2, timeout=20)
+        client.wait_for_workers(2, timeout=120)
         after = client.run(os.getpid)
     assert killed
     assert killed[0] not in after.values()

@@ -110,6 +110,9 @@ def test_processes_give_the_same_file(whole: Path, tmp_path: Path, capsys: pytes
     assert path.read_bytes() == (whole / "out.csv").read_bytes()
 
 
+HANG_S = 120
+
+
 @pytest.mark.fault
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     """Whoever holds the other end of its stderr is alive. It takes as long as two processes need to begin."""
@@ -117,15 +120,12 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     options = ["--h2d", "1MiB..99MiB+1MiB", "--kernel", "1us..99us+1us", "--chunks", "1..9", "--workers", "1"]
     command = [sys.executable, "-m", "streamsim", "sweep", *options, "-o", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        journal, until = path.with_name(path.name + JOURNAL), time.monotonic() + 60
+        journal, until = path.with_name(path.name + JOURNAL), time.monotonic() + HANG_S
         while not (journal.exists() and b'"next":0' not in journal.read_bytes()) and time.monotonic() < until:
             time.sleep(0.02)
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=HANG_S)
     assert process.returncode == -signal.SIGKILL
-
-
-HANG_S = 120
 
 
 def started(*command: str) -> subprocess.Popen[str]:

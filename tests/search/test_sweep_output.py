@@ -94,6 +94,14 @@ COUNTING = (
 )
 
 
+SLOWLY = """
+import time
+from streamsim.search.sweep_output import _Output
+append = _Output.append
+_Output.append = lambda *what: (append(*what), time.sleep(0.05))
+"""
+
+
 @pytest.mark.fault
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> None:
@@ -102,7 +110,8 @@ def test_a_killed_sweep_goes_on_to_the_same_file(tmp_path: Path, form: str) -> N
     path, other = tmp_path / f"out.{form}", tmp_path / f"whole.{form}"
     codes = []
     for after, how in ((1, signal.SIGTERM), (3000, signal.SIGINT), (6000, signal.SIGKILL)):
-        process = subprocess.Popen([sys.executable, "-c", COUNTING, *options, "-o", str(path)], stderr=subprocess.PIPE)
+        command = [sys.executable, "-c", SLOWLY + COUNTING, *options, "-o", str(path)]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
         while process.poll() is None and (not path.exists() or path.stat().st_size < after):
             time.sleep(0.002)
         process.send_signal(how)

@@ -174,7 +174,7 @@ def test_what_a_program_does_at_its_end_and_in_its_threads_is_recorded(place: Pa
 def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(place: Path) -> None:
     """As a terminal does: SIGINT to both."""
     (place / "program.py").write_text(
-        "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(60)\n"
+        "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(3600)\n"
         "except KeyboardInterrupt:\n    print('settled')\n    raise\n"
     )
 
@@ -183,11 +183,11 @@ def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(pla
         f"sys.exit(main(['capture', '--', {sys.executable!r}, 'program.py']))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not (place / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == "settled\n"
     assert err.splitlines()[-1] == "streamsim-validate: error: interrupted"

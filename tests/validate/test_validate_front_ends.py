@@ -96,7 +96,9 @@ def test_a_known_library_is_found_again(costs: Costs) -> None:
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0)), st.floats(1.05, 3), st.randoms(use_true_random=False))
+@given(
+    st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0)), st.floats(1.05, 3), st.randoms(use_true_random=False)
+)
 def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
     costs: Costs, slowed: float, draws: Random
 ) -> None:

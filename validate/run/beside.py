@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
-from streamsim_validate.calibrate import host_calls, time_round
+from streamsim_validate.calibrate import QUIET, host_calls, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
 from streamsim_validate.records import (
     CHUNK,
@@ -24,7 +24,7 @@ from streamsim_validate.records import (
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streamsim_validate.run.programs import Runner
 
 ROUNDS = 3  # behind one that warms up
-DISTURBED = 1.2  # times the fastest round so far
+DISTURBED = 1.2  # times what a round takes where nothing disturbs the host
 
 
 class Beside(Protocol):
@@ -52,16 +52,15 @@ class Beside(Protocol):
 
 
 class Quiet:
-    """How fast the host makes the calls of a language while nothing else runs on it: the fastest round so far."""
+    """How fast the host makes the calls of a language where nothing disturbs it: what ends the fast quarter so far."""
 
     def __init__(self) -> None:
-        self._fastest_s = math.inf
+        self._rounds_s: list[float] = []
 
-    def was_disturbed(self, rounds_s: Iterable[float]) -> bool:
+    def was_disturbed(self, rounds_s: Sequence[float]) -> bool:
         """Whether the host was slower for any of these rounds; they count from now on."""
-        rounds_s = tuple(rounds_s)
-        self._fastest_s = min(self._fastest_s, *rounds_s)
-        return max(rounds_s) > DISTURBED * self._fastest_s
+        self._rounds_s.extend(rounds_s)
+        return max(rounds_s) > DISTURBED * float(np.quantile(self._rounds_s, QUIET))
 
 
 class BesideLibrary:
