@@ -27,8 +27,6 @@ SEPARATOR = ":"  # between the name of a device and that of a front end
 SHIPPED = files("streamsim.device") / "front_ends.toml"
 LARGEST_SPREAD = 10.0
 
-MEASURED = ("pytorch_eager",)  # by calibrations alone: no mean of hosts is known
-
 Call = Annotated[float, About()]
 
 
@@ -88,8 +86,7 @@ def with_front_end(device: Device, name: str) -> Device:
     found = device.front_ends.get(name) or shipped_front_ends().get(name)
     if found is None:
         known = ", ".join(front_end_names(device))
-        remedy = "; this profile has not measured it: calibrate with PyTorch installed" if name in MEASURED else ""
-        raise InputError(f"front end = {shown(name)}: expected one of {known}{remedy}")
+        raise InputError(f"front end = {shown(name)}: expected one of {known}")
     calls = {field: getattr(found, field) for field in TIMES}
     names = [f"host.{field}" for field in TIMES]
     return msgspec.structs.replace(
