@@ -46,9 +46,13 @@ PART_BYTES = 15 << 20  # of recordings in a file
 CAPTURE = """
 import sys
 from pathlib import Path
+from streamsim.errors import InputError
 from streamsim_validate.run import capture, parse_program
 output, window, *command = sys.argv[1:]
-capture(parse_program(command), Path(output), window)
+try:
+    capture(parse_program(command), Path(output), window)
+except InputError as error:
+    sys.exit(str(error))
 """
 
 
@@ -321,7 +325,7 @@ def run(command: Sequence[str], limit_s: float, environment: dict[str, str] | No
                 raise RuntimeError(f"took longer than {limit_s:.0f} s") from None
             raise
     if process.returncode:
-        raise RuntimeError(f"exit code {process.returncode}: {' | '.join(said.strip().splitlines()[-8:])}")
+        raise RuntimeError(f"exit code {process.returncode}: {' | '.join(said.strip().splitlines()[-4:])}")
 
 
 def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence[str] = ()) -> Record:

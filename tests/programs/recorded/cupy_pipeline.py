@@ -122,7 +122,7 @@ def is_right(batches: Any, scores: Any) -> bool:
     return bool(np.allclose(x.get(), scores, rtol=1e-5))
 
 
-def pipeline(make: Callable[[], Loop], shape: tuple[int, int] = (BATCHES, FLOATS), pinned: bool = True) -> Work:
+def pipeline(make: Callable[[], Loop], shape: tuple[int, int], pinned: bool = True) -> Work:
     batches, scores, on_card = data(shape, pinned)
     return Work(partial(make(), batches, scores, on_card), partial(is_right, batches, scores))
 
@@ -133,19 +133,30 @@ def graph_of(count: int, shape: tuple[int, int]) -> Work:
     return Work(as_graph(count, batches, scores, on_card), partial(is_right, batches, scores))
 
 
-SMALL, ARRAYS_SHAPE = (SMALL_BATCHES, SMALL_FLOATS), (ARRAYS, ARRAY_FLOATS)
+def large() -> tuple[int, int]:
+    return BATCHES, FLOATS
+
+
+def arrays() -> tuple[int, int]:
+    return ARRAYS, ARRAY_FLOATS
+
+
+def small() -> tuple[int, int]:
+    return SMALL_BATCHES, SMALL_FLOATS
+
+
 VARIANTS = {
-    "pageable": lambda: pipeline(lambda: blocking, pinned=False),
-    "pinned": lambda: pipeline(lambda: blocking),
-    "synchronised": lambda: pipeline(lambda: synchronised),
-    "async": lambda: pipeline(lambda: non_blocking),
-    "streams": lambda: pipeline(lambda: over_streams(STREAMS)),
-    "graph": lambda: graph_of(STREAMS, (BATCHES, FLOATS)),
-    "whole": lambda: pipeline(lambda: blocking, ARRAYS_SHAPE),
-    "chunked": lambda: pipeline(lambda: in_chunks(STREAMS, CHUNKS), ARRAYS_SHAPE),
-    "small": lambda: pipeline(lambda: non_blocking, SMALL),
-    "small-streams": lambda: pipeline(lambda: over_streams(STREAMS), SMALL),
-    "small-graph": lambda: graph_of(1, SMALL),
+    "pageable": lambda: pipeline(lambda: blocking, large(), pinned=False),
+    "pinned": lambda: pipeline(lambda: blocking, large()),
+    "synchronised": lambda: pipeline(lambda: synchronised, large()),
+    "async": lambda: pipeline(lambda: non_blocking, large()),
+    "streams": lambda: pipeline(lambda: over_streams(STREAMS), large()),
+    "graph": lambda: graph_of(STREAMS, large()),
+    "whole": lambda: pipeline(lambda: blocking, arrays()),
+    "chunked": lambda: pipeline(lambda: in_chunks(STREAMS, CHUNKS), arrays()),
+    "small": lambda: pipeline(lambda: non_blocking, small()),
+    "small-streams": lambda: pipeline(lambda: over_streams(STREAMS), small()),
+    "small-graph": lambda: graph_of(1, small()),
 }
 
 if __name__ == "__main__":
