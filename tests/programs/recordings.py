@@ -377,6 +377,8 @@ def main() -> None:
     given = parser.parse_args()
     profile = given.profile.read_text(encoding="utf-8") if given.profile else ""
     *recording, folder = given.folders
+    if recording and recording != [Path("record")]:
+        parser.error("expected FOLDER, or record FOLDER")
     if recording:
         found = record(folder, profile, given.date, given.limit_s, given.only)
         print(f"{len(found.recordings)} recordings in {found.took_s:.0f} s", file=sys.stderr)
