@@ -1,0 +1,392 @@
+"""Programs in PyTorch, CuPy and CUDA C++, recorded on a card: their replays, and what changes of them were predicted.
+
+On a card, with a profile that ``streamsim-validate calibrate`` made there just before, five minutes:
+
+    cd tests; python -m programs.recordings record FOLDER --profile profile.toml --limit-s 300
+
+runs the programs of ``programs.recorded``: each as it is and then recorded by CUPTI, as ``streamsim-validate capture``
+does it; some by the PyTorch profiler; then, while there is time, each once more as it is. A program that fails is noted
+and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in ``recordings.json``.
+
+Anywhere ``python -m programs.recordings FOLDER`` replays every recording, predicts from each what a change of its
+program brings, and prints both beside what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from programs.recorded.rounds import NAME, ROUNDS
+from programs.replayed import tables
+
+from streamsim.analysis.what_if import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
+from streamsim.files.atomic_files import write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+TESTS = Path(__file__).parents[1]
+PACKAGE = "programs.recorded"
+SOURCE, LIBRARY = Path(__file__).parent / "recorded" / "cpp_pipeline.cu", "CPP_PIPELINE"
+RECORD, RECORDINGS = "recordings.json", "recordings-{}.zip"
+WINDOW, PROFILED_WINDOW = f"{NAME}[{ROUNDS // 2}]", f"{NAME}[2]"
+LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 60.0, 120.0
+PART_BYTES = 15 << 20  # of recordings in a file
+CAPTURE = """
+import sys
+from pathlib import Path
+from streamsim.errors import InputError
+from streamsim_validate.run import capture, parse_program
+output, window, *command = sys.argv[1:]
+try:
+    capture(parse_program(command), Path(output), window)
+except InputError as error:
+    sys.exit(str(error))
+"""
+
+
+class Program(NamedTuple):
+    """A variant of a module of ``programs.recorded``. ``by_profiler``: the PyTorch profiler records it as well."""
+
+    module: str
+    variant: str
+    by_profiler: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.module} {self.variant}"
+
+
+class Pair(NamedTuple):
+    """A program, and the one that somebody makes of it who is told of ``changes``."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+
+
+def _programs(module: str, variants: str, by_profiler: str = "") -> Iterator[Program]:
+    for variant in variants.split():
+        yield Program(module, variant, variant in by_profiler.split())
+
+
+PROGRAMS = (
+    *_programs("cpp_pipeline", "pageable pinned async streams"),
+    *_programs("inference", "pageable pinned async synchronised streams-2 streams-4", "pageable async streams-2"),
+    *_programs("training", "pageable pinned async each-loss prefetched", "async"),
+    *_programs("layers_streamed", "pageable pinned async prefetched", "pinned"),
+    *_programs("cupy_pipeline", "pageable pinned synchronised async streams graph whole chunked"),
+    *_programs("cupy_pipeline", "small small-streams small-graph"),
+    *_programs("inference", "small small-synchronised small-graph", "small"),
+)
+
+
+def _pairs(module: str, *rows: tuple[str, str, tuple[Change, ...]]) -> Iterator[Pair]:
+    for before, after, changes in rows:
+        yield Pair(f"{module} {before}", f"{module} {after}", changes)
+
+
+PAIRS = (
+    *_pairs(
+        "inference",
+        ("pageable", "pinned", (pin(),)),
+        ("pageable", "async", (pin(), make_async())),
+        ("pinned", "async", (make_async(),)),
+        ("pinned", "streams-4", (make_async(), streams(4, True))),
+        ("synchronised", "async", (drop_sync(),)),
+        ("async", "streams-2", (streams(2, True),)),
+        ("async", "streams-4", (streams(4, True),)),
+        ("streams-2", "streams-4", (streams(4, True),)),
+        ("small-synchronised", "small", (drop_sync(),)),
+        ("small", "small-graph", (graph(),)),
+    ),
+    *_pairs(
+        "training",
+        ("pageable", "pinned", (pin(),)),
+        ("pageable", "async", (pin(), make_async())),
+        ("pageable", "prefetched", (pin(), make_async(), prefetch(1))),
+        ("pinned", "async", (make_async(),)),
+        ("async", "prefetched", (prefetch(1),)),
+        ("each-loss", "async", (drop_sync(),)),
+    ),
+    *_pairs(
+        "layers_streamed",
+        ("pageable", "pinned", (pin(),)),
+        ("pageable", "prefetched", (pin(), prefetch(1))),
+        ("pinned", "async", (make_async(),)),
+        ("pinned", "prefetched", (prefetch(1),)),
+    ),
+    *_pairs(
+        "cupy_pipeline",
+        ("pageable", "pinned", (pin(),)),
+        ("pinned", "async", (make_async(),)),
+        ("pinned", "streams", (make_async(), streams(4, True))),
+        ("synchronised", "streams", (make_async(), drop_sync(), streams(4, True))),
+        ("async", "streams", (streams(4, True),)),
+        ("streams", "graph", (graph(),)),
+        ("whole", "chunked", (make_async(), chunks(8, True), streams(4, True))),
+        ("small", "small-streams", (streams(4, True),)),
+        ("small", "small-graph", (graph(),)),
+    ),
+    *_pairs(
+        "cpp_pipeline",
+        ("pageable", "pinned", (pin(),)),
+        ("pageable", "streams", (pin(), make_async(), streams(4, True))),
+        ("pinned", "streams", (make_async(), streams(4, True))),
+        ("async", "streams", (streams(4, True),)),
+    ),
+)
+
+
+class Times(msgspec.Struct, frozen=True):
+    """What the rounds of a process took, in seconds. ``by``: what recorded it; "" for nothing."""
+
+    program: str
+    by: str
+    wall_s: tuple[float, ...]
+    verified: bool
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A recording: its file in the zip, of which program, by what, and the window of a round."""
+
+    file: str
+    program: str
+    by: str
+    window: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What was tried with which program, and how it ended."""
+
+    program: str
+    what: str
+    why: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What was run. ``profile``: as TOML, calibrated on the same card just before; "" for the shipped one."""
+
+    card: str
+    date: str
+    profile: str
+    took_s: float
+    times: tuple[Times, ...]
+    recordings: tuple[Recorded, ...]
+    failures: tuple[Failure, ...]
+
+    def untraced_s(self, program: str) -> tuple[float, ...]:
+        """The median of each process that nothing recorded."""
+        own = (one for one in self.times if one.program == program and not one.by)
+        return tuple(statistics.median(one.wall_s) for one in own)
+
+
+# -- on a card ---------------------------------------------------------------------------------------------------------
+
+
+class _Line(msgspec.Struct):
+    """Of a process, as ``programs.recorded.rounds`` writes it."""
+
+    wall_s: tuple[float, ...]
+    verified: bool
+
+
+class Experiment:
+    """Runs programs until the time is over, and writes the record anew behind each.
+
+    ``run``: a command, with its limit in seconds and its environment; raises RuntimeError where it fails.
+    """
+
+    def __init__(self, folder: Path, head: Record, limit_s: float, run: Callable[[Sequence[str], float], None]) -> None:
+        self._folder, self._head, self._run = folder, head, run
+        self._began = time.monotonic()
+        self._limit_s = limit_s
+        self._times: list[Times] = []
+        self._recordings: list[Recorded] = []
+        self._failures: list[Failure] = []
+        self._part = 1
+
+    @property
+    def record(self) -> Record:
+        return msgspec.structs.replace(
+            self._head,
+            took_s=round(time.monotonic() - self._began, 1),
+            times=tuple(self._times),
+            recordings=tuple(self._recordings),
+            failures=tuple(self._failures),
+        )
+
+    def all_of(self, programs: Sequence[Program]) -> Record:
+        """Each program captured; some profiled; then each once more as it is, the last first."""
+        profiled = [program for program in programs if program.by_profiler]
+        steps = (
+            *(("captured", program, self._captured) for program in programs),
+            *(("profiled", program, self._profiled) for program in profiled),
+            *(("as it is", program, self._as_it_is) for program in reversed(programs)),
+        )
+        for k, (what, program, step) in enumerate(steps):
+            since_s = time.monotonic() - self._began
+            if since_s > self._limit_s:
+                self._failures += (Failure(left.name, word, "no time was left") for word, left, _ in steps[k:])
+                break
+            print(f"{since_s:5.1f} s  {k + 1} of {len(steps)}  {program.name}, {what}", file=sys.stderr, flush=True)
+            try:
+                step(program)
+            except Exception as error:  # of one program; the others go on
+                print(f"    failed: {error}", file=sys.stderr, flush=True)
+                self._failures.append(Failure(program.name, what, str(error)))
+            write_bytes(msgspec.json.encode(self.record), self._folder / RECORD)
+        return self.record
+
+    def _captured(self, program: Program) -> None:
+        def command(folder: Path) -> list[str]:
+            own = [*_words(program), "--times", str(folder / "times")]
+            return [sys.executable, "-c", CAPTURE, str(folder / "recording.json.gz"), WINDOW, *own]
+
+        self._processes(program, command, ("", "CUPTI"), 2 * PROCESS_S, WINDOW)
+
+    def _profiled(self, program: Program) -> None:
+        def command(folder: Path) -> list[str]:
+            more = ["--rounds", str(ROUNDS // 2), "--kineto", str(folder / "recording.json.gz")]
+            return [*_words(program), *more, "--times", str(folder / "times")]
+
+        self._processes(program, command, ("",), PROCESS_S, PROFILED_WINDOW)
+
+    def _as_it_is(self, program: Program) -> None:
+        def command(folder: Path) -> list[str]:
+            return [*_words(program), "--times", str(folder / "times")]
+
+        self._processes(program, command, ("",), PROCESS_S, "")
+
+    def _processes(
+        self,
+        program: Program,
+        command: Callable[[Path], list[str]],
+        by: tuple[str, ...],
+        limit_s: float,
+        window: str,
+    ) -> None:
+        """Keep the times of the processes of a command, each recorded ``by`` that, and the recording."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            try:
+                self._run(command(folder), limit_s)
+            finally:
+                times = folder / "times"
+                lines = times.read_bytes().splitlines() if times.exists() else []
+                for recorder, line in zip(by, lines, strict=False):
+                    said = msgspec.json.decode(line, type=_Line)
+                    self._times.append(Times(program.name, recorder, said.wall_s, said.verified))
+                    if not said.verified:
+                        self._failures.append(Failure(program.name, recorder or "as it is", "its results are wrong"))
+            if window:
+                self._keep(program, folder / "recording.json.gz", by[-1] or "PyTorch profiler", window)
+
+    def _keep(self, program: Program, recording: Path, by: str, window: str) -> None:
+        """Put a recording into the zip, or into the next one."""
+        data = recording.read_bytes()
+        file = f"{program.name} {by}.json.gz".replace(" ", "-")
+        path = self._folder / RECORDINGS.format(self._part)
+        if path.exists() and path.stat().st_size + len(data) > PART_BYTES:
+            self._part += 1
+            path = self._folder / RECORDINGS.format(self._part)
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as kept:
+            kept.writestr(zipfile.ZipInfo(file), data)
+        self._recordings.append(Recorded(file, program.name, by, window))
+
+
+def _words(program: Program) -> list[str]:
+    return [sys.executable, "-m", f"{PACKAGE}.{program.module}", "--variant", program.variant]
+
+
+def run(command: Sequence[str], limit_s: float, environment: dict[str, str] | None = None) -> None:
+    """Run a command from the folder of the tests. Raises RuntimeError where it fails or takes longer."""
+    more = {**os.environ, **(environment or {})}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=TESTS, env=more, stdout=pipe, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RuntimeError(f"took longer than {limit_s:.0f} s") from None
+            raise
+    if process.returncode:
+        raise RuntimeError(f"exit code {process.returncode}: {' | '.join(said.strip().splitlines()[-4:])}")
+
+
+def record(folder: Path, profile: str, date: str, limit_s: float, only: Sequence[str] = ()) -> Record:
+    """Run the programs, or ``only`` those whose names have one of these words, and write the record to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(RECORDINGS.format("*")):
+        old.unlink()
+    programs = [one for one in PROGRAMS if not only or any(word in one.name for word in only)]
+    with tempfile.TemporaryDirectory() as built:
+        library = Path(built, "libcpp_pipeline.so")
+        head = Record(_card(), date, profile, 0.0, (), (), ())
+        experiment = Experiment(folder, head, limit_s, lambda command, s: run(command, s, {LIBRARY: str(library)}))
+        if any(program.module == "cpp_pipeline" for program in programs):
+            try:
+                run(_compiling(library), COMPILING_S)
+            except (OSError, RuntimeError) as error:
+                print(f"{SOURCE.name}: {error}", file=sys.stderr)
+        return experiment.all_of(programs)
+
+
+def _compiling(library: Path) -> list[str]:
+    return ["nvcc", "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", str(library), str(SOURCE)]
+
+
+def _card() -> str:
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+# -- anywhere ----------------------------------------------------------------------------------------------------------
+
+
+def read_record(folder: Path) -> Record:
+    """The record of a folder."""
+    return msgspec.json.decode((folder / RECORD).read_bytes(), type=Record)
+
+
+def main() -> None:
+    """Record, or print the tables of a record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="[record] FOLDER")
+    parser.add_argument("--profile", type=Path, help="of the card; to print tables: in place of the record's")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="no program is begun after so long")
+    parser.add_argument("--only", nargs="+", default=(), metavar="WORD", help="programs whose names have such a word")
+    parser.add_argument("--date", default=time.strftime("%Y-%m-%d"))
+    given = parser.parse_args()
+    profile = given.profile.read_text(encoding="utf-8") if given.profile else ""
+    *recording, folder = given.folders
+    if recording and recording != [Path("record")]:
+        parser.error("expected FOLDER, or record FOLDER")
+    if recording:
+        found = record(folder, profile, given.date, given.limit_s, given.only)
+        print(f"{len(found.recordings)} recordings in {found.took_s:.0f} s", file=sys.stderr)
+        for one in found.failures:
+            print(f"{one.program}, {one.what}: {one.why}", file=sys.stderr)
+    else:
+        print("\n".join(tables(folder, read_record(folder), PAIRS, profile)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""How programs are recorded, replayed and predicted in pairs: on a card that is not there, and of made-up records."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fake_cupti
+import fake_libraries
+import pytest
+from fake_libraries import PAGEABLE, PINNED
+from made_captures import of_the_guide
+from msgspec.structs import replace
+from programs.recorded.rounds import ROUNDS
+from programs.recordings import PAIRS, PROGRAMS, Pair, Record, Recorded, Times, read_record, record, run
+from programs.replayed import Predicted, Replayed, predictions, replays, tables
+
+from streamsim.analysis.what_if import drop_sync, make_async, streams
+from streamsim.recorded.read import read_recording
+from streamsim.recorded.wall_times import wall_time_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAMES = {program.name for program in PROGRAMS}
+PROFILED = "inference async"  # which the profiler records as well: it is not there
+FAILING = "cpp_pipeline async"  # there is no compiler for its library
+ONE_ROUND = """
+import importlib, json, sys
+import fake_cupti as card
+
+issued, said = [], {}
+card.emit = issued.append
+for module in sys.argv[1:]:
+    program = importlib.import_module(f"programs.recorded.{module}")
+    program.FLOATS = program.ARRAY_FLOATS = 1024  # values are of no matter
+    for variant, made in program.VARIANTS.items():
+        work = made()
+        work.run()
+        issued.clear()
+        work.run()
+        copies = [one for one in issued if one.kind == card.ActivityKind.MEMCPY]
+        said[f"{module} {variant}"] = {
+            "copies": len(copies),
+            "memories": sorted({one.src_kind if one.copy_kind == 1 else one.dst_kind for one in copies}),
+            "streams": len({one.stream_id for one in copies}),
+            "waits": sum(one.kind == card.ActivityKind.SYNCHRONIZATION for one in issued),
+            "launches": sum(one.kind == card.ActivityKind.RUNTIME for one in issued),
+            "verified": bool(work.is_right()),
+        }
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """PyTorch, CuPy and CUPTI that are not there, for the processes that are started."""
+    place = tmp_path_factory.mktemp("installed")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in fake_cupti.install(place).items():
+            patch.setenv(name, value)
+        fake_libraries.install(place)
+        yield place
+
+
+@pytest.fixture(scope="module")
+def folder(installed: Path) -> Path:
+    """Of a record of two programs on that card: one that a profiler would record as well, and one that fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")  # no compiler
+        record(installed / "found", "", "2026-11-23", 600.0, (PROFILED, FAILING))
+    return installed / "found"
+
+
+def test_every_pair_is_of_programs_that_are_recorded() -> None:
+    assert len(NAMES) == len(PROGRAMS) >= 20
+    assert len({(pair.before, pair.after) for pair in PAIRS}) == len(PAIRS) >= 12
+    for pair in PAIRS:
+        assert {pair.before, pair.after} <= NAMES
+        assert pair.changes
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_programs_ask_the_card_for_what_their_names_say() -> None:
+    """The card's memory, streams, waits and calls of one round of each."""
+    modules = ("inference", "training", "layers_streamed", "cupy_pipeline")
+    command = [sys.executable, "-c", ONE_ROUND, *modules]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    assert set(found) == {name for name in NAMES if not name.startswith("cpp_pipeline")}
+    for name, one in found.items():
+        module, _, variant = name.partition(" ")
+        assert one["verified"], name
+        if "pageable" in variant:
+            assert one["memories"] == [PAGEABLE]
+        elif module == "training":
+            assert PINNED in one["memories"]  # and what it asks of the loss
+        else:
+            assert one["memories"] == [PINNED], name
+        if "graph" in variant:
+            assert one["launches"] == 2  # and one wait
+        if variant in ("async", "small", "streams", "streams-2", "streams-4", "chunked", "graph", "small-graph"):
+            assert one["waits"] == 1, name
+        if "synchronised" in variant or variant in ("pinned", "pageable", "each-loss", "whole"):
+            assert one["waits"] >= one["copies"] // 3, name
+    used = {name.partition(" ")[2]: one["streams"] for name, one in found.items() if one["streams"] > 1}
+    assert used == {
+        "streams-2": 2,
+        "streams-4": 4,
+        "prefetched": 2,
+        "streams": 4,
+        "graph": 4,
+        "chunked": 4,
+        "small-streams": 4,
+    }
+
+
+def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: Path) -> None:
+    """What nothing records takes what is recorded on this card: recording costs nothing there."""
+    found = read_record(folder)
+    (recorded,) = found.recordings
+    assert (recorded.program, recorded.by, recorded.window) == (PROFILED, "CUPTI", "round[12]")
+    times = {(one.program, one.by): one for one in found.times}
+    assert set(times) == {(PROFILED, ""), (PROFILED, "CUPTI")}
+    assert all(one.verified for one in found.times)
+    assert sorted(len(one.wall_s) for one in found.times if not one.by) == [ROUNDS] * 2
+    assert found.untraced_s(PROFILED) == pytest.approx([statistics.median(times[PROFILED, "CUPTI"].wall_s)] * 2)
+    failed = {(one.program, one.what): one.why for one in found.failures}
+    assert set(failed) == {(FAILING, "captured"), (FAILING, "as it is"), (PROFILED, "profiled")}
+    assert "ProfilerActivity" in failed[PROFILED, "profiled"]
+    (archive,) = folder.glob("*.zip")
+    with zipfile.ZipFile(archive) as kept:
+        kept.extractall(folder / "unpacked")
+    recording = read_recording(folder / "unpacked" / recorded.file)
+    assert wall_time_s(recording, recorded.window) == pytest.approx(found.untraced_s(PROFILED)[0], rel=0.1)
+
+
+def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:
+    found = record(tmp_path / "new", "", "", -1.0, (PROFILED,))
+    assert [one.why for one in found.failures] == ["no time was left"] * 3
+    assert not found.times
+    assert not found.recordings
+
+
+def test_a_process_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    inner = f"import time; time.sleep(3); open({str(alive)!r}, 'w')"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match="took longer than 1 s"):
+        run([sys.executable, "-c", outer], 1.0)
+    assert time.monotonic() - began < 3
+    time.sleep(3)
+    assert not alive.exists()
+
+
+def test_what_a_failed_process_said_is_told() -> None:
+    with pytest.raises(RuntimeError, match="exit code 3: no card"):
+        run([sys.executable, "-c", "import sys; print('no card'); sys.exit(3)"], 60.0)
+
+
+# What is made of a record
+
+
+BEFORE_S, AFTER_S = 5.362e-3, 2.108e-3  # of the guide's programs: docs/my-program-does-not-overlap.md
+CHANGED = Pair("guide before", "guide after", (make_async(), drop_sync(), streams(4, True)))
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Record]:
+    """A record of the programs of the guide, as if they had been run here."""
+    place = tmp_path_factory.mktemp("guide")
+    with zipfile.ZipFile(place / "recordings-1.zip", "w") as kept:
+        for number, name in enumerate(("before", "after")):
+            kept.writestr(f"{name}.json", of_the_guide(bool(number)))
+    recordings = tuple(Recorded(f"{name}.json", f"guide {name}", "CUPTI", "all") for name in ("before", "after"))
+    walls = {"guide before": BEFORE_S, "guide after": AFTER_S}
+    times = tuple(Times(name, "", (wall_s,) * 3, True) for name, wall_s in walls.items())
+    return place, Record("a card", "2026-11-23", "", 1.0, times, recordings, ())
+
+
+def test_a_replay_is_held_against_what_was_recorded(guide: tuple[Path, Record]) -> None:
+    """5.504 ms of 5.576, as the guide has it; without what recording cost, the program that was simulated."""
+    before, after = replays(*guide)
+    assert isinstance(before, Replayed)
+    assert isinstance(after, Replayed)
+    assert (before.recorded_s, before.replayed_s) == pytest.approx((5.576e-3, 5.504e-3), rel=1e-3)
+    assert before.error == pytest.approx(-0.013, abs=1e-3)
+    assert before.predicted_s(before.timed) == pytest.approx(BEFORE_S, rel=0.01)
+    assert after.predicted_s(after.timed) == pytest.approx(AFTER_S, rel=0.01)
+
+
+def test_a_change_is_predicted_from_the_recording_before_it(guide: tuple[Path, Record]) -> None:
+    """2.097 ms, and it takes 2.108. Were the program slower with it, that would be said."""
+    folder, found = guide
+    recorded = [one for one in replays(folder, found) if isinstance(one, Replayed)]
+    (one,) = predictions(recorded[:1], found, [CHANGED])
+    assert isinstance(one, Predicted)
+    assert one.predicted_s == pytest.approx(2.097e-3, rel=5e-3)
+    assert one.error == pytest.approx(2.097 / 2.108 - 1, abs=5e-3)
+    assert one.gain == pytest.approx(2.56, abs=0.01)
+    assert not one.misleads
+    assert one._replace(after_s=1.03 * BEFORE_S).misleads
+    assert not one._replace(after_s=1.03 * BEFORE_S, gain=1.0).misleads
+    assert not one._replace(after_s=1.01 * BEFORE_S).misleads
+
+
+def test_what_cannot_be_replayed_or_was_not_measured_is_said(guide: tuple[Path, Record]) -> None:
+    folder, found = guide
+    wrong = tuple(replace(one, window="none") for one in found.recordings[:1])
+    lines = list(tables(folder, replace(found, recordings=wrong), [CHANGED]))
+    assert any("no annotation has this name" in line for line in lines)
+    assert "guide before -> after --async --drop-sync --streams 4: not measured" in lines
+    lines = list(tables(folder, found, [CHANGED]))
+    assert "replay: 2: median" in "\n".join(lines)
+    assert lines[-1] == "recommended, and slower than before by more than 2 %: 0"
