@@ -219,9 +219,7 @@ def test_a_sweep_is_of_the_workloads_front_end_unless_it_has_an_axis_of_them() -
 
 def test_an_unknown_front_end_of_a_workload_is_named_with_those_that_are_known() -> None:
     for predicts in (lambda w: evaluate(w, [Config()], "h200"), lambda w: best(w, "h200", GRID), sweep):
-        with pytest.raises(InputError, match=r"front end = .jax.: expected one of calls, cupy, pytorch, pytorch_eager$"):
-            InputError, match=r"front end = 'jax': expected one of calls, cupy, pytorch, pytorch_eager$"
-        ):
+        with pytest.raises(InputError, match=r"front end = 'jax': expected one of calls, .*, pytorch_eager$"):
             predicts(written("jax"))
     assert evaluate(written("mine"), [Config()], WITH_LIBRARY) > evaluate(written(""), [Config()], WITH_LIBRARY)
 
