@@ -23,9 +23,9 @@ from streamsim.code.steps import (
     Piece,
     Plan,
     Record,
-    Roles,
     Run,
     Step,
+    Turn,
     Wait,
     Within,
 )
@@ -136,7 +136,7 @@ def _named(letter: str, field: str, sizes: Sequence[int], elements: int, unit: i
 def _words(kernel: WorkloadKernel) -> str:
     words = f"{kernel.launches} launches of {kernel.name}" if kernel.launches > 1 else kernel.name
     shown = "".join(c for c in words if c.isprintable())[:40]
-    return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} over all the work"
+    return shown if kernel.duration_s is None else f"{shown}: {format_seconds(kernel.duration_s)} in all"
 
 
 def plan_of(workload: Workload, config: Config) -> Plan:
@@ -169,6 +169,7 @@ def plan_of(workload: Workload, config: Config) -> Plan:
         most_chunks=arrays.most_chunks,
         streams=ROLES if config.is_prefetch else int(config.is_blocking),
         has_host_work=workload.has_host_work,
+        roles=("load", "compute", "store" if results else "_") if config.is_prefetch else (),
     )
 
 
@@ -211,6 +212,7 @@ def _pattern(
         body = [
             _chunks(
                 *begin,
+                Turn("i"),
                 If("hands_over and i >= buffers", (Wait("done[i - buffers]", stream),)),
                 Within(stream, steps),
                 If("hands_over and i + buffers < chunks", (Record("done[i]", stream),)),
@@ -256,22 +258,21 @@ def _prefetch(
 ) -> tuple[tuple[Step, ...], tuple[Events, ...]]:
     """Batch i is loaded in one stream ahead of batch k, which is computed in the next and stored in the third."""
     copy_in, run, copy_out = _stages(arrays, False, has_kernels, "i", "k")
-    load: list[Step] = [*begin, If("i >= buffers", (Wait("ran[i - buffers]", "load"),))]
+    load: list[Step] = [*begin, Turn("i"), If("i >= buffers", (Wait("ran[i - buffers]", "load"),))]
     load += [Within("load", copy_in)] if copy_in else []
     load += [Record("loaded[i]", "load")]
-    work: list[Step] = [Wait("loaded[k]", "compute")]
+    work: list[Step] = [Turn("k"), Wait("loaded[k]", "compute")]
     work += [If("k >= buffers", (Wait("stored[k - buffers]", "compute"),))] if copy_out else []
     work += [Within("compute", run)] if run else []
     work += [Record("ran[k]", "compute")]
     if copy_out:
         work += [Wait("ran[k]", "store"), Within("store", copy_out), Record("stored[k]", "store")]
     events = [Events(name, "chunks") for name in ("loaded", "ran", *["stored"] * bool(copy_out))]
-    stores = bool(arrays.outputs or arrays.once)
-    steps: list[Step] = [Roles(("load", "compute", "store" if stores else "_")), Let("ahead", "min(buffers - 1, 1)")]
+    steps: list[Step] = [Let("ahead", "min(buffers - 1, 1)")]
     if arrays.tables:
         copies = tuple(Copy("h2d", arrays.on_card(a, ""), Piece(f"h_{a.name}")) for a in arrays.tables)
         steps.append(Within("load", copies))
-    body = (If("i < chunks", tuple(load)), Let("k", "i - ahead"), If("k >= 0", tuple(work)))
+    body = (If("i < chunks", tuple(load)), If("k >= 0", tuple(work), Let("k", "i - ahead")))
     steps.append(Loop("i", "0", "chunks + ahead", body))
     if arrays.once:
         copies = tuple(Copy("d2h", Piece(f"d_{a.name}"), Piece(f"h_{a.name}")) for a in arrays.once)

@@ -14,9 +14,9 @@ from streamsim.code.steps import (
     Let,
     Loop,
     Record,
-    Roles,
     Run,
     Synchronise,
+    Turn,
     Wait,
     Within,
 )
@@ -31,10 +31,12 @@ INDENT = "    "
 
 
 def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
-    """``head(arguments)``, an argument a line where one line has no room."""
-    line = f"{head}({', '.join(arguments)})"
-    if len(line) <= room:
-        return [line]
+    """``head(arguments)``; the arguments in a line of their own, or a line each, where one line has no room."""
+    said = ", ".join(arguments)
+    if len(f"{head}({said})") <= room:
+        return [f"{head}({said})"]
+    if len(INDENT + said) <= room:
+        return [f"{head}(", INDENT + said, ")"]
     return [f"{head}(", *(f"{INDENT}{argument}," for argument in arguments), ")"]
 
 
@@ -53,6 +55,7 @@ class Writer(ABC):
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.streams = "streams" if "streams" in plan.defaults else str(plan.streams)
+        self.sizes = {floats: name.upper() for floats, name in plan.sizes.items()}
         kernels = plan.kernels
         self.arguments = [*plan.defaults, "repeat", *["work"] * (kernels is not None)]
 
@@ -87,16 +90,20 @@ class Writer(ABC):
         """A copy in the current stream, which ``stream`` is, in a block of this depth."""
 
     @abstractmethod
-    def host(self, memory: Memory, size: str) -> list[str]:
+    def host(self, memory: Memory, size: str) -> str:
         """A new array on the host."""
+
+    def begun(self, memory: Memory) -> list[str]:  # noqa: ARG002 - most libraries make an array and its numbers at once
+        """What is done with a new array."""
+        return []
 
     @abstractmethod
     def card(self, memory: Memory, size: str) -> str:
         """A new array on the card."""
 
     @abstractmethod
-    def fresh(self, memory: Memory) -> str:
-        """Makes an array of the host as it is before a run."""
+    def fresh(self, memory: Sequence[Memory]) -> list[str]:
+        """Makes arrays of the host, that begin alike, as they are before a run."""
 
     @abstractmethod
     def capture(self, body: list[str]) -> list[str]:
@@ -117,7 +124,7 @@ class Writer(ABC):
         plan = self.plan
         parts = [[*self._head(), *([] if plan.kernels is None else ["", *self._kernels(plan.kernels)])]]
         parts += [_HOST_WORK.splitlines()] if plan.has_host_work else []
-        if plan.cuts:
+        if len(plan.cuts) > 1:
             parts.append(_CUT.splitlines())
         parts += self.functions()
         parts += [self._measure(), self._main()]
@@ -125,12 +132,9 @@ class Writer(ABC):
 
     def _head(self) -> list[str]:
         plan = self.plan
-        words = " ".join(f"--{name} {value}" for name, value in {**plan.defaults, "repeat": 10}.items())
+        title = f'"""{plan.summary}"""'
         lines = [
-            f'"""{_TITLE[plan.is_pattern].format(plan.title)}; prints its times as JSON.',
-            "",
-            f"python pipeline.py {words}",
-            '"""',
+            *([title] if len(title) <= WIDTH else [title[:-3], '"""']),
             "",
             "import argparse",
             "import json",
@@ -138,31 +142,20 @@ class Writer(ABC):
             "",
             *self.imports,
         ]
-        sizes = [f"{name} = {floats}  # floats" for floats, name in self._sizes().items()]
+        sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
         defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": 16})
         items = [f'"{name}": {value}' for name, value in defaults.items()]
         line = f"DEFAULTS = {{{', '.join(items)}}}"
         given = [line] if len(line) <= WIDTH else ["DEFAULTS = {", *(f"    {item}," for item in items), "}"]
         return [*lines, "", *sizes, *given]
 
-    def _sizes(self) -> dict[int, str]:
-        """The names of the sizes of arrays."""
-        plan = self.plan
-        if not plan.is_pattern:
-            return {}
-        sizes = dict.fromkeys(floats for floats in (m.floats for m in plan.memory))
-        if len(sizes) == 1:
-            return dict.fromkeys(sizes, "SIZE")
-        first = {floats: next(m.name for m in plan.memory if m.floats == floats) for floats in sizes}
-        return {floats: f"SIZE_{name[2:].upper()}" for floats, name in first.items()}
-
     def _kernels(self, kernels: Kernels) -> list[str]:
-        lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, and its calls ----"]
-        lines += ["# It makes of every float what --work says; its time is not that of your kernels."]
+        lines = ["# ---- YOUR KERNELS GO HERE: replace the stand-in, of --work rounds, and its calls ----"]
         lines += self.stand_in(kernels)
         if self.plan.is_pattern:
-            lines += ["", "", f"def kernels({', '.join([*kernels.names, 'work'])}):"]
-            lines += ['    """The kernels of a chunk, in the current stream."""', *_indented(self.launches(kernels))]
+            head = f"def kernels({', '.join([*kernels.names, 'work'])}):"
+            beside = f"{head}  # of a chunk, in the current stream"
+            lines += ["", "", beside if len(beside) <= WIDTH else head, *_indented(self.launches(kernels))]
         return lines
 
     def _measure(self) -> list[str]:
@@ -176,13 +169,16 @@ class Writer(ABC):
         else:
             lines += ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
         lines += [self._events(name, count) for name, count in plan.events]
-        lines += ["", "def pipeline(stream):", *_indented(self._steps(plan.issue)), ""]
+        lines += ["", f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue)), ""]
         lines += [*self._runs(), "", *self._compared()]
         return [f"def measure({', '.join(self.arguments)}):", *_indented(lines)]
 
     def _numbers(self) -> list[str]:
         plan = self.plan
-        lines = [f"{cut.name} = cut({self._sizes()[cut.floats]}, {cut.unit}, chunks)" for cut in plan.cuts]
+        if len(plan.cuts) == 1:
+            lines = self._cut(*plan.cuts[0])
+        else:
+            lines = [f"{cut.name} = cut({self.sizes[cut.floats]}, {cut.unit}, chunks)" for cut in plan.cuts]
         if "streams" in plan.defaults:
             lines.insert(0, "streams = min(streams, chunks)  # more would have nothing to do")
         if plan.has_slots:
@@ -193,21 +189,40 @@ class Writer(ABC):
                 lines.append("hands_over = buffers % streams != 0  # a buffer, to another stream")
         return lines
 
+    def _cut(self, name: str, floats: int, unit: int) -> list[str]:
+        """The only cut, where it is needed."""
+        size = self.sizes[floats]
+        return [
+            f"even, over = divmod({-(-floats // unit)}, chunks)  # units of {unit} floats",
+            "if over and chunks - over <= even:  # then all are equal but the last one",
+            "    even, over = even + 1, 0",
+            f"at = [min((even * i + min(i, over)) * {unit}, {size}) for i in range(chunks + 1)]",
+            f"{name} = list(map(slice, at, at[1:]))",
+        ]
+
     def _memory(self) -> list[str]:
         plan = self.plan
         lines = [*self.generator] if any(memory.start != "nothing" for memory in plan.memory) else []
+        alike: dict[str, list[Memory]] = {}
         for memory in plan.memory:
-            size = self._sizes().get(memory.floats, str(memory.floats))
-            if memory.place != "device":
-                lines += self.host(memory, size)
-                if memory.start == "random" and memory.name in plan.results:
-                    lines.append(f"start_{memory.name} = {self.saved.format(memory.name)}")
-            elif memory.slots:
-                one = self.card(memory, f"{_head_of(memory.part)}[0].stop")
-                lines.append(f"{memory.name} = [{one} for _ in range({memory.slots})]")
+            alike.setdefault(self._made(memory), []).append(memory)
+        for made, some in alike.items():
+            together = f"{', '.join(m.name for m in some)} = ({made} for _ in range({len(some)}))"
+            if len(some) > 1 and len(together) + len(INDENT) <= WIDTH:
+                lines.append(together)
             else:
-                lines.append(f"{memory.name} = {self.card(memory, size)}")
+                lines += [f"{memory.name} = {made}" for memory in some]
+            lines += [line for memory in some for line in self.begun(memory)]
+            again = [m.name for m in some if m.place != "device" and m.start == "random" and m.name in plan.results]
+            lines += [f"start_{name} = {self.saved.format(name)}" for name in again]
         return lines
+
+    def _made(self, memory: Memory) -> str:
+        """A new array, or new buffers."""
+        if memory.slots:
+            return f"[{self.card(memory, f'{_head_of(memory.part)}[0].stop')} for _ in range({memory.slots})]"
+        size = self.sizes.get(memory.floats, str(memory.floats))
+        return self.card(memory, size) if memory.place == "device" else self.host(memory, size)
 
     def _events(self, name: str, count: str) -> str:
         return f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
@@ -216,7 +231,10 @@ class Writer(ABC):
         """The pipeline captured as a graph, in which all streams follow the first and end in it."""
         fork, join = (self.after.format(*some) for some in (("s", "pool[0]"), ("pool[0]", "s")))
         others = "for s in pool[1:]:"
-        return self.capture([others, INDENT + fork, "pipeline(pool)", others, INDENT + join])
+        return self.capture([others, INDENT + fork, self._called("pool"), others, INDENT + join])
+
+    def _called(self, streams: str) -> str:
+        return f"pipeline({'*' * bool(self.plan.roles)}{streams})"
 
     def _runs(self) -> list[str]:
         """The functions that run a program: one takes its time, the other its output.
@@ -233,7 +251,9 @@ class Writer(ABC):
         names = [f"*{m.name}" if m.slots else m.name for m in cards]
         timed = ["start = time.perf_counter()", "program()", self.synchronise, "return time.perf_counter() - start"]
         fresh = [*_each("array", names), INDENT + self.cleared] if names else []
-        fresh += [*map(self.fresh, hosts), self.synchronise, "timed(program)", *self._output()]
+        for start in dict.fromkeys(memory.start for memory in hosts):
+            fresh += self.fresh([memory for memory in hosts if memory.start == start])
+        fresh += [self.synchronise, "timed(program)", *self._output()]
         return [
             *["def timed(program):", *_indented(timed), ""],
             *["def output_of(program):  # with nothing left of earlier runs", *_indented(fresh)],
@@ -253,9 +273,9 @@ class Writer(ABC):
     def _compared(self) -> list[str]:
         plan = self.plan
         fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
-        program = self.replay if plan.is_graph else "lambda: pipeline(pool)"
+        program = self.replay if plan.is_graph else f"lambda: {self._called('pool')}"
         return [
-            f"wanted = output_of(lambda: pipeline(pool[:1] * {self.streams}))  # one stream: serial",
+            f"wanted = output_of(lambda: {self._called(f'pool[:1] * {self.streams}')})  # one stream: serial",
             *(self._captured() if plan.is_graph else ()),
             f"outputs = (output_of({program}) for _ in range(1 + repeat))",
             f"right = [{self.equal} for output in outputs]",
@@ -276,8 +296,8 @@ class Writer(ABC):
             "given = vars(parser.parse_args())",
             f"if {wrong}:",
             f'    parser.error("{hint}")',
-            "result = measure(**given)",
-            f'print(json.dumps({{"program": "{plan.pattern} in {self.name}", **given, **result}}))',
+            f'result = {{"program": "{plan.pattern} in {self.name}", **given, **measure(**given)}}',
+            "print(json.dumps(result))",
             'raise SystemExit(0 if result["verified"] else 1)',
         ]
         return ['if __name__ == "__main__":', *_indented(lines)]
@@ -287,7 +307,8 @@ class Writer(ABC):
     def piece(self, piece: Piece) -> str:
         """Its floats."""
         if piece.has_slots:
-            return f"{piece.name}[{piece.chunk} % buffers][{_head_of(piece.part)}[{piece.chunk}]]"
+            head = "n" if len(self.plan.cuts) == 1 else f"{_head_of(piece.part)}[{piece.chunk}]"
+            return f"{piece.name}[slot][{head}]"
         if piece.part:
             return f"{piece.name}[{piece.part}[{piece.chunk}]]"
         return f"{piece.name}[{piece.first}:{piece.first + piece.floats}]" if piece.floats else piece.name
@@ -314,15 +335,21 @@ class Writer(ABC):
                 return [f"host_work({seconds})"]
             case Let(name, value):
                 return [f"{name} = {value}"]
-            case Roles(names):
-                return [f"{', '.join(names)} = stream"]
+            case Turn(chunk):
+                return [
+                    f"slot, n = {chunk} % buffers, head[{chunk}]"
+                    if len(self.plan.cuts) == 1
+                    else f"slot = {chunk} % buffers"
+                ]
         return self._block(step, depth, stream)
 
     def _block(self, step: Within | If | Loop, depth: int, stream: str) -> list[str]:
         match step:
             case Within(its_stream, body):
                 return [self.within(its_stream), *_indented(self._steps(body, depth + 1, its_stream))]
-            case If(condition, body):
+            case If(condition, body, let):
+                if let is not None:
+                    condition = condition.replace(let.name, f"({let.name} := {let.value})", 1)
                 return [f"if {condition}:", *_indented(self._steps(body, depth + 1, stream))]
             case Loop(name, first, end, body):
                 numbers = end if first == "0" else f"{first}, {end}"
@@ -341,18 +368,14 @@ def _each(name: str, items: list[str]) -> list[str]:
     return [line] if len(line) <= WIDTH - 8 else [f"for {name} in (", *(f"    {item}," for item in items), "):"]
 
 
-_TITLE = {True: "Copies in, kernels and copies out, {}", False: "Copies and kernels, call by call: {}"}
-_HOST_WORK = '''# ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
-def host_work(seconds):
-    """Keeps the host busy for so long, as loading a chunk would."""
+_HOST_WORK = """# ---- YOUR HOST WORK GOES HERE: replace the stand-in, and its calls ----
+def host_work(seconds):  # keeps the host busy, as loading a chunk would
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        pass'''
-_CUT = '''def cut(size, unit, chunks):
-    """The chunks of an array as slices: whole units, equal or the last one smaller."""
-    units = -(-size // unit)
-    even, over = divmod(units, chunks)
-    if over and (even + 1) * (chunks - 1) < units:
+        pass"""
+_CUT = """def cut(size, unit, chunks):  # into slices of whole units, equal or the last one smaller
+    even, over = divmod(-(-size // unit), chunks)
+    if over and chunks - over <= even:
         even, over = even + 1, 0
-    starts = [min((even * i + min(i, over)) * unit, size) for i in range(chunks)]
-    return [slice(a, b) for a, b in zip(starts, [*starts[1:], size], strict=True)]'''
+    at = [min((even * i + min(i, over)) * unit, size) for i in range(chunks + 1)]
+    return list(map(slice, at, at[1:]))"""

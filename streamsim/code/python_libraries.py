@@ -6,11 +6,10 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from streamsim.code.python import INDENT, WIDTH, Writer, call
-from streamsim.code.steps import copies_in
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from streamsim.code.steps import Copy, Kernels, Memory, Plan
 
@@ -60,22 +59,13 @@ class CuPy(Writer):
         written = [f"{raw}float32 {_target(name, kernels)}" for name in kernels.targets]
         values = [_element(name, bool(raw)) for name in kernels.sources] + [_element(w, True) for w in kernels.tables]
         mean = values[0] if len(values) == 1 else f"({' + '.join(values)}) / {len(values)}"
-        stores = [
-            f"if (i < {name}.size()) {name}[i] = t;" if raw else f"{name} = t;"
-            for name in (_target(name, kernels) for name in kernels.targets)
-        ]
+        targets = [_target(name, kernels) for name in kernels.targets]
+        stores = [" = ".join([*targets, "t;"])]
+        if raw:
+            stores = [f"if (i < {name}.size()) {name}[i] = t;" for name in targets]
         loop = "for (int k = 0; k < rounds; ++k) t = 3.7f * t * (1 - t);"
-        short = f"float t = {mean}; {loop} {' '.join(stores)}"
-        code = [f'    "{short}",']
-        if len(short) > WIDTH - 7:
-            code = [
-                '    """',
-                *_wrapped(f"float t = {mean};"),
-                f"    {loop}",
-                *(f"    {one}" for one in stores),
-                '    """,',
-            ]
-        names = [*_string([*read, "int32 rounds"]), *_string(written)]
+        code = _string([f"float t = {mean};", loop, *stores])
+        names = [*_string(_listed([*read, "int32 rounds"])), *_string(_listed(written))]
         return ["stand_in = cp.ElementwiseKernel(", *names, *code, ")"]
 
     def launches(self, kernels: Kernels) -> list[str]:
@@ -102,8 +92,7 @@ class CuPy(Writer):
     def copy(self, step: Copy, stream: str, depth: int) -> list[str]:
         card, host = self.piece(step.card), self.piece(step.host)
         if self.plan.is_graph:  # set, get and the like refuse to be captured
-            to = "to_host" if step.direction == "d2h" else "to_card"
-            return call(to, [card, host], WIDTH - 4 * depth)
+            return call("copy", [host, card] if step.direction == "d2h" else [card, host], WIDTH - 4 * depth)
         if step.direction == "d2h":
             more = [] if step.is_blocking else ["blocking=False"]
             return call(f"{card}.get", [f"out={host}", *more], WIDTH - 4 * depth)
@@ -113,29 +102,32 @@ class CuPy(Writer):
     def functions(self) -> list[list[str]]:
         if not self.plan.is_graph:
             return []
-        ends = {"h2d": ("to_card", "x.data.ptr, h.ctypes.data"), "d2h": ("to_host", "h.ctypes.data, x.data.ptr")}
         return [
             [
-                f"def {name}(x, h):  # as set and get, which cannot be captured",
+                "def copy(to, source):  # as set and get, which cannot be captured",
+                "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, source))",
                 "    stream = cp.cuda.get_current_stream().ptr",
-                f"    cp.cuda.runtime.memcpyAsync({both}, h.nbytes, 4, stream)",
+                "    cp.cuda.runtime.memcpyAsync(*ends, source.nbytes, 4, stream)",
             ]
-            for name, both in (ends[way] for way in dict.fromkeys(c.direction for c in copies_in(self.plan.issue)))
         ]
 
-    def host(self, memory: Memory, size: str) -> list[str]:
-        made = "cupyx.empty_pinned" if memory.place == "pinned" else "np.empty"
-        lines = [f"{memory.name} = {made}({size}, np.float32)"]
-        return [*lines, f"rng.random(out={memory.name}, dtype=np.float32)"] if memory.start == "random" else lines
+    def host(self, memory: Memory, size: str) -> str:
+        return f"{'cupyx.empty_pinned' if memory.place == 'pinned' else 'np.empty'}({size}, np.float32)"
+
+    def begun(self, memory: Memory) -> list[str]:
+        return [f"rng.random(out={memory.name}, dtype=np.float32)"] if memory.start == "random" else []
 
     def card(self, memory: Memory, size: str) -> str:
         if memory.start == "resident":
             return f"cp.asarray(rng.random({size}, np.float32))"
         return f"cp.empty({size}, np.float32)"
 
-    def fresh(self, memory: Memory) -> str:
-        value = {"nothing": "np.nan", "blank": "-1"}.get(memory.start, f"start_{memory.name}")
-        return f"{memory.name}[:] = {value}"
+    def fresh(self, memory: Sequence[Memory]) -> list[str]:
+        value = {"nothing": "np.nan", "blank": "-1"}.get(memory[0].start)
+        together = " = ".join([*(f"{m.name}[:]" for m in memory), str(value)])
+        if value and len(together) <= WIDTH - 8:
+            return [together]
+        return [f"{m.name}[:] = {value or f'start_{m.name}'}" for m in memory]
 
     def capture(self, body: list[str]) -> list[str]:
         return ["pool[0].begin_capture()", *body, "graph = pool[0].end_capture()"]
@@ -150,14 +142,17 @@ def _element(name: str, is_raw: bool) -> str:
     return f"{name}[i % {name}.size()]" if is_raw else name
 
 
+def _listed(words: list[str]) -> list[str]:
+    return [*(f"{word}," for word in words[:-1]), words[-1]]
+
+
 def _string(words: list[str]) -> list[str]:
-    """An argument of a call: a string of these words, over several lines where one has no room."""
-    lines = wrap(", ".join(words), WIDTH - 8)
+    """An argument of a call: a string of these words, as many in a line as have room."""
+    lines: list[str] = []
+    for part in (part for word in words for part in wrap(word, WIDTH - 8, break_on_hyphens=False)):
+        longer = f"{lines[-1]} {part}" if lines else part
+        lines[-1:] = [longer] if len(longer) <= WIDTH - 8 or not lines else [lines[-1], part]
     return [*(f'    "{line} "' for line in lines[:-1]), f'    "{lines[-1]}",']
-
-
-def _wrapped(line: str) -> list[str]:
-    return [f"    {part}" if k == 0 else f"        {part}" for k, part in enumerate(wrap(line, WIDTH - 8))]
 
 
 class PyTorch(Writer):
@@ -238,19 +233,18 @@ class PyTorch(Writer):
         more = [] if step.is_blocking else ["non_blocking=True"]
         return call(f"{to}.copy_", [source, *more], WIDTH - 4 * depth)
 
-    def host(self, memory: Memory, size: str) -> list[str]:
+    def host(self, memory: Memory, size: str) -> str:
         made = "torch.rand" if memory.start == "random" else "torch.empty"
-        pinned = ["pin_memory=True"] if memory.place == "pinned" else []
-        return [f"{memory.name} = {made}({', '.join([size, *pinned])})"]
+        return f"{made}({size}{', pin_memory=True' * (memory.place == 'pinned')})"
 
     def card(self, memory: Memory, size: str) -> str:
         return f'torch.{"rand" if memory.start == "resident" else "empty"}({size}, device="cuda")'
 
-    def fresh(self, memory: Memory) -> str:
-        if memory.start == "random":
-            return f"{memory.name}.copy_(start_{memory.name})"
-        value = 'float("nan")' if memory.start == "nothing" else "-1"
-        return f"{memory.name}.fill_({value})"
+    def fresh(self, memory: Sequence[Memory]) -> list[str]:
+        if memory[0].start == "random":
+            return [f"{m.name}.copy_(start_{m.name})" for m in memory]
+        value = 'float("nan")' if memory[0].start == "nothing" else "-1"
+        return [f"{m.name}.fill_({value})" for m in memory]
 
     def capture(self, body: list[str]) -> list[str]:
         return [

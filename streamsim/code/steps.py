@@ -123,11 +123,19 @@ class Within(NamedTuple):
     body: tuple[Step, ...]
 
 
+class Let(NamedTuple):
+    """A number of the program."""
+
+    name: str
+    value: str
+
+
 class If(NamedTuple):
-    """The body where the condition holds."""
+    """The body where the condition holds, which may be of a number of its own."""
 
     condition: str
     body: tuple[Step, ...]
+    let: Let | None = None
 
 
 class Loop(NamedTuple):
@@ -139,20 +147,13 @@ class Loop(NamedTuple):
     body: tuple[Step, ...]
 
 
-class Let(NamedTuple):
-    """A number of the program."""
+class Turn(NamedTuple):
+    """What follows is of this chunk and its buffers, which are used in turn."""
 
-    name: str
-    value: str
-
-
-class Roles(NamedTuple):
-    """The streams by what they are for."""
-
-    names: tuple[str, ...]
+    chunk: str
 
 
-Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Let | Roles
+Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Let | Turn
 
 
 def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
@@ -161,7 +162,7 @@ def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
         match step:
             case Copy():
                 yield step
-            case Within(_, body) | If(_, body) | Loop(_, _, _, body):
+            case Within(_, body) | If(_, body, _) | Loop(_, _, _, body):
                 yield from copies_in(body)
 
 
@@ -215,6 +216,7 @@ class Plan(NamedTuple):
     the streams of a schedule, the legacy default stream's being ``legacy``; empty: all non-blocking. ``defaults``: the
     arguments of the program and what they are unless given. ``issue``: its calls, but for the last synchronisation of
     the card. ``results``: the arrays that are compared. ``most_chunks``: into how many each array can be cut.
+    ``roles``: what each of the streams is for, ``_``: nothing; empty: chunks take turns over them.
     """
 
     title: str
@@ -230,6 +232,7 @@ class Plan(NamedTuple):
     streams: int = 0
     kinds: tuple[str, ...] = ()
     has_host_work: bool = False
+    roles: tuple[str, ...] = ()
 
     @property
     def is_pattern(self) -> bool:
@@ -245,3 +248,19 @@ class Plan(NamedTuple):
     def has_slots(self) -> bool:
         """Whether buffers are used in turn."""
         return "buffers" in self.defaults
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a line."""
+        what = "Copies in, kernels and copies out, {}" if self.is_pattern else "Copies and kernels, call by call: {}"
+        return f"{what.format(self.title)}; prints its times as JSON."
+
+    @property
+    def sizes(self) -> dict[int, str]:
+        """The names of the sizes of arrays, where it cuts them."""
+        if not self.is_pattern:
+            return {}
+        first: dict[int, str] = {}
+        for memory in self.memory:
+            first.setdefault(memory.floats, memory.name)
+        return {floats: f"size_{name[2:]}" if len(first) > 1 else "size" for floats, name in first.items()}
