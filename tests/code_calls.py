@@ -79,7 +79,8 @@ def calls_of(schedule: Schedule) -> list[Call]:
 def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int, is_forked_once: bool = False) -> None:
     """The calls that a program with so many streams made are those of its schedule, in their order.
 
-    ``is_forked_once``: all streams of a graph wait for one event of the first, not each for one of its own.
+    ``is_forked_once``: all streams of a graph wait for one event of the first, not each for one of its own, and it
+    waits for theirs when all are recorded.
     """
     runs, captured = runs_of(log, schedule.launch == "graph")
     wanted = calls_of(schedule)
@@ -91,9 +92,10 @@ def assert_are_the_calls_of(schedule: Schedule, log: list[Call], streams: int, i
         assert rest == [[("graph",)]] * len(rest)
         others = range(2, streams + 1)
         fork = [(call, f"fork {k}", stream) for k in others for call, stream in (("record", 1), ("wait", k))]
+        join = [(call, f"join {k}", stream) for k in others for call, stream in (("record", k), ("wait", 1))]
         if is_forked_once:
             fork = [("record", "fork", 1), *(("wait", "fork", k) for k in others)]
-        join = [(call, f"join {k}", stream) for k in others for call, stream in (("record", k), ("wait", 1))]
+            join = [*(("record", f"join {k}", k) for k in others), *(("wait", f"join {k}", 1) for k in others)]
         rest, wanted = [captured], [*fork, *wanted, *join]
     for calls in rest:
         assert with_events_named(calls) == with_events_named(wanted)

@@ -153,7 +153,7 @@ class CuPyArray:
     """``cupy.ndarray``, whose floats are ``values``."""
 
     def __init__(self, card: Card, values: np.ndarray) -> None:
-        self.card, self.values, self.size = card, values, values.size
+        self.card, self.values, self.size, self.nbytes = card, values, values.size, values.nbytes
         self.data = SimpleNamespace(ptr=Address.of(values))
 
     def __getitem__(self, part: slice) -> CuPyArray:
@@ -257,6 +257,7 @@ def fake_cupy(card: Card) -> dict[str, Any]:
     cupy = SimpleNamespace(
         cuda=cuda,
         ElementwiseKernel=ElementwiseKernel,
+        ndarray=CuPyArray,
         empty=lambda n, dtype: CuPyArray(card, np.full(n, 77, dtype)),
         asarray=lambda values: CuPyArray(card, values.copy()),
     )

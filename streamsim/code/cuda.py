@@ -12,7 +12,6 @@ from streamsim.code.steps import (
     HostWork,
     If,
     Launch,
-    Let,
     Loop,
     Record,
     Run,
@@ -128,7 +127,7 @@ class Cuda:
 
     def _main(self) -> list[str]:
         plan = self.plan
-        lines = [*self._arguments(), *self._numbers(), *self._memory(), *self._streams(), ""]
+        lines = [*self._arguments(), *self._numbers(), *self._memory(), *self._streams()]
         roles = ", ".join(f"cudaStream_t {name}" for name in self._roles())
         head = f"auto pipeline = [&]({roles or 'const std::vector<cudaStream_t>& stream'}) {{"
         lines += [head, *indented(self._steps(plan.issue)), "};"]
@@ -216,8 +215,10 @@ class Cuda:
     def _memory(self) -> list[str]:
         memory = self.plan.memory
         plain, slots = [m.name for m in memory if not m.slots], [f"{m.name}({m.slots})" for m in memory if m.slots]
-        many = len(plain) > 1
-        lines = declared("float" if many else "float*", ["*" * many + name for name in plain])
+        lines = [
+            line if "," in line else line.replace("float *", "float* ")
+            for line in declared("float", [f"*{name}" for name in plain])
+        ]
         lines += declared("std::vector<float*>", slots)
         for place in _ALLOCATED:
             lines += self._each([m for m in memory if m.place == place], _ALLOCATED[place], "&")
@@ -290,7 +291,8 @@ class Cuda:
 
     def _output(self) -> list[str]:
         """The arrays that are compared, copied."""
-        lines, copies = [], []
+        lines: list[str] = []
+        copies: list[tuple[str, ...]] = []
         for m in self._results():
             if m.place != "device":
                 copies.append((m.name, f"{m.name} + {self._floats(m)}"))
@@ -406,8 +408,6 @@ class Cuda:
                 return [self._synchronised(its_stream, event)]
             case HostWork(seconds):
                 return [f"HostWork({seconds});"]
-            case Let(name, value):
-                return [f"{_let(name, value)};"]
             case Turn():
                 return []
         return self._group(step, depth, stream)
@@ -421,8 +421,9 @@ class Cuda:
                 if let is not None:
                     condition = f"{_let(*let)}; {condition}"
                 return block(f"if ({condition})", self._steps(body, depth + 1, stream), depth)
-            case Loop(name, first, end, body):
-                head = f"for (int {name} = {first}; {name} < {end}; ++{name})"
+            case Loop(name, first, end, body, let):
+                more = "" if let is None else _let(*let).replace("int", ",", 1)
+                head = f"for (int {name} = {first}{more}; {name} < {end}; ++{name})"
                 return block(head, self._steps(body, depth + 1, stream), depth)
 
     def _synchronised(self, stream: str, event: str) -> str:

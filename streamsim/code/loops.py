@@ -268,12 +268,12 @@ def _prefetch(
     if copy_out:
         work += [Wait("ran[k]", "store"), Within("store", copy_out), Record("stored[k]", "store")]
     events = [Events(name, "chunks") for name in ("loaded", "ran", *["stored"] * bool(copy_out))]
-    steps: list[Step] = [Let("ahead", "min(buffers - 1, 1)")]
+    steps: list[Step] = []
     if arrays.tables:
         copies = tuple(Copy("h2d", arrays.on_card(a, ""), Piece(f"h_{a.name}")) for a in arrays.tables)
         steps.append(Within("load", copies))
     body = (If("i < chunks", tuple(load)), If("k >= 0", tuple(work), Let("k", "i - ahead")))
-    steps.append(Loop("i", "0", "chunks + ahead", body))
+    steps.append(Loop("i", "0", "chunks + ahead", body, Let("ahead", "min(buffers - 1, 1)")))
     if arrays.once:
         copies = tuple(Copy("d2h", Piece(f"d_{a.name}"), Piece(f"h_{a.name}")) for a in arrays.once)
         steps += [Record("ended", "compute"), Wait("ended", "store"), Within("store", copies)]

@@ -11,7 +11,6 @@ from streamsim.code.steps import (
     HostWork,
     If,
     Launch,
-    Let,
     Loop,
     Record,
     Run,
@@ -142,7 +141,9 @@ class Writer(ABC):
             "",
             *self.imports,
         ]
-        sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
+        sizes = [f"{', '.join(self.sizes.values())} = {', '.join(map(str, self.sizes))}  # floats"]
+        if len(self.sizes) < 1 or len(sizes[0]) > WIDTH:
+            sizes = [f"{name} = {floats}  # floats" for floats, name in self.sizes.items()]
         defaults = {**plan.defaults, "repeat": 10} | ({} if plan.kernels is None else {"work": 16})
         items = [f'"{name}": {value}' for name, value in defaults.items()]
         line = f"DEFAULTS = {{{', '.join(items)}}}"
@@ -160,9 +161,7 @@ class Writer(ABC):
 
     def _measure(self) -> list[str]:
         plan = self.plan
-        lines = ['"""Whether runs are right; times of ``repeat`` more, behind one that warms up."""']
-        lines += self._numbers()
-        lines += self._memory()
+        lines = [*self._numbers(), *self._memory()]
         kinds = plan.kinds or ("non-blocking",)
         if len(set(kinds)) == 1:
             lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")
@@ -171,7 +170,8 @@ class Writer(ABC):
         lines += [self._events(name, count) for name, count in plan.events]
         lines += ["", f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue)), ""]
         lines += [*self._runs(), "", *self._compared()]
-        return [f"def measure({', '.join(self.arguments)}):", *_indented(lines)]
+        head = f"def measure({', '.join(self.arguments)}):  # its times, and whether it is right"
+        return [head if len(head) <= WIDTH else head.partition("  #")[0], *_indented(lines)]
 
     def _numbers(self) -> list[str]:
         plan = self.plan
@@ -333,8 +333,6 @@ class Writer(ABC):
                 return [f"{its_stream or event}.synchronize()" if its_stream or event else self.synchronise]
             case HostWork(seconds):
                 return [f"host_work({seconds})"]
-            case Let(name, value):
-                return [f"{name} = {value}"]
             case Turn(chunk):
                 return [
                     f"slot, n = {chunk} % buffers, head[{chunk}]"
@@ -351,9 +349,10 @@ class Writer(ABC):
                 if let is not None:
                     condition = condition.replace(let.name, f"({let.name} := {let.value})", 1)
                 return [f"if {condition}:", *_indented(self._steps(body, depth + 1, stream))]
-            case Loop(name, first, end, body):
+            case Loop(name, first, end, body, let):
                 numbers = end if first == "0" else f"{first}, {end}"
-                return [f"for {name} in range({numbers}):", *_indented(self._steps(body, depth + 1, stream))]
+                before = [] if let is None else [f"{let.name} = {let.value}"]
+                return [*before, f"for {name} in range({numbers}):", *_indented(self._steps(body, depth + 1, stream))]
 
 
 def _head_of(part: str) -> str:
@@ -373,7 +372,7 @@ def host_work(seconds):  # keeps the host busy, as loading a chunk would
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         pass"""
-_CUT = """def cut(size, unit, chunks):  # into slices of whole units, equal or the last one smaller
+_CUT = """def cut(size, unit, chunks):  # slices of whole units, equal or the last one smaller
     even, over = divmod(-(-size // unit), chunks)
     if over and chunks - over <= even:
         even, over = even + 1, 0

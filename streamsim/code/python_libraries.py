@@ -104,10 +104,10 @@ class CuPy(Writer):
             return []
         return [
             [
-                "def copy(to, source):  # as set and get, which cannot be captured",
-                "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, source))",
+                "def copy(to, src):  # as set and get, which cannot be captured",
+                "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))",
                 "    stream = cp.cuda.get_current_stream().ptr",
-                "    cp.cuda.runtime.memcpyAsync(*ends, source.nbytes, 4, stream)",
+                "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, stream)",
             ]
         ]
 

@@ -139,12 +139,13 @@ class If(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """The body for ``name`` from ``first`` up to, and without, ``end``."""
+    """The body for ``name`` from ``first`` up to, and without, ``end``, which may be of a number of its own."""
 
     name: str
     first: str
     end: str
     body: tuple[Step, ...]
+    let: Let | None = None
 
 
 class Turn(NamedTuple):
@@ -153,7 +154,7 @@ class Turn(NamedTuple):
     chunk: str
 
 
-Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Let | Turn
+Step = Copy | Launch | Run | Record | Wait | Synchronise | HostWork | Within | If | Loop | Turn
 
 
 def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
@@ -162,7 +163,7 @@ def copies_in(steps: Iterable[Step]) -> Iterator[Copy]:
         match step:
             case Copy():
                 yield step
-            case Within(_, body) | If(_, body, _) | Loop(_, _, _, body):
+            case Within(_, body) | If(_, body, _) | Loop(_, _, _, body, _):
                 yield from copies_in(body)
 
 
