@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
+ISSUING = 192  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a half for each scheduler
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
@@ -232,7 +233,10 @@ class _Writer:
             self._assume("copies that are neither to nor from the card", "they are left out", 1)
             return None
         seconds, threads = work.alone_s[row], work.threads[row]
-        return Kernel(work.stream[row], name, duration_s=seconds, threads=threads, thread=thread, call_s=call_s)
+        fill = work.fill[row] or None
+        return Kernel(
+            work.stream[row], name, duration_s=seconds, threads=threads, fill=fill, thread=thread, call_s=call_s
+        )
 
     def _copy(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy:
         work = self._of_work
@@ -333,6 +337,7 @@ class _Writer:
 class _Columns(NamedTuple):
     """The work of a recording, by row. ``stream``: as the schedule numbers it; ``threads``: it fills the card with.
 
+    ``fill``: the share of the card that these keep busy, 0 where it is not known.
     ``kernel``: the name of what runs as a kernel; None for a copy to or from the card, "" for any other copy.
     ``busy_until``: when the card had ended what began before.
     """
@@ -342,6 +347,7 @@ class _Columns(NamedTuple):
     kernel: list[str | None]
     alone_s: list[float]
     threads: list[int]
+    fill: list[float]
     bytes: list[int]
     direction: list[int]
     memory: list[int]
@@ -353,12 +359,14 @@ def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
     """``streams``: by stream of the recording, or NONE, its number in the schedule."""
     work = recording.work
     number = np.array([streams[k] for k in (*range(len(recording.streams)), NONE)])  # NONE is the last one's index
+    threads = _threads_of(work)
     return _Columns(
         work.call.tolist(),
         number[work.stream].tolist(),
         _kernels(recording),
         (alone_ns(work) * 1e-9).tolist(),
-        _threads_of(work),
+        threads,
+        _fill_of(recording, threads),
         work.bytes.tolist(),
         work.direction.tolist(),
         work.memory.tolist(),
@@ -384,6 +392,20 @@ def _threads_of(work: CardWork) -> list[int]:
     threads = np.where(work.kind == WorkKind.KERNEL, of_kernels, np.maximum(work.bytes // BYTES_A_THREAD, 1))
     threads[work.kind == WorkKind.GRAPH] = 0
     found: list[int] = np.clip(threads, 0, LARGEST_BYTES).astype(np.int64).tolist()
+    return found
+
+
+def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
+    """By row of the work the share of its card that it keeps busy alone; 0 where that is not known.
+
+    A multiprocessor holds some 2,048 threads, but one and a half warps of a matrix product keep a scheduler busy: such
+    a kernel leaves others little, though it is far from filling the card. (On an H200 two of them, with 0.7 and 1 warps
+    a scheduler, left others 0.5 and 0.2 of the card.)
+    """
+    issuing = {card.id: card.multiprocessors * ISSUING for card in recording.cards}
+    at_once = np.array([issuing.get(card, 0) for card in recording.work.card.tolist()], np.float64)
+    share = np.minimum(np.divide(threads, at_once, out=np.zeros(len(threads)), where=at_once > 0), 1.0)
+    found: list[float] = np.where(recording.work.kind == WorkKind.KERNEL, share, 0.0).tolist()
     return found
 
 

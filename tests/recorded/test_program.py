@@ -26,6 +26,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.program import HostCosts, program_of
+from streamsim.recorded.recording import RecordedCard
 from streamsim.recorded.replay import replay, untraced
 
 if TYPE_CHECKING:
@@ -85,6 +86,17 @@ def test_a_program_by_hand() -> None:
     )
     assert found.schedule.streams == ("non-blocking",) * 4
     assert found.first_ns == 20
+
+
+@pytest.mark.parametrize(("multiprocessors", "fill"), [(0, None), (1, 1.0), (2, 256 / 384), (132, 256 / (132 * 192))])
+def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
+    multiprocessors: int, fill: float | None
+) -> None:
+    """Of 256 threads, which on no card are more than it holds; six warps are all that a multiprocessor issues for."""
+    recording = recorded(simulate(program(kernel(1, 5)), make_device()))
+    card = RecordedCard(0, multiprocessors=multiprocessors)
+    found = program_of(msgspec.structs.replace(recording, cards=(card,)))
+    assert [op.fill for op in found.schedule.ops if isinstance(op, Kernel)] == [fill]
 
 
 def test_a_thread_that_stood_still_while_another_called_has_waited_for_it() -> None:
