@@ -3,9 +3,9 @@
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before, every candidate of eight drawn
 workloads is measured, and then what ten of these measurements find beside the fastest of all:
 
-    cd tests; python -m programs.tuning --seed 7 profile.toml ../validate/records/tuning-h100.json.gz
+    cd tests; python -m programs.tuning --seed 7 profile.toml programs/records/tuning-h200.json.gz
 
-Anywhere ``python -m programs.tuning ../validate/records/tuning-h100.json.gz`` prints the table, and ``python -m
+Anywhere ``python -m programs.tuning programs/records/tuning-h200.json.gz`` prints the table, and ``python -m
 programs.tuning`` the one of truths that are made up: what cards would take that are not as the profile says.
 """
 
