@@ -16,7 +16,7 @@ import msgspec
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.front_ends import CALLS, TIMES, front_end_of
+from streamsim.device.front_ends import TIMES
 from streamsim.device.library import as_device
 from streamsim.device.profile import MODEL_SPREAD, Device, number_names
 from streamsim.device.variations import multiplied
@@ -131,9 +131,9 @@ def _generators(seed: int) -> tuple[np.random.Generator, ...]:
 def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Device]:
     """``samples`` devices as likely as ``device``: each number times exp(spread * z), z standard normal.
 
-    Independent of each other, but that all kernels share one z, and so do the calls of a front end. Then a link that is
-    shared is made no faster than one that is not. Whole numbers (queues, engines, bytes) are known, and a time of 0
-    stays 0. Arguments and errors as for :func:`interval`.
+    Independent of each other, but that all kernels share one z, and so do the calls that wait for nothing: a host is
+    fast or slow for all of them. Then a link that is shared is made no faster than one that is not. Whole numbers
+    (queues, engines, bytes) are known, and a time of 0 stays 0. Arguments and errors as for :func:`interval`.
     """
     _check(device, samples, seed)
     return _draws(device, samples, seed)
@@ -142,7 +142,7 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
 def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
     generator = _generators(seed)[0]
     names = sorted(number_names(device) & set(device.spread))
-    together = set() if front_end_of(device) == CALLS else {f"host.{name}" for name in TIMES}  # one host, one speed
+    together = {f"host.{name}" for name in TIMES}  # one host, one speed
     for _ in range(samples):
         drawn = dict(zip(names, generator.standard_normal(len(names)), strict=True))
         shared = next((drawn[name] for name in names if name in together), 0.0)

@@ -23,9 +23,9 @@ from streamsim_validate.cli import main
 from streamsim_validate.compare.coverage import expectations
 from streamsim_validate.compare.predictions import compare, predict_device_s, row_of, time_lines
 from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
-from streamsim_validate.records.chains import Timing, rows_of
+from streamsim_validate.records.chains import Timing, rows_of, timings_of
 from streamsim_validate.records.files import write_record
-from streamsim_validate.records.host_calls import HostCalls
+from streamsim_validate.records.host_calls import HostCalls, fit_host_calls, speed_of
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
@@ -102,6 +102,29 @@ def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
     calls = {name: getattr(late.host, name) for name in HostCalls._fields}
     assert late == msgspec.structs.replace(whole, host=msgspec.structs.replace(whole.host, **calls))
     assert late.host.copy_s != whole.host.copy_s
+
+
+def test_a_host_has_one_speed() -> None:
+    """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
+    usual = HostCalls(*(getattr(H200.host, name) for name in HostCalls._fields))
+    timings = timings_of(a_group(1, 1.0).probes)
+    assert speed_of(timings, usual) == pytest.approx(1, rel=0.01)
+    two = {
+        chain: [Timing(run.device_s, run.wall_s, 1.5 * run.issue_s) if chain.kind == "mix hkd" else run for run in runs]
+        for chain, runs in timings.items()
+    }
+    assert speed_of(two, usual) / speed_of(timings, usual) == pytest.approx(1.5 ** (2 / 3))
+    assert fit_host_calls(two).kernel_s > 1.7 * usual.kernel_s  # what each mix by itself would make of it
+    late = profiles_of(a_run(ENTRIES, (Group(2, rows_of(two)),))).of(ENTRIES[1])
+    of_calls = {getattr(late.host, name) / getattr(usual, name) for name in HostCalls._fields}
+    assert max(of_calls) == pytest.approx(min(of_calls))
+
+
+def test_a_profile_whose_calls_cost_nothing_has_no_speed() -> None:
+    free = msgspec.structs.replace(H200.host, **dict.fromkeys(HostCalls._fields, 0.0))
+    profile = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(H200, host=free)))
+    run = msgspec.structs.replace(RECORD.runs[0], before=profile, after=profile)
+    assert profiles_of(run).groups == {}
 
 
 def test_the_mean_of_front_ends_is_as_uncertain_as_they_differ() -> None:

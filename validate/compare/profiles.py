@@ -3,8 +3,8 @@
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes. So a run that calibrates probes them
 again with every group of schedules (:mod:`streamsim_validate.run.measure`), and a schedule is predicted with the run's
-profile, in which what those probes tell, and nothing else, is replaced. Its own times say nothing about it: no number
-is fitted to them.
+profile, in which the calls that the probes are of take as many times as long as the probes did, and nothing else is
+changed. Its own times say nothing about it: no number is fitted to them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of, with_values
 from streamsim.errors import InputError
-from streamsim_validate.records import HostCalls, fit_host_calls, timings_of
+from streamsim_validate.records import HostCalls, fit_host_calls, speed_of, timings_of
 
 if TYPE_CHECKING:
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.profile import Device
-    from streamsim_validate.records import Entry, Group, Run, Timing
+    from streamsim_validate.records import Chain, Entry, Group, Run, Timing
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
@@ -43,7 +43,7 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     """``device`` for all of a run, or else its own profiles; with the run's connections.
 
     Its own are the mean of those from before and after (or the one there is) and, for each group whose probes were
-    measured, the same with the calls as they cost the host then. Raises InputError when there is neither.
+    measured, the same with calls at the speed that the host had then. Raises InputError when there is neither.
     """
     profile = _own_profile(run) if device is None else device
     if profile is None:
@@ -53,8 +53,8 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     is_of_programs = any(entry.program for entry in run.entries)
     as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
     whole = profile if as_calibrated else profile.with_connections(run.connections)
-    found = calls_by_group(run) if device is None else {}
-    return Profiles(whole, {number: _with_calls(whole, calls) for number, calls in found.items()})
+    found = speeds_by_group(run, whole) if device is None else {}
+    return Profiles(whole, {number: _at_speed(whole, speed) for number, speed in found.items()})
 
 
 def _own_profile(run: Run) -> Device | None:
@@ -69,13 +69,26 @@ def calls_by_group(run: Run) -> dict[int, HostCalls]:
     return {number: calls for number, calls in found.items() if calls is not None}
 
 
+def speeds_by_group(run: Run, device: Device) -> dict[int, float]:
+    """How many times as long as ``device`` has it calls took the host, by the number of each group that says so.
+
+    None of them does where the device's calls cost nothing.
+    """
+    usual = HostCalls(*(getattr(device.host, call) for call in HostCalls._fields))
+    telling = {group.number: _telling(group) for group in run.groups if _calls_of(group) is not None}
+    return {number: speed_of(timings, usual) for number, timings in telling.items()} if usual.copy_s else {}
+
+
 def _calls_of(group: Group) -> HostCalls | None:
     """None when the group was interrupted too early, or one of its probes failed or shows a time of 0."""
-    timings = {chain: runs for chain, runs in timings_of(group.probes).items() if _tells(runs)}
     try:
-        return fit_host_calls(timings)
+        return fit_host_calls(_telling(group))
     except InputError:
         return None
+
+
+def _telling(group: Group) -> dict[Chain, list[Timing]]:
+    return {chain: runs for chain, runs in timings_of(group.probes).items() if _tells(runs)}
 
 
 def _tells(runs: list[Timing]) -> bool:
@@ -83,8 +96,8 @@ def _tells(runs: list[Timing]) -> bool:
     return len(runs) >= FEWEST_REPEATS and all(run.wall_s > 0 and run.issue_s > 0 for run in runs)
 
 
-def _with_calls(device: Device, calls: HostCalls) -> Device:
-    return with_values(device, {f"host.{call}": seconds for call, seconds in calls._asdict().items()})
+def _at_speed(device: Device, speed: float) -> Device:
+    return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in HostCalls._fields})
 
 
 # How far it moved

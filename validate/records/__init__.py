@@ -20,6 +20,7 @@ from streamsim_validate.records.host_calls import (
     fit_host_calls,
     growths_over_streams,
     mix_kind,
+    speed_of,
 )
 from streamsim_validate.records.journal import (
     Header,
@@ -134,6 +135,7 @@ __all__ = [
     "relative_deviation",
     "rows_of",
     "spans_of",
+    "speed_of",
     "stand_ins",
     "timeline_of",
     "timings_of",

@@ -7,7 +7,7 @@ schedules of the chains are calibration's (:mod:`streamsim_validate.calibrate`).
 from __future__ import annotations
 
 import math
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.errors import InputError
@@ -62,6 +62,22 @@ def fit_host_calls(timings: Timings) -> HostCalls:
         synchronize_s=per_link(timings, SYNCHRONISE_CHAINS, 0, "wall_s"),
     )
     return HostCalls(*(max(0.0, seconds) for seconds in found))
+
+
+def speed_of(timings: Timings, usual: HostCalls) -> float:
+    """How many times as long as ``usual``, in which copies cost something, the host's calls took in such chains.
+
+    One number for all of them, the geometric mean over the mixes: a host that changes its speed does so for every
+    call, and the medians of two mixes may fall on either of its speeds, so their difference says little of a call.
+    Raises InputError when a chain is missing.
+    """
+    apart = []
+    for letters, streams in MIXES:
+        more_s = usual.streams_s * math.log2(streams / FEW_STREAMS)
+        link_s = sum((usual.kernel_s if letter == "k" else usual.copy_s) + more_s for letter in letters)
+        took_s = median(timing.issue_s for timing in _runs(timings, letters, streams))
+        apart.append(took_s / (MIX_LENGTH * link_s))
+    return math.exp(mean(map(math.log, apart)))
 
 
 def _few_streams_s(timings: Timings, letters: str) -> float:
