@@ -45,6 +45,8 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
     """
     if any(isinstance(op, WaitEvent) for op in schedule.ops):
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
+    if any(op.thread for op in schedule.ops):
+        raise InputError("ops: issued by several host threads: a pipeline has one")
     steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in steps_of(schedule).steps]
     before, after = _take_once(steps)
     _check_alike(steps)

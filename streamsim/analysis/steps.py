@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import (
+    LEGACY_STREAM,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,9 +42,11 @@ class Steps(NamedTuple):
 
 
 def steps_of(schedule: Schedule) -> Steps:
-    """Cut a schedule into its steps. Raises InputError unless there are two or more, issued by one thread."""
-    if any(op.thread for op in schedule.ops):
-        raise InputError("ops: issued by several host threads: their steps cannot be told apart")
+    """Cut a schedule into its steps.
+
+    Raises InputError unless there are two or more, begun by one thread that others wait for, and are waited for by, in
+    each of them, as in a backward pass of PyTorch.
+    """
     last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
     steps: list[list[Op]] = [[]]
     has_worked = False  # whether the step has a kernel or a copy back
@@ -55,7 +66,26 @@ def steps_of(schedule: Schedule) -> Steps:
     if len(steps) < 2:
         raise InputError("ops: no step is repeated: there is no copy to the card behind a kernel or a copy back")
     first = next(i for i, op in enumerate(steps[0]) if isinstance(op, Copy | Kernel))
+    _check_joined([steps[0][first:], *steps[1:]])
     return Steps(tuple(steps[0][:first]), (tuple(steps[0][first:]), *map(tuple, steps[1:])), schedule.ops[last + 1 :])
+
+
+def _check_joined(steps: Sequence[Sequence[Op]]) -> None:
+    """Nobody's calls are of two steps. Behind the last step nobody need wait; what a thread does on its own is free."""
+    main = steps[0][0].thread
+    for k, step in enumerate(steps, 1):
+        calling = set[int]()  # threads that the first lets call, and has not waited for since
+        for op in step:
+            if isinstance(op, WaitThread) and op.thread == main:
+                calling.discard(op.other)
+            elif isinstance(op, WaitThread) and op.other == main:
+                calling.add(op.thread)
+            elif not isinstance(op, HostWork) and op.thread not in {main, *calling}:
+                raise InputError(
+                    f"ops: issued by several host threads: in step {k} thread {op.thread} waits for nobody"
+                )
+        if calling and k < len(steps):
+            raise InputError(f"ops: issued by several host threads: in step {k} nobody waits for thread {min(calling)}")
 
 
 def _closing(ops: Sequence[Op]) -> int:

@@ -18,7 +18,19 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import depth_first, one_stream
-from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize, WaitThread
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +64,11 @@ def test_a_step_begins_with_a_copy_to_the_card_behind_other_work() -> None:
     [
         ((h2d(1, 4), kernel(1, 4), kernel(1, 4)), "no step is repeated"),
         ((HostWork(1.0),), "no step is repeated"),
-        ((h2d(1, 4), kernel(1, 4, thread=1), h2d(1, 4)), "issued by several host threads"),
+        ((h2d(1, 4), kernel(1, 4, thread=1), h2d(1, 4)), "several host threads: in step 1 thread 1 waits for nobody"),
+        (
+            (h2d(1, 4), WaitThread(0, thread=1), kernel(1, 4, thread=1), h2d(1, 4), kernel(1, 4)),
+            "several host threads: in step 1 nobody waits for thread 1",
+        ),
     ],
 )
 def test_what_has_no_steps_is_refused(ops: tuple[Op, ...], message: str) -> None:
@@ -124,6 +140,21 @@ def test_a_prefetched_copy_waits_for_the_work_of_the_step_that_had_its_buffer() 
     timeline = simulate(prefetched(program(*ops, streams=1), 1), make_device())
     copies = [timeline.start[i] for i, op in enumerate(timeline.schedule.ops) if isinstance(op, Copy)]
     assert copies == [0, 10, 50, 90]
+
+
+def test_copies_are_prefetched_where_another_thread_makes_the_backward_pass() -> None:
+    """Three steps of 10 in, 20 forward, 20 backward by a thread of its own, 5 to update: 165, of which copies are 30.
+
+    All copies but the first are hidden. Each thread calls what it called, in the order in which it did.
+    """
+    tidying = HostWork(2 * NS, thread=1)  # up behind the step before
+    backward = tidying, WaitThread(0, thread=1), kernel(1, 20, thread=1), WaitThread(1)
+    ops = [op for _ in range(3) for op in (h2d(1, 10), kernel(1, 20), *backward, kernel(1, 5))]
+    plain = program(*ops, streams=1)
+    ahead = prefetched(plain, 1)
+    assert (ticks(plain), ticks(ahead)) == (165, 145)
+    kept = [op for op in ahead.ops if not isinstance(op, Copy | RecordEvent | WaitEvent)]
+    assert kept == [op for op in ops if not isinstance(op, Copy)]
 
 
 # Changes
