@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from itertools import chain, compress, count, repeat
+from dataclasses import dataclass
+from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Region, Schedule
 
 NO_SEGMENT = -1
+NOTHING_TO_WAIT_FOR: tuple[int, ...] = ()
 AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
 
 
@@ -36,6 +38,31 @@ class Segment(NamedTuple):
     behind: int = NO_SEGMENT
 
 
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The calls of a schedule in segments, in order: by segment where it ends, its thread, what it waits for.
+
+    ``waits``: the ops that segments wait for, one after another, those of a segment up to its ``waits_to``.
+    """
+
+    last: array[int]
+    thread: array[int]
+    behind: array[int]
+    waits: array[int]
+    waits_to: array[int]
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def __getitem__(self, number: int) -> Segment:
+        first, waits_from = (self.last[number - 1], self.waits_to[number - 1]) if number else (0, 0)
+        waits_for = tuple(self.waits[waits_from : self.waits_to[number]])
+        return Segment(first, self.last[number], waits_for, self.thread[number], self.behind[number])
+
+    def __iter__(self) -> Iterator[Segment]:
+        return map(self.__getitem__, range(len(self)))
+
+
 class Columns(NamedTuple):
     """What is asked of every op: its kind, its stream (NO_STREAM: none), and the thread that makes its call."""
 
@@ -44,19 +71,20 @@ class Columns(NamedTuple):
     thread: array[int]
 
 
-def segments_of(schedule: Schedule, thread: array[int], holds: Mapping[int, tuple[int, ...]]) -> list[Segment]:
+def segments_of(schedule: Schedule, thread: array[int], holds: Mapping[int, tuple[int, ...]]) -> Segments:
     """The calls of a schedule, cut behind those that may hold their ``thread`` and where another thread goes on."""
-    ends = [*holds]
-    behind: Iterator[int] = repeat(NO_SEGMENT)
-    if len(thread) - 1 not in holds:
-        ends.append(len(thread) - 1)
-    if any(thread):
-        ends = sorted({*ends, *compress(count(), map(ne, thread, thread[1:]))})
-        behind = _behind(schedule, thread, ends)
-    firsts = chain([0], (end + 1 for end in ends))
-    lasts = (end + 1 for end in ends)
-    waits_for = map(holds.get, ends, repeat(()))
-    return list(map(Segment, firsts, lasts, waits_for, map(thread.__getitem__, ends), behind))
+    cuts = dict.fromkeys(compress(count(), map(ne, thread, thread[1:])), NOTHING_TO_WAIT_FOR)
+    cuts[len(thread) - 1] = NOTHING_TO_WAIT_FOR
+    cuts |= holds
+    ends = sorted(cuts)
+    waits_for = list(map(cuts.__getitem__, ends))
+    return Segments(
+        last=array("i", map((1).__add__, ends)),
+        thread=array("i", map(thread.__getitem__, ends)),
+        behind=array("i", _behind(schedule, thread, ends) if any(thread) else repeat(NO_SEGMENT, len(ends))),
+        waits=array("i", chain.from_iterable(waits_for)),
+        waits_to=array("i", accumulate(map(len, waits_for))),
+    )
 
 
 def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iterator[int]:

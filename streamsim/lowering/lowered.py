@@ -12,11 +12,12 @@ a byte, and rates in units per tick, so that sharing a link is exact integer ari
 from __future__ import annotations
 
 from array import array
+from itertools import compress, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import NOTHING, Shape, event_ticks, hand_over_table, shapes_of
-from streamsim.lowering.host import Columns, Segment, call_ticks_of, segments_of
+from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
 from streamsim.lowering.order import order_of
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
@@ -50,7 +51,7 @@ class Lowered(NamedTuple):
     also: dict[int, list[int]]  # other ops that wait for this one
     pending: array[int]  # how many things an op waits for: other ops, and its call
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
-    segments: list[Segment]
+    segments: Segments
     hand_over: tuple[int, ...]  # ticks from kind to kind, row by row
     call: array[int]  # ticks that the host spends on the call, without what it waits for
     submit: int
@@ -64,7 +65,7 @@ class Lowered(NamedTuple):
     @property
     def threads(self) -> list[int]:
         """The threads of the host that make calls, by their first."""
-        return list(dict.fromkeys(segment.thread for segment in self.segments))
+        return list(dict.fromkeys(self.segments.thread))
 
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
@@ -104,6 +105,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
     order = order_of(schedule, device, columns.kind, columns.stream)
+    holding = compress(count(), map([made.holds for made in shapes].__getitem__, shape))
+    holds = {op: (op,) for op in holding} | order.awaited
     calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
@@ -119,9 +122,9 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         also=order.also,
         pending=order.pending,
         frontier=order.frontier,
-        segments=segments_of(schedule, columns.thread, order.holds),
+        segments=segments_of(schedule, columns.thread, holds),
         hand_over=hand_over_table(device.hand_over),
-        call=call_ticks_of(schedule, device, columns, calls, order.holds),
+        call=call_ticks_of(schedule, device, columns, calls, holds),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=event_ticks(device, len(schedule.used_streams)),

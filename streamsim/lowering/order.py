@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import H2D, KERNEL, NOTHING, holds_host
+from streamsim.lowering.costs import H2D, KERNEL, NOTHING
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import Copy, HostWork, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import HostWork, RecordEvent, Synchronize, WaitEvent, WaitThread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ NO_OP = -1
 
 
 class Order(NamedTuple):
-    """What waits for what. ``holds``: by op whose call may hold its thread, in order, the ops that this waits for.
+    """What waits for what. ``awaited``: by host call that may hold its thread the ops that it waits for, in order.
 
     For the rest see ``Lowered``.
     """
@@ -28,7 +28,7 @@ class Order(NamedTuple):
     also: dict[int, list[int]]
     pending: array[int]
     frontier: dict[int, tuple[int, ...]]
-    holds: dict[int, tuple[int, ...]]
+    awaited: dict[int, tuple[int, ...]]
 
 
 def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequence[int]) -> Order:
@@ -41,7 +41,6 @@ def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequen
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
     run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
-    pageable, immediate = schedule.pageable_names, device.host.pageable_immediate_bytes
     for i, (its, own) in enumerate(zip(kind, stream, strict=True)):
         if its == NOTHING:
             _order_call(order, streams, i, ops[i])
@@ -58,8 +57,6 @@ def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequen
             tail[own] = (i,)
         else:
             streams.append(own, i)
-        if its != KERNEL and isinstance(op := ops[i], Copy) and holds_host(op, pageable, immediate):
-            order.holds[i] = (i,)
     return order
 
 
@@ -82,9 +79,9 @@ def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
     elif isinstance(op, WaitEvent):
         order.frontier[i] = streams.wait(op.stream, op.event)
     elif isinstance(op, Synchronize):
-        order.holds[i] = streams.awaited(op)
+        order.awaited[i] = streams.awaited(op)
     elif isinstance(op, WaitThread):
-        order.holds[i] = ()
+        order.awaited[i] = ()
 
 
 def _run_ends(kind: bytearray, stream: Sequence[int]) -> dict[int, tuple[int, ...]]:
