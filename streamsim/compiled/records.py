@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -192,11 +191,13 @@ def _segments(segments: Segments) -> tuple[Array, Array]:
 def _also(lowered: Lowered, ops: Array) -> Array:
     """Who else waits for an op, as ``ops`` then says: see ALSO."""
     stream = np.frombuffer(lowered.stream, np.intc)
-    before = np.fromiter(lowered.also, np.int64, len(lowered.also))
-    counts = np.fromiter(map(len, lowered.also.values()), np.int64, len(before))
-    ends = np.cumsum(counts)
-    ops["also_from"][before], ops["also_to"][before] = ends - counts, ends
-    also = np.empty(counts.sum(), ALSO)
-    also["op"] = np.fromiter(chain.from_iterable(lowered.also.values()), np.int64, len(also))
-    also["crosses"] = stream[also["op"]] != np.repeat(stream[before], counts)
+    before, waiting = (np.array(column, np.intc) for column in lowered.also)
+    by_op = np.argsort(before, kind="stable")
+    before = before[by_op]
+    counts = np.bincount(before, minlength=len(ops))
+    ops["also_to"] = np.cumsum(counts)
+    ops["also_from"] = ops["also_to"] - counts
+    also = np.empty(len(by_op), ALSO)
+    also["op"] = waiting[by_op]
+    also["crosses"] = stream[also["op"]] != stream[before]
     return also

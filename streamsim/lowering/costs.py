@@ -92,7 +92,7 @@ class Shape(NamedTuple):
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
     drain: int = 0  # kernel: ticks at its end, when its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
-    holds: bool = False  # copy: its call returns only when it is done
+    holds: bool = False  # its call may hold its thread: a copy's until it is done
 
     @property
     def works(self) -> int:
@@ -100,7 +100,9 @@ class Shape(NamedTuple):
         return self.duration - self.drain
 
 
-def copy_shape(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, blocking: bool, call: int) -> Shape:
+def copy_shape(
+    device: Device, direction: Direction, n_bytes: int, is_pageable: bool, blocking: bool, call: int
+) -> Shape:
     """A copy whose call takes ``call`` ticks; and which holds the host if it is pageable beyond the immediate size."""
     rate = rate_of(device, direction, n_bytes, is_pageable)
     units, holds = n_bytes << BYTE_BITS, blocking
@@ -185,16 +187,18 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 }
 
 
-def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[int]]:
-    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is."""
+def shapes_of(schedule: Schedule, device: Device, streams: int) -> tuple[list[Shape], array[int]]:
+    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is.
+
+    ``streams``: that it uses.
+    """
     matters, pageable = _MATTERS, schedule.pageable_names
     if pageable:
         of_copy = matters[Copy]
         matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
     number: dict[object, int] = defaultdict(count().__next__)
-    shape = array("i", (number[matters[type(op)](op)] for op in schedule.ops))
+    shape = array("i", [number[matters[type(op)](op)] for op in schedule.ops])
     alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
-    streams = len(schedule.used_streams) if device.host.streams_s else 1  # counted only where it matters
     calls = call_ticks(schedule.launch, device, streams)
     return [_shape(alike[k], device, calls, pageable) for k in range(len(number))], shape
 
@@ -209,7 +213,7 @@ def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str])
         return copy_shape(device, op.direction, op.bytes, _is_pageable(op, pageable_names), op.blocking, call)
     if isinstance(op, Kernel):
         return kernel_shape(device, op, kernel_call(calls, op.name))
-    return Shape(NOTHING, call)
+    return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
 def call_ticks(launch: Launch, device: Device, streams: int = 1) -> Calls:

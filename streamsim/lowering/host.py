@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Region, Schedule
 
 NO_SEGMENT = -1
-NOTHING_TO_WAIT_FOR: tuple[int, ...] = ()
 AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
 
 
@@ -64,20 +63,27 @@ class Segments:
 
 
 class Columns(NamedTuple):
-    """What is asked of every op: its kind, its stream (NO_STREAM: none), and the thread that makes its call."""
+    """What is asked of every op.
+
+    Its kind, its stream (NO_STREAM: none), the thread that makes its call, and whether this may hold its thread.
+    """
 
     kind: bytearray
     stream: array[int]
     thread: array[int]
+    holds: bytearray
 
 
-def segments_of(schedule: Schedule, thread: array[int], holds: Mapping[int, tuple[int, ...]]) -> Segments:
-    """The calls of a schedule, cut behind those that may hold their ``thread`` and where another thread goes on."""
-    cuts = dict.fromkeys(compress(count(), map(ne, thread, thread[1:])), NOTHING_TO_WAIT_FOR)
-    cuts[len(thread) - 1] = NOTHING_TO_WAIT_FOR
-    cuts |= holds
-    ends = sorted(cuts)
-    waits_for = list(map(cuts.__getitem__, ends))
+def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tuple[int, ...]]) -> Segments:
+    """The calls of a schedule, cut behind those that may hold their thread and where another thread goes on.
+
+    ``awaited``: see ``Order``; a copy that holds its thread waits for itself.
+    """
+    thread, holds = columns.thread, columns.holds
+    cuts = (*compress(count(), map(ne, thread, thread[1:])), len(thread) - 1)
+    nothing: dict[int, tuple[int, ...]] = {cut: () for cut in cuts if not holds[cut]}
+    ends = sorted([*compress(count(), holds), *nothing])
+    waits_for = list(map((nothing | {**awaited}).get, ends, zip(ends)))
     return Segments(
         last=array("i", map((1).__add__, ends)),
         thread=array("i", map(thread.__getitem__, ends)),
@@ -101,19 +107,18 @@ def call_ticks_of(
     device: Device,
     columns: Columns,
     of_shape: Iterable[int],
-    holds: Mapping[int, tuple[int, ...]],
 ) -> array[int]:
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
     A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
-    that, and so what the thread enters a stream for. ``holds``: see ``Order``.
+    that, and so what the thread enters a stream for.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
         kinds = set(columns.kind)
         cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
         if cold:
-            _add_colds(found, columns, cold, holds)
+            _add_colds(found, columns, cold)
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
@@ -123,15 +128,15 @@ def call_ticks_of(
     return found
 
 
-def _add_colds(found: array[int], columns: Columns, cold: int, holds: Mapping[int, tuple[int, ...]]) -> None:
+def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
     copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
-    for i, (kind, thread) in enumerate(zip(columns.kind, columns.thread, strict=True)):
+    for i, (kind, thread, holds) in enumerate(zip(columns.kind, columns.thread, columns.holds, strict=True)):
         if kind != NOTHING:
             warm = launched if kind == KERNEL else copied
             if thread not in warm:
                 warm.add(thread)
                 found[i] += cold
-        if i in holds:
+        if holds:
             copied.discard(thread)
             launched.discard(thread)
 

@@ -12,13 +12,12 @@ a byte, and rates in units per tick, so that sharing a link is exact integer ari
 from __future__ import annotations
 
 from array import array
-from itertools import compress, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import NOTHING, Shape, event_ticks, hand_over_table, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import order_of
+from streamsim.lowering.order import Links, order_of
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM
@@ -27,7 +26,7 @@ from streamsim.rules.queue_owners import NOBODY, queue_of
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from streamsim.device.profile import Device
 
@@ -48,7 +47,7 @@ class Lowered(NamedTuple):
     stream: array[int]  # or NO_STREAM
     queue: bytearray  # hardware queue (connection), among those of the op's engine
     after: array[int]  # the op that follows in the same stream, or -1
-    also: dict[int, list[int]]  # other ops that wait for this one
+    also: Links  # which ops wait for which others
     pending: array[int]  # how many things an op waits for: other ops, and its call
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: Segments
@@ -76,11 +75,15 @@ class Lowered(NamedTuple):
         event = 0 if self.stream[before] == self.stream[op] else self.event
         return crossing(self.hand_over, self.kind[before], self.kind[op], event)
 
-    def followers(self, op: int) -> Iterator[int]:
-        """The ops that wait for an op, the next one of its stream first."""
-        if self.after[op] >= 0:
-            yield self.after[op]
-        yield from self.also.get(op, ())
+    def followers(self) -> Callable[[int], list[int]]:
+        """For an op the ops that wait for it, the next one of its stream first."""
+        after, also = self.after, self.also.by_op()
+
+        def of(op: int) -> list[int]:
+            following = [] if after[op] < 0 else [after[op]]
+            return following + also.get(op, [])
+
+        return of
 
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
@@ -98,15 +101,15 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    shapes, shape = shapes_of(schedule, device)
+    streams = len(schedule.used_streams)
+    shapes, shape = shapes_of(schedule, device, streams)
     columns = Columns(
         kind=bytearray(map([made.kind for made in shapes].__getitem__, shape)),
+        holds=bytearray(map([made.holds for made in shapes].__getitem__, shape)),
         stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
-    order = order_of(schedule, device, columns.kind, columns.stream)
-    holding = compress(count(), map([made.holds for made in shapes].__getitem__, shape))
-    holds = {op: (op,) for op in holding} | order.awaited
+    order = order_of(schedule, device, columns)
     calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
@@ -122,12 +125,12 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         also=order.also,
         pending=order.pending,
         frontier=order.frontier,
-        segments=segments_of(schedule, columns.thread, holds),
+        segments=segments_of(schedule, columns, order.awaited),
         hand_over=hand_over_table(device.hand_over),
-        call=call_ticks_of(schedule, device, columns, calls, holds),
+        call=call_ticks_of(schedule, device, columns, calls),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
-        event=event_ticks(device, len(schedule.used_streams)),
+        event=event_ticks(device, streams),
         launch=_launch_ticks(schedule, device),
     )
 

@@ -13,9 +13,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.lowering.host import Columns
     from streamsim.program.schedule import Op, Schedule
 
 NO_OP = -1
+
+
+class Links(NamedTuple):
+    """Ops that wait for ops which are not the last of their stream: ``op[k]`` for ``before[k]``, in the order of issue.
+
+    Columns, because a program may have as many of them as ops, and lists keep the garbage collector busy.
+    """
+
+    before: array[int]
+    op: array[int]
+
+    def by_op(self) -> dict[int, list[int]]:
+        """For each op that others wait for so: those."""
+        found: dict[int, list[int]] = {}
+        for before, op in zip(*self, strict=True):
+            found.setdefault(before, []).append(op)
+        return found
 
 
 class Order(NamedTuple):
@@ -25,19 +43,20 @@ class Order(NamedTuple):
     """
 
     after: array[int]
-    also: dict[int, list[int]]
+    also: Links
     pending: array[int]
     frontier: dict[int, tuple[int, ...]]
     awaited: dict[int, tuple[int, ...]]
 
 
-def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequence[int]) -> Order:
-    """The order of a schedule's ops, of which ``kind`` and ``stream`` are known.
+def order_of(schedule: Schedule, device: Device, columns: Columns) -> Order:
+    """The order of a schedule's ops.
 
     Most ops follow the last one of their stream and nothing else, so that goes without a call; see docs/speed.md.
     """
+    kind, stream = columns.kind, columns.stream
     ops, streams = schedule.ops, StreamOrder(schedule)
-    order = Order(array("i", [NO_OP]) * len(kind), {}, array("i", [0]) * len(kind), {}, {})
+    order = Order(array("i", [NO_OP]) * len(kind), Links(array("i"), array("i")), array("i", [0]) * len(kind), {}, {})
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
     run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
@@ -67,7 +86,8 @@ def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
         if earlier == last:
             order.after[earlier] = op
         else:
-            order.also.setdefault(earlier, []).append(op)
+            order.also.before.append(earlier)
+            order.also.op.append(op)
 
 
 def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
