@@ -146,14 +146,12 @@ def _queues(device: Device, columns: Columns) -> bytearray:
     engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
     counts = [copies.connections] * (copies.count or 1) + [device.connections]
     owners = [QueueOwners(count) for count in counts]
-
-    def queue(kind: int, stream: int) -> int:
-        return 0 if kind == NOTHING else owners[engine_of[kind]].queue_of(stream)
-
+    nowhere = QueueOwners(1)
+    queue_of = [owner.queue_of for owner in (*(owners[engine] for engine in engine_of[:NOTHING]), nowhere)]  # by kind
     users = dict.fromkeys(zip(columns.kind, columns.stream, strict=True))  # by first use
     if len({stream for kind, stream in users if kind != NOTHING}) > min(counts):
-        return bytearray(map(queue, columns.kind, columns.stream))
-    kept = {user: queue(*user) for user in users}  # by each stream, as there are enough
+        return bytearray([queue_of[kind](stream) for kind, stream in zip(columns.kind, columns.stream, strict=True)])
+    kept = {(kind, stream): queue_of[kind](stream) for kind, stream in users}  # by each stream, as there are enough
     return bytearray(map(kept.__getitem__, zip(columns.kind, columns.stream, strict=True)))
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import H2D, KERNEL, NOTHING
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import HostWork, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.rules.entering import NO_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +61,10 @@ def order_of(schedule: Schedule, device: Device, columns: Columns) -> Order:
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
     run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
-    for i, (its, own) in enumerate(zip(kind, stream, strict=True)):
+    for i, (its, own, held) in enumerate(zip(kind, stream, columns.holds, strict=True)):
         if its == NOTHING:
-            _order_call(order, streams, i, ops[i])
+            if own != NO_STREAM or held:
+                _order_call(order, streams, i, ops[i])
             continue
         before, last = tail[own] if own else streams.before(own), latest[own]
         if run_ends and its != KERNEL:
@@ -91,9 +93,7 @@ def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
 
 
 def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
-    """Order a record, a wait or a host call."""
-    if isinstance(op, HostWork):
-        return
+    """Order a record, a wait or a host call that may hold its thread."""
     if isinstance(op, RecordEvent):
         order.frontier[i] = streams.record(op.stream, op.event)
     elif isinstance(op, WaitEvent):
