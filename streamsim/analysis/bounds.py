@@ -5,7 +5,7 @@ A bound holds whatever order the engines choose: the simulated makespan is never
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def _longest_chain(lowered: Lowered) -> _Chain:
     durations = [shape.duration for shape in lowered.shapes]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
     ready, ready_calls = [0] * n, [0] * n  # the same when the ops that it waits for have ended
-    followers = _followers(lowered)
+    followers, crossing = lowered.followers(), lowered.crossing
     threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
     returned: list[tuple[int, int]] = []  # the same of every segment
     for segment in lowered.segments:
@@ -103,9 +103,10 @@ def _longest_chain(lowered: Lowered) -> _Chain:
             if ready[op] > start:
                 start, in_chain = ready[op], ready_calls[op]
             end[op], calls_in[op] = start + durations[lowered.shape[op]], in_chain
-            for follower, latency in followers(op):
-                if end[op] + latency > ready[follower]:
-                    ready[follower], ready_calls[follower] = end[op] + latency, in_chain
+            for follower in followers(op):
+                released = end[op] + crossing(op, follower)
+                if released > ready[follower]:
+                    ready[follower], ready_calls[follower] = released, in_chain
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
         if last >= 0 and end[last] + lowered.wake > now:
             now, calls = end[last] + lowered.wake, calls_in[last]
@@ -115,17 +116,6 @@ def _longest_chain(lowered: Lowered) -> _Chain:
         returned.append((now, calls))
     latest = max(range(n), key=end.__getitem__)
     return _Chain(end[latest], 2 * calls_in[latest] > end[latest])
-
-
-def _followers(lowered: Lowered) -> Callable[[int], list[tuple[int, int]]]:
-    """For an op, the ops that wait for it and the ticks from its end until they may start."""
-    after, also, crossing = lowered.after, lowered.also, lowered.crossing
-
-    def of(op: int) -> list[tuple[int, int]]:
-        others = also.get(op, [])
-        return [(follower, crossing(op, follower)) for follower in (after[op], *others) if follower >= 0]
-
-    return of
 
 
 def _arrivals(lowered: Lowered) -> list[int]:

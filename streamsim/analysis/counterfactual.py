@@ -29,6 +29,8 @@ from streamsim.program.schedule import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streamsim.device.profile import Device
 
 ALL_AT_ONCE = 1024  # kernels
@@ -59,8 +61,12 @@ def has_legacy(scenario: Scenario) -> bool:
 
 
 def has_host_waits(scenario: Scenario) -> bool:
-    """Whether a call other than a pageable copy holds the host before the last copy or kernel is issued."""
-    ops = scenario.schedule.ops[: max(0, last_work(scenario.schedule))]
+    """Whether the host is held before the last copy or kernel is issued: after that nothing waits for it."""
+    return holds_host(scenario.schedule.ops[: max(0, last_work(scenario.schedule))])
+
+
+def holds_host(ops: Iterable[Op]) -> bool:
+    """Whether one of these calls holds the host until the card is done, if no memory is pageable."""
     return any(isinstance(op, Synchronize) or (isinstance(op, Copy) and op.blocking) for op in ops)
 
 

@@ -1,21 +1,24 @@
 """A program whose steps are alike, as a workload and the way in which it is cut: each step is a chunk.
 
 What the steps copy in, run and copy back makes the arrays and kernels of the workload; what only the first one copies
-in, or the last one back, is copied once. What the host does between its calls is not in it, nor are waits but those
-for copies.
+in, or the last one back, is copied once. The program's own work on the host comes before a chunk, wherever in its step
+it is. What a front end does for its calls is not in it, nor are waits but those for copies.
 """
 
 from __future__ import annotations
 
 from itertools import groupby, pairwise
 from math import fsum
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.analysis.steps import steps_of
+from msgspec.structs import replace
+
+from streamsim.analysis.steps import Steps, is_of_a_call, own_work_s, steps_of
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory
 from streamsim.program.schedule import Copy, HostOp, HostWork, Kernel, Synchronize, WaitEvent, WaitThread
-from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Workload, WorkloadKernel
+from streamsim.program.workload import ALIGN_BYTES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import format_bytes
 from streamsim.text.shown import one_line, shown
 
@@ -47,10 +50,23 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
-    steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in steps_of(schedule).steps]
+    found = steps_of(schedule)
+    steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in found.steps]
     before, after = _take_once(steps)
     _check_alike(steps)
-    return RepeatedStep(_workload(schedule.name, steps, before, after), _config(schedule, steps))
+    workload = _workload(schedule.name, steps, before, after)
+    return RepeatedStep(replace(workload, host_work_s=_host_work_s(found)), _config(schedule, steps))
+
+
+def _host_work_s(found: Steps) -> float:
+    """Seconds of the host's own work for a step, the mean over all of them.
+
+    What it does before the first one may be more than that, and a recording that begins with its first call does not
+    say it: that step has at least what is usual for those that have any.
+    """
+    first, *others = map(own_work_s, found.steps)
+    usual = median([work_s for work_s in others if work_s] or [first])
+    return fsum((max(first, usual), *others)) / len(found.steps)
 
 
 def _take_once(steps: list[list[Work]]) -> tuple[list[Work], list[Work]]:
@@ -121,13 +137,16 @@ def _workload(name: str, steps: Sequence[Sequence[Work]], before: list[Work], af
 
 
 def _kernels(columns: Sequence[Sequence[Kernel]]) -> Iterator[WorkloadKernel]:
-    """Launches of one name, one behind another, are launches of one kernel."""
+    """Launches of one name, one behind another, are launches of one kernel, of which a step's time is known as well."""
     for name, alike in groupby(columns, key=lambda column: column[0].name):
         launches = list(alike)
         times = [op.duration_s for column in launches for op in column]
         known = [seconds for seconds in times if seconds is not None]
-        took_s = max(SHORTEST_KERNEL_S, fsum(known)) if len(known) == len(times) else None
-        yield WorkloadKernel(name, took_s, launches[0][0].parameter, launches=len(launches))
+        steps, points, took_s = len(launches[0]), tuple[Point, ...](), None
+        if len(known) == len(times):
+            took_s = max(SHORTEST_KERNEL_S, fsum(known))
+            points = (Point(1 / steps, max(SHORTEST_KERNEL_S, took_s / steps)),)
+        yield WorkloadKernel(name, took_s, launches[0][0].parameter, points=points, launches=len(launches))
 
 
 def _config(schedule: Schedule, steps: Sequence[Sequence[Work]]) -> Config:
@@ -169,4 +188,5 @@ def is_recorded(schedule: Schedule) -> bool:
 def has_more(schedule: Schedule) -> bool:
     """Whether the schedule has something of the host's that a pipeline of its steps has not."""
     last = max((i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)), default=-1)
-    return any(isinstance(op, HostOp) for op in schedule.ops[:last])
+    of_host = (op for op in schedule.ops[:last] if isinstance(op, HostOp))
+    return any(not isinstance(op, HostWork) or is_of_a_call(op) for op in of_host)

@@ -6,6 +6,7 @@ kernel or a copy back begins a new step. What steps need of each other it does n
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Op, Schedule, StreamKind
 
 NON_BLOCKING: StreamKind = "non-blocking"
+SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
 
 
 class Steps(NamedTuple):
@@ -39,6 +41,16 @@ class Steps(NamedTuple):
     before: tuple[Op, ...]
     steps: tuple[tuple[Op, ...], ...]
     after: tuple[Op, ...]
+
+
+def is_of_a_call(op: Op) -> bool:
+    """Whether an op is what a front end does for a call, and not the program's own work: short, without a name."""
+    return isinstance(op, HostWork) and not op.name and op.duration_s <= SHORT_WORK_S
+
+
+def own_work_s(ops: Iterable[Op]) -> float:
+    """Seconds that the host works among these ops on the program's own account, such as loading a batch."""
+    return fsum(op.duration_s for op in ops if isinstance(op, HostWork) and not is_of_a_call(op))
 
 
 def steps_of(schedule: Schedule) -> Steps:

@@ -12,7 +12,7 @@ import msgspec
 
 from streamsim.analysis.bounds import lower_bound
 from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apart, pinned, unblocked
-from streamsim.analysis.steps import are_independent, in_pieces, over_streams, prefetched
+from streamsim.analysis.steps import are_independent, in_pieces, is_of_a_call, over_streams, prefetched
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 replace = msgspec.structs.replace
-SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
 
 
 class Change(NamedTuple):
@@ -228,8 +227,7 @@ def front_end_cost(factor: float, text: str) -> Change:
 
 def _cheaper(op: Op, factor: float) -> Op:
     if isinstance(op, HostWork):
-        is_of_a_call = not op.name and op.duration_s <= SHORT_WORK_S
-        return replace(op, duration_s=op.duration_s * factor) if is_of_a_call else op
+        return replace(op, duration_s=op.duration_s * factor) if is_of_a_call(op) else op
     if isinstance(op, WaitThread) or op.call_s is None:
         return op
     return replace(op, call_s=op.call_s * factor)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from streamsim.analysis.repeated_step import has_more, is_recorded
+from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE, Pipeline, pipeline_options, schedule_given, taken
@@ -17,6 +17,7 @@ from streamsim.code.steps import LANGUAGES, Language, language_of
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.program.schedule import Schedule
+from streamsim.text.quantities import format_seconds
 
 as_option = click.option(
     "--as",
@@ -74,10 +75,18 @@ def _said(language: Language | None) -> Language:
 
 
 def code_of_steps_noted(schedule: Schedule, language: Language, depth: int = 0) -> str:
-    """As :func:`code_of_steps`, with a note where the schedule has more than a pipeline."""
+    """As :func:`code_of_steps`, with notes on what the host does in the schedule, and whether it does in a pipeline."""
     text = code_of_steps(schedule, language, depth)
+    work_s = repeated_step(schedule).workload.host_work_s
+    if work_s:
+        note(
+            f"the host's own work for a step, {format_seconds(work_s)}, is before the step's first call in the pipeline"
+        )
     if has_more(schedule):
-        note("what the host does between its calls is not in the pipeline, nor are its waits, but for copies")
+        note(
+            "what the host does for its calls (work without a name, up to 1 ms at a time) is not in the pipeline, nor"
+            " are its waits, but for copies"
+        )
     return text
 
 

@@ -179,8 +179,7 @@ class _Costs:
         """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
         key = ((), memory, launch, blocking)
         if key not in self._rows:
-            costs = self._chunk_costs(memory, launch)
-            self._rows[key] = self._add_row(costs, costs.once(), blocking)
+            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).once())
         return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
@@ -194,16 +193,15 @@ class _Costs:
         """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            costs = self._chunk_costs(memory, launch)
-            self._rows[key] = self._add_row(costs, costs.chunk(part), blocking)
+            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).chunk(part))
         return self._rows[key]
 
-    def _chunk_costs(self, memory: HostMemory, launch: Launch) -> ChunkCosts:
-        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable")
+    def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:
+        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable", blocking)
 
-    def _add_row(self, costs: ChunkCosts, shapes: list[Shape], blocking: bool) -> tuple[int, int]:
+    def _add_row(self, shapes: list[Shape]) -> tuple[int, int]:
         most = max((most_ticks(shape, self._overhead) for shape in shapes), default=0)
-        return self._append([shape_row(shape, costs.holds(shape, blocking)) for shape in shapes]), most
+        return self._append(list(map(shape_row, shapes))), most
 
     def _append(self, rows: list[tuple[Any, ...]]) -> int:
         """Add rows to the table; where they begin."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.fields import Table
     from streamsim.device.profile import Device
+    from streamsim.lowering.host import Segments
     from streamsim.lowering.lowered import Lowered
 
 Array = np.ndarray[Any, Any]
@@ -127,12 +127,12 @@ def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
     return launch + ops * max(most_ticks(shape, overhead) for shape in shapes) <= LARGEST
 
 
-def shape_row(shape: Shape, holds: bool = False) -> tuple[Any, ...]:
-    """A shape as a record; ``holds``: the call returns only when the op has ended."""
+def shape_row(shape: Shape) -> tuple[Any, ...]:
+    """A shape as a record."""
     rate = shape.rate
     costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared
     of_card = shape.width, shape.threads, shape.drain
-    return (*costs, *of_card, holds, shape.idle, rate.latency + rate.duplex_latency)
+    return (*costs, *of_card, shape.holds, shape.idle, rate.latency + rate.duplex_latency)
 
 
 def flatten(lowered: Lowered) -> Arrays | None:
@@ -150,7 +150,7 @@ def flatten(lowered: Lowered) -> Arrays | None:
     _queue_up(ops)
     shapes = np.array([shape_row(shape) for shape in lowered.shapes], SHAPE)
     calls = np.frombuffer(lowered.call, np.int64)
-    host = _threads(lowered), *_segments(lowered)
+    host = _threads(lowered), *_segments(lowered.segments)
     return Arrays(card.record, card.hand_over, lowered.event, shapes, ops, calls, *host, _also(lowered, ops))
 
 
@@ -173,33 +173,31 @@ def _next_alike(column: Array) -> Array:
 
 
 def _threads(lowered: Lowered) -> Array:
-    firsts: dict[int, int] = {}
-    for number, segment in enumerate(lowered.segments):
-        firsts.setdefault(segment.thread, number)
-    return np.array([(first, 0, 0, lowered.launch) for first in firsts.values()], THREAD)
+    firsts = np.sort(np.unique(np.frombuffer(lowered.segments.thread, np.intc), return_index=True)[1])
+    return np.array([(first, 0, 0, lowered.launch) for first in firsts], THREAD)
 
 
-def _segments(lowered: Lowered) -> tuple[Array, Array]:
+def _segments(segments: Segments) -> tuple[Array, Array]:
     """The segments, and the ops that they wait for, one after another."""
-    first, last, waits_for, thread, behind = zip(*lowered.segments, strict=True)
-    found = np.empty(len(first), SEGMENT)
+    found = np.empty(len(segments), SEGMENT)
     found["returned"] = NOT_YET
-    found["first"], found["last"], found["behind"] = first, last, behind
-    counts = np.fromiter(map(len, waits_for), np.int64, len(found))
-    found["waits_to"] = np.cumsum(counts)
-    found["waits_from"] = found["waits_to"] - counts
-    found["next"] = _next_alike(np.array(thread))
-    return found, np.fromiter(chain.from_iterable(waits_for), np.int32, counts.sum())
+    found["last"], found["behind"], found["waits_to"] = segments.last, segments.behind, segments.waits_to
+    for begins, ends in (("first", "last"), ("waits_from", "waits_to")):
+        found[begins][:1], found[begins][1:] = 0, found[ends][:-1]
+    found["next"] = _next_alike(np.frombuffer(segments.thread, np.intc))
+    return found, np.array(segments.waits, np.int32)
 
 
 def _also(lowered: Lowered, ops: Array) -> Array:
     """Who else waits for an op, as ``ops`` then says: see ALSO."""
     stream = np.frombuffer(lowered.stream, np.intc)
-    before = np.fromiter(lowered.also, np.int64, len(lowered.also))
-    counts = np.fromiter(map(len, lowered.also.values()), np.int64, len(before))
-    ends = np.cumsum(counts)
-    ops["also_from"][before], ops["also_to"][before] = ends - counts, ends
-    also = np.empty(counts.sum(), ALSO)
-    also["op"] = np.fromiter(chain.from_iterable(lowered.also.values()), np.int64, len(also))
-    also["crosses"] = stream[also["op"]] != np.repeat(stream[before], counts)
+    before, waiting = (np.array(column, np.intc) for column in lowered.also)
+    by_op = np.argsort(before, kind="stable")
+    before = before[by_op]
+    counts = np.bincount(before, minlength=len(ops))
+    ops["also_to"] = np.cumsum(counts)
+    ops["also_from"] = ops["also_to"] - counts
+    also = np.empty(len(by_op), ALSO)
+    also["op"] = waiting[by_op]
+    also["crosses"] = stream[also["op"]] != stream[before]
     return also

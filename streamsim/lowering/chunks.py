@@ -9,26 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import (
-    BYTE_BITS,
     D2H,
     H2D,
     KERNEL,
     NOTHING,
     Shape,
-    holds_host,
+    copy_shape,
     kernel_call,
     kernel_shape,
-    rate_of,
 )
-from streamsim.program.schedule import Copy, Region
+from streamsim.program.schedule import Copy
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.lowering.costs import Calls
+    from streamsim.program.schedule import Direction
     from streamsim.program.workload import Part, Workload
 
 ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has nothing of
-_HOST = "host"
 
 
 def kinds_of(workload: Workload) -> tuple[int, ...]:
@@ -40,6 +38,8 @@ def kinds_of(workload: Workload) -> tuple[int, ...]:
 class ChunkCosts(NamedTuple):
     """Prices of a workload's chunks on a device. ``calls``: ticks of the host (``call_ticks``).
 
+    ``is_blocking``: copies of pinned memory hold it too.
+
     Its methods raise InputError when the device has no cost for a kernel of the workload.
     """
 
@@ -47,35 +47,25 @@ class ChunkCosts(NamedTuple):
     device: Device
     calls: Calls
     is_pageable: bool
+    is_blocking: bool = False
 
     def chunk(self, part: Part) -> list[Shape]:
         """The shapes of a chunk's copies in, launches and copies back, in the order of issue."""
         launches = self.workload.launches(part)
         return [
-            *(self._copy(H2D, n_bytes) for n_bytes in part.inputs),
+            *(self._copy("h2d", n_bytes) for n_bytes in part.inputs),
             *(kernel_shape(self.device, launch, kernel_call(self.calls, launch.name)) for launch in launches),
-            *(self._copy(D2H, n_bytes) for n_bytes in part.outputs),
+            *(self._copy("d2h", n_bytes) for n_bytes in part.outputs),
         ]
 
     def once(self) -> list[Shape]:
         """The shapes of what is copied once: before the first chunk, and behind the last."""
         return [
-            *(self._copy(H2D, n_bytes) for n_bytes in self.workload.h2d_once),
-            *(self._copy(D2H, n_bytes) for n_bytes in self.workload.d2h_once),
+            *(self._copy("h2d", n_bytes) for n_bytes in self.workload.h2d_once),
+            *(self._copy("d2h", n_bytes) for n_bytes in self.workload.d2h_once),
         ]
 
-    def _copy(self, kind: int, n_bytes: int) -> Shape:
+    def _copy(self, direction: Direction, n_bytes: int) -> Shape:
         if not n_bytes:
             return ABSENT
-        rate = rate_of(self.device, "h2d" if kind == H2D else "d2h", n_bytes, self.is_pageable)
-        units = n_bytes << BYTE_BITS
-        return Shape(kind, self.calls[Copy], rate.duration(units), units, rate)
-
-    def holds(self, shape: Shape, blocking: bool) -> bool:
-        """Whether the call of such an op of a chunk returns only when it is done; ``blocking``: copies are."""
-        if shape.kind not in (H2D, D2H):
-            return False
-        n_bytes = shape.units >> BYTE_BITS
-        copy = Copy("h2d" if shape.kind == H2D else "d2h", n_bytes, 1, Region(_HOST, 0, n_bytes), blocking=blocking)
-        names = frozenset([_HOST] if self.is_pageable else [])
-        return holds_host(copy, names, self.device.host.pageable_immediate_bytes)
+        return copy_shape(self.device, direction, n_bytes, self.is_pageable, self.is_blocking, self.calls[Copy])

@@ -92,11 +92,23 @@ class Shape(NamedTuple):
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
     drain: int = 0  # kernel: ticks at its end, when its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
+    holds: bool = False  # its call may hold its thread: a copy's until it is done
 
     @property
     def works(self) -> int:
         """Ticks alone that it occupies its engine: all but a kernel's drain."""
         return self.duration - self.drain
+
+
+def copy_shape(
+    device: Device, direction: Direction, n_bytes: int, is_pageable: bool, blocking: bool, call: int
+) -> Shape:
+    """A copy whose call takes ``call`` ticks; and which holds the host if it is pageable beyond the immediate size."""
+    rate = rate_of(device, direction, n_bytes, is_pageable)
+    units, holds = n_bytes << BYTE_BITS, blocking
+    if is_pageable:
+        holds = direction == "d2h" or n_bytes > device.host.pageable_immediate_bytes
+    return Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
 
 
 def hand_over_table(hand_over: HandOver) -> tuple[int, ...]:
@@ -170,21 +182,23 @@ def _units(bytes_per_s: float) -> int:
 
 # By type of op what its shape hangs on, beside whether a copy's host memory is pageable.
 _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), type) | {
-    Copy: attrgetter("direction", "bytes"),
+    Copy: attrgetter("direction", "bytes", "blocking"),
     Kernel: attrgetter("duration_s", "elements", "fill", "name", "parameter", "share", "threads", "parts"),
 }
 
 
-def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[int]]:
-    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is."""
+def shapes_of(schedule: Schedule, device: Device, streams: int) -> tuple[list[Shape], array[int]]:
+    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is.
+
+    ``streams``: that it uses.
+    """
     matters, pageable = _MATTERS, schedule.pageable_names
     if pageable:
         of_copy = matters[Copy]
         matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
     number: dict[object, int] = defaultdict(count().__next__)
-    shape = array("i", (number[matters[type(op)](op)] for op in schedule.ops))
+    shape = array("i", [number[matters[type(op)](op)] for op in schedule.ops])
     alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
-    streams = len(schedule.used_streams) if device.host.streams_s else 1  # counted only where it matters
     calls = call_ticks(schedule.launch, device, streams)
     return [_shape(alike[k], device, calls, pageable) for k in range(len(number))], shape
 
@@ -196,12 +210,10 @@ def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:
 def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str]) -> Shape:
     call = calls[type(op)]
     if isinstance(op, Copy):
-        rate = rate_of(device, op.direction, op.bytes, _is_pageable(op, pageable_names))
-        units = op.bytes << BYTE_BITS
-        return Shape(H2D if op.direction == "h2d" else D2H, call, rate.duration(units), units, rate)
+        return copy_shape(device, op.direction, op.bytes, _is_pageable(op, pageable_names), op.blocking, call)
     if isinstance(op, Kernel):
         return kernel_shape(device, op, kernel_call(calls, op.name))
-    return Shape(NOTHING, call)
+    return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
 def call_ticks(launch: Launch, device: Device, streams: int = 1) -> Calls:
@@ -251,10 +263,3 @@ def event_ticks(device: Device, streams: int = 1) -> int:
 def streams_ticks(device: Device, streams: int) -> int:
     """What the call of a copy or kernel takes longer with so many streams than with few."""
     return ticks(device.host.streams_s) * max(0, streams.bit_length() - FEW_STREAMS.bit_length())  # whole doublings
-
-
-def holds_host(copy: Copy, pageable_names: frozenset[str], immediate_bytes: int) -> bool:
-    """Whether the call returns only when the copy is done: blocking, or pageable beyond the immediate size."""
-    if not _is_pageable(copy, pageable_names):
-        return copy.blocking
-    return copy.direction == "d2h" or copy.bytes > immediate_bytes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from itertools import chain, compress, count, repeat
+from dataclasses import dataclass
+from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,27 +37,60 @@ class Segment(NamedTuple):
     behind: int = NO_SEGMENT
 
 
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The calls of a schedule in segments, in order: by segment where it ends, its thread, what it waits for.
+
+    ``waits``: the ops that segments wait for, one after another, those of a segment up to its ``waits_to``.
+    """
+
+    last: array[int]
+    thread: array[int]
+    behind: array[int]
+    waits: array[int]
+    waits_to: array[int]
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+    def __getitem__(self, number: int) -> Segment:
+        first, waits_from = (self.last[number - 1], self.waits_to[number - 1]) if number else (0, 0)
+        waits_for = tuple(self.waits[waits_from : self.waits_to[number]])
+        return Segment(first, self.last[number], waits_for, self.thread[number], self.behind[number])
+
+    def __iter__(self) -> Iterator[Segment]:
+        return map(self.__getitem__, range(len(self)))
+
+
 class Columns(NamedTuple):
-    """What is asked of every op: its kind, its stream (NO_STREAM: none), and the thread that makes its call."""
+    """What is asked of every op.
+
+    Its kind, its stream (NO_STREAM: none), the thread that makes its call, and whether this may hold its thread.
+    """
 
     kind: bytearray
     stream: array[int]
     thread: array[int]
+    holds: bytearray
 
 
-def segments_of(schedule: Schedule, thread: array[int], holds: Mapping[int, tuple[int, ...]]) -> list[Segment]:
-    """The calls of a schedule, cut behind those that may hold their ``thread`` and where another thread goes on."""
-    ends = [*holds]
-    behind: Iterator[int] = repeat(NO_SEGMENT)
-    if len(thread) - 1 not in holds:
-        ends.append(len(thread) - 1)
-    if any(thread):
-        ends = sorted({*ends, *compress(count(), map(ne, thread, thread[1:]))})
-        behind = _behind(schedule, thread, ends)
-    firsts = chain([0], (end + 1 for end in ends))
-    lasts = (end + 1 for end in ends)
-    waits_for = map(holds.get, ends, repeat(()))
-    return list(map(Segment, firsts, lasts, waits_for, map(thread.__getitem__, ends), behind))
+def segments_of(schedule: Schedule, columns: Columns, awaited: Mapping[int, tuple[int, ...]]) -> Segments:
+    """The calls of a schedule, cut behind those that may hold their thread and where another thread goes on.
+
+    ``awaited``: see ``Order``; a copy that holds its thread waits for itself.
+    """
+    thread, holds = columns.thread, columns.holds
+    cuts = (*compress(count(), map(ne, thread, thread[1:])), len(thread) - 1)
+    nothing: dict[int, tuple[int, ...]] = {cut: () for cut in cuts if not holds[cut]}
+    ends = sorted([*compress(count(), holds), *nothing])
+    waits_for = list(map((nothing | {**awaited}).get, ends, zip(ends)))
+    return Segments(
+        last=array("i", map((1).__add__, ends)),
+        thread=array("i", map(thread.__getitem__, ends)),
+        behind=array("i", _behind(schedule, thread, ends) if any(thread) else repeat(NO_SEGMENT, len(ends))),
+        waits=array("i", chain.from_iterable(waits_for)),
+        waits_to=array("i", accumulate(map(len, waits_for))),
+    )
 
 
 def _behind(schedule: Schedule, thread: array[int], ends: Sequence[int]) -> Iterator[int]:
@@ -73,19 +107,18 @@ def call_ticks_of(
     device: Device,
     columns: Columns,
     of_shape: Iterable[int],
-    holds: Mapping[int, tuple[int, ...]],
 ) -> array[int]:
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
     A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
-    that, and so what the thread enters a stream for. ``holds``: see ``Order``.
+    that, and so what the thread enters a stream for.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
         kinds = set(columns.kind)
         cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
         if cold:
-            _add_colds(found, columns, cold, holds)
+            _add_colds(found, columns, cold)
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
@@ -95,15 +128,15 @@ def call_ticks_of(
     return found
 
 
-def _add_colds(found: array[int], columns: Columns, cold: int, holds: Mapping[int, tuple[int, ...]]) -> None:
+def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
     copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
-    for i, (kind, thread) in enumerate(zip(columns.kind, columns.thread, strict=True)):
+    for i, (kind, thread, holds) in enumerate(zip(columns.kind, columns.thread, columns.holds, strict=True)):
         if kind != NOTHING:
             warm = launched if kind == KERNEL else copied
             if thread not in warm:
                 warm.add(thread)
                 found[i] += cold
-        if i in holds:
+        if holds:
             copied.discard(thread)
             launched.discard(thread)
 

@@ -16,8 +16,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import NOTHING, Shape, event_ticks, hand_over_table, shapes_of
-from streamsim.lowering.host import Columns, Segment, call_ticks_of, segments_of
-from streamsim.lowering.order import order_of
+from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
+from streamsim.lowering.order import Links, order_of
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM
@@ -26,7 +26,7 @@ from streamsim.rules.queue_owners import NOBODY, queue_of
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from streamsim.device.profile import Device
 
@@ -47,10 +47,10 @@ class Lowered(NamedTuple):
     stream: array[int]  # or NO_STREAM
     queue: bytearray  # hardware queue (connection), among those of the op's engine
     after: array[int]  # the op that follows in the same stream, or -1
-    also: dict[int, list[int]]  # other ops that wait for this one
+    also: Links  # which ops wait for which others
     pending: array[int]  # how many things an op waits for: other ops, and its call
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
-    segments: list[Segment]
+    segments: Segments
     hand_over: tuple[int, ...]  # ticks from kind to kind, row by row
     call: array[int]  # ticks that the host spends on the call, without what it waits for
     submit: int
@@ -64,7 +64,7 @@ class Lowered(NamedTuple):
     @property
     def threads(self) -> list[int]:
         """The threads of the host that make calls, by their first."""
-        return list(dict.fromkeys(segment.thread for segment in self.segments))
+        return list(dict.fromkeys(self.segments.thread))
 
     def engine(self) -> array[int]:
         """The engine of every op, NOT_AN_ENGINE for events and host calls."""
@@ -75,11 +75,15 @@ class Lowered(NamedTuple):
         event = 0 if self.stream[before] == self.stream[op] else self.event
         return crossing(self.hand_over, self.kind[before], self.kind[op], event)
 
-    def followers(self, op: int) -> Iterator[int]:
-        """The ops that wait for an op, the next one of its stream first."""
-        if self.after[op] >= 0:
-            yield self.after[op]
-        yield from self.also.get(op, ())
+    def followers(self) -> Callable[[int], list[int]]:
+        """For an op the ops that wait for it, the next one of its stream first."""
+        after, also = self.after, self.also.by_op()
+
+        def of(op: int) -> list[int]:
+            following = [] if after[op] < 0 else [after[op]]
+            return following + also.get(op, [])
+
+        return of
 
     def shape_of(self, op: int) -> Shape:
         """The shape of an op."""
@@ -97,13 +101,15 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    shapes, shape = shapes_of(schedule, device)
+    streams = len(schedule.used_streams)
+    shapes, shape = shapes_of(schedule, device, streams)
     columns = Columns(
         kind=bytearray(map([made.kind for made in shapes].__getitem__, shape)),
+        holds=bytearray(map([made.holds for made in shapes].__getitem__, shape)),
         stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
-    order = order_of(schedule, device, columns.kind, columns.stream)
+    order = order_of(schedule, device, columns)
     calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
@@ -119,12 +125,12 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         also=order.also,
         pending=order.pending,
         frontier=order.frontier,
-        segments=segments_of(schedule, columns.thread, order.holds),
+        segments=segments_of(schedule, columns, order.awaited),
         hand_over=hand_over_table(device.hand_over),
-        call=call_ticks_of(schedule, device, columns, calls, order.holds),
+        call=call_ticks_of(schedule, device, columns, calls),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
-        event=event_ticks(device, len(schedule.used_streams)),
+        event=event_ticks(device, streams),
         launch=_launch_ticks(schedule, device),
     )
 
@@ -140,14 +146,12 @@ def _queues(device: Device, columns: Columns) -> bytearray:
     engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
     counts = [copies.connections] * (copies.count or 1) + [device.connections]
     owners = [QueueOwners(count) for count in counts]
-
-    def queue(kind: int, stream: int) -> int:
-        return 0 if kind == NOTHING else owners[engine_of[kind]].queue_of(stream)
-
+    nowhere = QueueOwners(1)
+    queue_of = [owner.queue_of for owner in (*(owners[engine] for engine in engine_of[:NOTHING]), nowhere)]  # by kind
     users = dict.fromkeys(zip(columns.kind, columns.stream, strict=True))  # by first use
     if len({stream for kind, stream in users if kind != NOTHING}) > min(counts):
-        return bytearray(map(queue, columns.kind, columns.stream))
-    kept = {user: queue(*user) for user in users}  # by each stream, as there are enough
+        return bytearray([queue_of[kind](stream) for kind, stream in zip(columns.kind, columns.stream, strict=True)])
+    kept = {(kind, stream): queue_of[kind](stream) for kind, stream in users}  # by each stream, as there are enough
     return bytearray(map(kept.__getitem__, zip(columns.kind, columns.stream, strict=True)))
 
 

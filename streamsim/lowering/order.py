@@ -5,46 +5,66 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import H2D, KERNEL, NOTHING, holds_host
+from streamsim.lowering.costs import H2D, KERNEL, NOTHING
 from streamsim.program.cuda_order import StreamOrder
-from streamsim.program.schedule import Copy, HostWork, RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.program.schedule import RecordEvent, Synchronize, WaitEvent, WaitThread
+from streamsim.rules.entering import NO_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.lowering.host import Columns
     from streamsim.program.schedule import Op, Schedule
 
 NO_OP = -1
 
 
+class Links(NamedTuple):
+    """Ops that wait for ops which are not the last of their stream: ``op[k]`` for ``before[k]``, in the order of issue.
+
+    Columns, because a program may have as many of them as ops, and lists keep the garbage collector busy.
+    """
+
+    before: array[int]
+    op: array[int]
+
+    def by_op(self) -> dict[int, list[int]]:
+        """For each op that others wait for so: those."""
+        found: dict[int, list[int]] = {}
+        for before, op in zip(*self, strict=True):
+            found.setdefault(before, []).append(op)
+        return found
+
+
 class Order(NamedTuple):
-    """What waits for what. ``holds``: by op whose call may hold its thread, in order, the ops that this waits for.
+    """What waits for what. ``awaited``: by host call that may hold its thread the ops that it waits for, in order.
 
     For the rest see ``Lowered``.
     """
 
     after: array[int]
-    also: dict[int, list[int]]
+    also: Links
     pending: array[int]
     frontier: dict[int, tuple[int, ...]]
-    holds: dict[int, tuple[int, ...]]
+    awaited: dict[int, tuple[int, ...]]
 
 
-def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequence[int]) -> Order:
-    """The order of a schedule's ops, of which ``kind`` and ``stream`` are known.
+def order_of(schedule: Schedule, device: Device, columns: Columns) -> Order:
+    """The order of a schedule's ops.
 
     Most ops follow the last one of their stream and nothing else, so that goes without a call; see docs/speed.md.
     """
+    kind, stream = columns.kind, columns.stream
     ops, streams = schedule.ops, StreamOrder(schedule)
-    order = Order(array("i", [NO_OP]) * len(kind), {}, array("i", [0]) * len(kind), {}, {})
+    order = Order(array("i", [NO_OP]) * len(kind), Links(array("i"), array("i")), array("i", [0]) * len(kind), {}, {})
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
     run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
-    pageable, immediate = schedule.pageable_names, device.host.pageable_immediate_bytes
-    for i, (its, own) in enumerate(zip(kind, stream, strict=True)):
+    for i, (its, own, held) in enumerate(zip(kind, stream, columns.holds, strict=True)):
         if its == NOTHING:
-            _order_call(order, streams, i, ops[i])
+            if own != NO_STREAM or held:
+                _order_call(order, streams, i, ops[i])
             continue
         before, last = tail[own] if own else streams.before(own), latest[own]
         if run_ends and its != KERNEL:
@@ -58,8 +78,6 @@ def order_of(schedule: Schedule, device: Device, kind: bytearray, stream: Sequen
             tail[own] = (i,)
         else:
             streams.append(own, i)
-        if its != KERNEL and isinstance(op := ops[i], Copy) and holds_host(op, pageable, immediate):
-            order.holds[i] = (i,)
     return order
 
 
@@ -70,21 +88,20 @@ def _follow(order: Order, op: int, last: int, before: tuple[int, ...]) -> None:
         if earlier == last:
             order.after[earlier] = op
         else:
-            order.also.setdefault(earlier, []).append(op)
+            order.also.before.append(earlier)
+            order.also.op.append(op)
 
 
 def _order_call(order: Order, streams: StreamOrder, i: int, op: Op) -> None:
-    """Order a record, a wait or a host call."""
-    if isinstance(op, HostWork):
-        return
+    """Order a record, a wait or a host call that may hold its thread."""
     if isinstance(op, RecordEvent):
         order.frontier[i] = streams.record(op.stream, op.event)
     elif isinstance(op, WaitEvent):
         order.frontier[i] = streams.wait(op.stream, op.event)
     elif isinstance(op, Synchronize):
-        order.holds[i] = streams.awaited(op)
+        order.awaited[i] = streams.awaited(op)
     elif isinstance(op, WaitThread):
-        order.holds[i] = ()
+        order.awaited[i] = ()
 
 
 def _run_ends(kind: bytearray, stream: Sequence[int]) -> dict[int, tuple[int, ...]]:

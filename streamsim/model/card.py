@@ -47,7 +47,7 @@ class Card:
         self.crowd = Crowd(lowered)
         self._awaited: dict[int, list[_Awaited]] = {}  # ops that threads of the host wait for
         self._waits_for = array("i", lowered.pending)  # so many things each op still waits for
-        self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also
+        self._kind, self._after, self._also = lowered.kind, lowered.after, lowered.also.by_op()
         self._go_on: list[Link | ComputeEngine] = []  # on which what has started changes when the rest will end
         self._engines = self._build()
         self._engine_of = [self._engines[engine] for engine in lowered.engine_of[:NOTHING]]

@@ -24,7 +24,7 @@ class Crowd:
         self.matters = len(lowered.engine_names) > 1 and any(shape.rate.feels_crowds for shape in lowered.shapes)
         if not self.matters:
             return
-        self._after, self._also = lowered.after, lowered.also
+        self._after, self._also = lowered.after, lowered.also.by_op()
         self._copies = copies_waited_for(lowered)  # by kernel: for how many copies it still waits
         self._queues = len({lowered.queue[op] for op, copies in enumerate(self._copies) if copies})
         self._coming: list[tuple[int, int]] = []  # a heap of (tick, kernel): those that the card will have
@@ -69,7 +69,6 @@ def copies_waited_for(lowered: Lowered) -> array[int]:
     for op, after in enumerate(lowered.after):
         if after >= 0 and kind[after] == KERNEL:
             waits[after] += elsewhere[kind[op]]
-    for op, others in lowered.also.items():
-        for other in others:
-            waits[other] += kind[other] == KERNEL and elsewhere[kind[op]]
+    for before, op in zip(*lowered.also, strict=True):
+        waits[op] += kind[op] == KERNEL and elsewhere[kind[before]]
     return waits

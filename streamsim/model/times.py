@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import compress, count
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, event_ticks
@@ -36,16 +37,19 @@ def complete_events(times: Times, lowered: Lowered) -> None:
     Like any op an event is not on the card before its call has been submitted, and it hears of another stream's ops
     as late as a kernel that waits for them.
     """
-    kinds, stream, end, frontier, submit = lowered.kind, lowered.stream, times.end, lowered.frontier, lowered.submit
+    kinds, stream, frontier, submit = lowered.kind, lowered.stream, lowered.frontier, lowered.submit
+    _, returned, ready, start, end = times
     # No engine has to come to an event through other queues: by kind of op, when one of another stream is heard of.
     event = event_ticks(lowered.device)
     late = [crossing(lowered.hand_over, kind, KERNEL, event) for kind in range(KINDS)]
-    for op, kind in enumerate(kinds):
-        if kind == NOTHING:
-            done = times.returned[op]
-            if op in frontier:
-                done += submit
-                for earlier in frontier[op]:
-                    heard = end[earlier] + (0 if stream[earlier] == stream[op] else late[kinds[earlier]])
-                    done = max(done, heard)
-            times.ready[op] = times.start[op] = end[op] = done
+    for op in compress(count(), map(NOTHING.__eq__, kinds)):
+        done = returned[op]
+        if op in frontier:
+            done += submit
+            for earlier in frontier[op]:
+                heard = end[earlier]
+                if stream[earlier] != stream[op]:
+                    heard += late[kinds[earlier]]
+                if heard > done:
+                    done = heard
+        ready[op] = start[op] = end[op] = done

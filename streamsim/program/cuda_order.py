@@ -5,6 +5,7 @@ Each set of ops that something waits for is kept as the latest op of each stream
 
 from __future__ import annotations
 
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -77,9 +78,8 @@ class StreamOrder:
         """All of the ops, less those that a later one of the same stream implies: never more than the streams."""
         ops = self._ops
         latest: dict[int | None, int] = {}
-        for some in sets:
-            for op in some:
-                stream = ops[op].stream
-                if op > latest.get(stream, -1):
-                    latest[stream] = op
+        for op in chain.from_iterable(sets):
+            stream = ops[op].stream
+            if stream not in latest or op > latest[stream]:
+                latest[stream] = op
         return tuple(latest.values())

@@ -275,9 +275,9 @@ def _dependences(timeline: Timeline, engines: _Tracks) -> Iterator[tuple[str, in
     if timeline.device is None:
         return
     lowered = lower(timeline.schedule, timeline.device)
-    ops = timeline.schedule.ops
+    ops, followers = timeline.schedule.ops, lowered.followers()
     for earlier in _on_card(timeline):
-        for op in lowered.followers(earlier):
+        for op in followers(earlier):
             same_stream = ops[earlier].stream == ops[op].stream
             if not same_stream or timeline.engine[earlier] != timeline.engine[op]:
                 category = "stream order" if same_stream else _across(ops[earlier], ops[op])

@@ -52,9 +52,8 @@ class _CriticalPath:
         for op, after in enumerate(self.lowered.after):
             if after >= 0:
                 self._before.setdefault(after, []).append(op)
-        for op, others in self.lowered.also.items():
-            for other in others:
-                self._before.setdefault(other, []).append(op)
+        for before, op in zip(*self.lowered.also, strict=True):
+            self._before.setdefault(op, []).append(before)
         self._on_engine = [
             sorted((i for i, e in enumerate(timeline.engine) if e == k), key=lambda i: (self._leaves(i), i))
             for k in range(len(timeline.engine_names))

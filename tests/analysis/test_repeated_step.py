@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.analysis.steps import in_pieces, over_streams
 from streamsim.analysis.what_if import graph
+from streamsim.device.library import load_device
 from streamsim.errors import InputError
+from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.schedule import (
     Buffer,
@@ -26,6 +29,9 @@ from streamsim.program.schedule import (
     Synchronize,
     WaitEvent,
 )
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.recorded.program import program_of
+from streamsim.rules.clock import ticks
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Op
@@ -125,11 +131,49 @@ def test_what_is_no_pipeline_is_refused_with_its_reason(ops: tuple[Op, ...], mes
         repeated_step(program(*ops))
 
 
+@settings(deadline=None)
+@given(st.integers(2, 9), st.integers(1_000_001, 20_000_000), st.integers(0, 3))
+def test_the_hosts_own_work_for_a_step_is_before_its_chunk(steps: int, work: int, streams: int) -> None:
+    """A program of like steps, each behind so many nanoseconds of work, recorded at no cost: the pipeline has that.
+
+    So its makespan is that of the program as it was written down in the first place.
+    """
+    streams, device, kernels = min(streams, steps), load_device("h200"), (WorkloadKernel(duration_s=steps * 1e-4),)
+    asked = Config("depth-first", steps, streams, streams) if streams else Config("serial", steps)
+    loaded = Workload(inputs=(steps << 16,), outputs=(steps << 15,), kernels=kernels, host_work_s=work * 1e-9)
+    was = simulate(asked.schedule(loaded), device)
+    found, config = repeated_step(program_of(recorded(was), submit_s=device.host.submit_s).schedule)
+    assert config == asked
+    assert ticks(found.host_work_s) == work
+    assert simulate(config.schedule(found), device).makespan_s == was.makespan_s
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_a_step_that_is_cut_has_its_hosts_work_once(pieces: int) -> None:
+    """Three steps with 6 ms each are 18 ms over all their pieces, before a step or behind it; or less, with a name."""
+    step = h2d(1, BYTES), kernel(1, 120), d2h(1, BYTES)
+    steps: list[list[Op]] = [[HostWork(6e-3), *step], [*step, HostWork(6e-3)]]
+    for ops in steps:
+        cut = in_pieces(program(*ops * 3, streams=1), pieces)
+        assert repeated_step(cut).workload.host_work_s == pytest.approx(6e-3 / pieces)
+    named = program(*(HostWork(2e-6, "load a batch"), *step) * 3, streams=1)
+    assert repeated_step(named).workload.host_work_s == pytest.approx(2e-6)
+
+
+def test_what_a_front_end_does_for_its_calls_is_no_work_of_the_step() -> None:
+    """Up to 1 ms without a name, as for --front-end-cost; what is done before the first step is not a step's either."""
+    step = h2d(1, BYTES), HostWork(1e-3), kernel(1, 120), d2h(1, BYTES)
+    assert repeated_step(program(HostWork(5.0), *step * 3, streams=1)).workload.host_work_s == 0
+    works = program(HostWork(9.0), *step, HostWork(4e-3), *step, HostWork(2e-3), *step, HostWork(7.0), streams=1)
+    assert repeated_step(works).workload.host_work_s == pytest.approx((3e-3 + 4e-3 + 2e-3) / 3)
+
+
 def test_what_the_host_does_beside_the_pipeline_is_known() -> None:
     """A wait at the end is the pipeline's as well."""
     assert not has_more(loop(2))
     assert has_more(loop(2, Synchronize()))
     assert has_more(loop(2, HostWork(5 * NS)))
+    assert not has_more(loop(2, HostWork(5e-3)))
     assert not is_recorded(loop(2))
     assert is_recorded(loop(2, HostWork(5 * NS)))
     assert is_recorded(program(h2d(1, 4, call_s=1e-6)))

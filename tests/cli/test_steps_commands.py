@@ -87,7 +87,10 @@ def test_whatif_writes_the_pipeline_with_the_changes(
     written = code_of(workload, config, "pytorch")
     assert Path("pipeline.py").read_text() == written
     is_graph = config.launch == "graph"  # then the host does nothing between its calls
-    assert ("what the host does between its calls is not in the pipeline" in capsys.readouterr().err) is not is_graph
+    assert (
+        "what the host does for its calls (work without a name, up to 1 ms at a time) is not in the pipeline"
+        in capsys.readouterr().err
+    ) is not is_graph
 
 
 def test_code_writes_the_loop_of_a_recorded_program_and_others_call_by_call(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,6 +103,16 @@ def test_code_writes_the_loop_of_a_recorded_program_and_others_call_by_call(caps
     write_schedule(plain, "plain.json")
     assert main(["code", "plain.json", "--as", "cuda-c++"]) == 0
     assert capsys.readouterr().out == code_of_schedule(plain, "cuda-c++")
+
+
+def test_the_pipeline_has_the_hosts_own_work_before_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """5 ms in every step: in the program's loop, and one line says so."""
+    write_schedule(program(*(HostWork(5e-3), *STEP) * 4, Synchronize(), streams=1), "loaded.json")
+    for language, call in (("cupy", "host_work(0.005)"), ("cuda-c++", "HostWork(0.005)")):
+        assert main(["code", "loaded.json", "--as", language]) == 0
+        said = capsys.readouterr()
+        assert call in said.out
+        assert "the host's own work for a step, 5 ms, is before the step's first call in the pipeline\n" in said.err
 
 
 def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
-from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import (
     EVERYTHING,
@@ -184,6 +184,17 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
     assert classify(depth_first(WORKLOAD, 2, 2, memory="pageable"), issue_s, 1.0) == "pageable"
     only_closed = Schedule((*copies, Synchronize(1), Synchronize()), ("non-blocking",))
     assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
+
+
+def test_a_call_that_waits_behind_all_other_work_is_in_the_issue_time_and_parts_nothing() -> None:
+    """The last copy back holds the host, or a wait stands before an event's record: the formulas are as without."""
+    device, plain = a_device(), depth_first(WORKLOAD, 2, 2)
+    *ops, copy, end = plain.ops
+    blocking = msgspec.structs.replace(plain, ops=(*ops, msgspec.structs.replace(copy, blocking=True), end))
+    recording = msgspec.structs.replace(plain, ops=(*plain.ops, RecordEvent(0, 1)), events=1)
+    for schedule in (blocking, recording):
+        assert classify(schedule, 0.99, 1.0) == "blocking"
+        assert formulas(schedule, device, WORKLOAD) == formulas(plain, device, WORKLOAD)
 
 
 def test_pageable_memory_stays_out_of_the_other_groups() -> None:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.analysis.counterfactual import Scenario, has_host_waits, holds_host
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, HostOp, RecordEvent, Schedule, Synchronize
+from streamsim.program.schedule import Copy, RecordEvent, Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.profiles import drift_of, profiles_of
@@ -26,6 +27,7 @@ from streamsim_validate.records import (
     Run,
     check_same_card,
     closed,
+    first_closing,
     median_and_spread,
     timeline_of,
     with_timing_events,
@@ -126,23 +128,15 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
 def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     """What sets a schedule's time, as measured: both times of the same program.
 
-    Where a call is held until the card is done, issuing takes as long as the card does and the share says
-    nothing of the host: such schedules are a class of their own, so that they flatter none of the others.
+    Where a call before the closing synchronisation is held until the card is done, be it the last one, issuing takes as
+    long as the card does and the share says nothing of the host: such schedules are a class of their own, so that they
+    flatter none of the others.
     """
     if schedule.pageable_names:
         return PAGEABLE
-    if holds_host(schedule):
+    if holds_host(schedule.ops[: first_closing(schedule)]):
         return BLOCKING
     return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
-
-
-def holds_host(schedule: Schedule) -> bool:
-    """Whether a call before the closing synchronisation waits for the card."""
-    work = [op for op in schedule.ops if not isinstance(op, HostOp)]
-    if any(isinstance(op, Copy) and op.blocking for op in work):
-        return True
-    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], HostOp)), -1)
-    return any(isinstance(op, Synchronize) for op in schedule.ops[:last])
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:
@@ -163,16 +157,17 @@ def formulas(schedule: Schedule, device: Device, workload: Workload | None = Non
     """What a user of each published formula would get: seconds, by its name.
 
     Stage times are those of the whole stage in one go, as a user measures them before cutting anything into
-    chunks. A program in one stream, or one whose calls wait, overlaps nothing, and its user knows: it counts as
-    one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
+    chunks. A program in one stream, or one whose calls wait before the last of its work, overlaps nothing, and its user
+    knows: it counts as one chunk, and its copy engines as none. Pageable copies go at the pageable rate.
     """
+    scenario = Scenario(schedule, device)
     stages = stages_of(schedule, device)
     if schedule.pageable_names:
         pageable_s = _pageable_transfers_s(schedule, device, stages.chunks)
         stages = msgspec.structs.replace(stages, **pageable_s)
     if workload is not None:
         stages = msgspec.structs.replace(stages, kernel_s=_kernels_in_one_go_s(workload, device))
-    return published_of(_without_overlap(stages) if stages.streams == 1 or holds_host(schedule) else stages)
+    return published_of(_without_overlap(stages) if stages.streams == 1 or has_host_waits(scenario) else stages)
 
 
 def _without_overlap(stages: Stages) -> Stages:
