@@ -15,8 +15,9 @@ import trials
 import worker
 from kinds import Input
 from worker import Asked
+from workers import Patience
 
-STUCK_S = 15.0
+PATIENCE = Patience(stuck_s=15.0, asleep_s=4.0)
 LOOP_S = 3.0
 
 
@@ -55,6 +56,15 @@ def _sleep() -> int:
     return 0
 
 
+def _loop_deaf() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})
+    return _loop()
+
+
+def _undrawn() -> int:
+    raise NotImplementedError
+
+
 def _complain() -> int:
     sys.stderr.write("planted: error: as it should be\n")
     return 2
@@ -63,7 +73,9 @@ def _complain() -> int:
 # What a program does, and the fault that it is.
 DOES = {
     _complain: None,
-    _sleep: f"hangs for {STUCK_S:g} s: planted _sleep",
+    _sleep: f"waits for {PATIENCE.asleep_s:g} s: planted _sleep",
+    _loop_deaf: f"hangs for {PATIENCE.stuck_s:g} s: planted _loop_deaf",
+    _undrawn: worker.UNDRAWN,
     _raise: "ValueError in planted_faults.py:_raise",
     _loop: f"takes more than {LOOP_S} s: planted _loop",
     _hog: "takes more than 1 GiB: planted _hog",
@@ -77,6 +89,8 @@ PROGRAMS = list(DOES)
 def planted(_asked: Asked, number: int) -> tuple[str, Input]:
     """One after another."""
     name = PROGRAMS[number % len(PROGRAMS)].__name__
+    if name == _undrawn.__name__:
+        _loop()
     return "planted", Input("planted", (name, str(number)), {"f": "a file"})
 
 
