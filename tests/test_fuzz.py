@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from functools import reduce
@@ -13,6 +14,7 @@ import forms
 import planted_faults
 import pytest
 import trials
+import worker
 from effort import THOROUGH, examples
 from forms import JSON, LINES, TOML, Form, gone_wrong
 from hypothesis import given
@@ -27,6 +29,7 @@ from streamsim_validate.calibrate import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 INPUTS = 20 * examples(100).max_examples
 PARTS = 2  # each by itself, for whoever has a core free
@@ -176,6 +179,20 @@ def test_a_process_that_dies_or_hangs_is_a_fault_and_the_others_are_tried(monkey
     command = (sys.executable, str(planted_faults.__file__))
     found = {report["number"]: report["fault"] for report in gather(asked, (), planted_faults.PATIENCE, command)}
     assert found == {number: fault for number, fault in enumerate(planted_faults.DOES.values()) if fault is not None}
+
+
+def test_a_process_does_not_outlive_who_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Killed, it closes nothing, and what it started is in a session of its own: it would go on for an hour."""
+    parents = iter((70, 70, 70, 70, 1))
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(worker, "prepare", lambda: None)
+    monkeypatch.setattr(worker, "fault_of", lambda _: None)
+    told, pipe = os.pipe()
+    with open(told) as lines, (tmp_path / "place").open("wb+") as place:
+        worker.work(Asked(1_000_000, 0, 2, ("text",)), 1, pipe, place.fileno())
+        assert lines.read() == "ready\n"
+        place.seek(0)
+        assert int.from_bytes(place.read(8), "little") == 5
 
 
 def test_a_process_that_cannot_begin_ends_it() -> None:
