@@ -321,3 +321,18 @@ def test_values_check_themselves() -> None:
         with pytest.raises(InputError, match=f"^{field} = "):
             Sweep(**(good | {field: list(good[field])}))  # type: ignore[call-overload]
     assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(5, True), (4, False), (100, True)])
+def test_a_sweep_is_refused_once_all_is_known_to_be_and_never_before(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_refused: bool
+) -> None:
+    """Five latencies of a program in more chunks than it has elements: no more than so many are looked at."""
+    monkeypatch.setattr("streamsim.search.sweep.MOST_REFUSED", most)
+    asked: dict[str, Any] = {"elements": ["4"], "set": ["h2d.latency_s=1us,2us,3us,4us,5us"]}
+    if is_refused:
+        with pytest.raises(InputError, match="none of its 5 combinations can be issued: chunks = 7: more chunks than"):
+            small("7", **asked)
+    else:
+        assert rows_of(small("7", **asked)) == []
+    assert len(rows_of(small("7,4", **asked))) == 5

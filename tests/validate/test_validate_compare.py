@@ -22,6 +22,7 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import (
     EVERYTHING,
@@ -182,6 +183,8 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
     assert classify(serial(WORKLOAD, 2), issue_s, 1.0) == "blocking"
     assert classify(synchronised, issue_s, 1.0) == "blocking"
     assert classify(depth_first(WORKLOAD, 2, 2, memory="pageable"), issue_s, 1.0) == "pageable"
+    nothing = Schedule((Synchronize(), Synchronize()))
+    assert classify(nothing, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
     only_closed = Schedule((*copies, Synchronize(1), Synchronize()), ("non-blocking",))
     assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
 
@@ -345,6 +348,29 @@ def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
         for op in schedule
     )
     assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
+
+
+def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
+    """Four pieces in, of 2 us each behind 0.5 us, and out, of 0.5 us behind 0.25 us; a kernel of 2 us. Then none out.
+
+    In one go 8.5 and 2.25 us; in pieces 4 x 2.5 and 4 x 0.75 us. Where nothing is copied there is no latency either.
+    """
+    device = a_device()
+    slow = {
+        "h2d": {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US},
+        "d2h": {"pageable_bandwidth_bytes_per_s": 32e9, "pageable_latency_s": 0.25 * US},
+    }
+    links = {name: msgspec.structs.replace(getattr(device, name), **its) for name, its in slow.items()}
+    device = msgspec.structs.replace(device, **links)
+    workload = Workload(64_000, (2,), (1,), (WorkloadKernel(duration_s=2 * US),))
+    for outputs, guide_us, van_werkhoven_us in (
+        ((1,), 8.5 + 2.25 + 2 / 4, 10 + (3 + 2) / 4),
+        ((), 8.5 + 2 / 4, 10 + 2 / 4),
+    ):
+        one = msgspec.structs.replace(workload, outputs=outputs)
+        found = formulas(depth_first(one, 4, 4, memory="pageable"), device, one)
+        assert found["CUDA best practices guide"] == pytest.approx(guide_us * US)
+        assert found["van Werkhoven 2014"] == pytest.approx(van_werkhoven_us * US)
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:

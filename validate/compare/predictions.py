@@ -141,7 +141,7 @@ def holds_host(schedule: Schedule) -> bool:
     work = [op for op in schedule.ops if not isinstance(op, HostOp)]
     if any(isinstance(op, Copy) and op.blocking for op in work):
         return True
-    last = next((i for i in range(len(schedule) - 1, -1, -1) if not isinstance(schedule.ops[i], HostOp)), -1)
+    last = max((i for i, op in enumerate(schedule.ops) if not isinstance(op, HostOp)), default=0)
     return any(isinstance(op, Synchronize) for op in schedule.ops[:last])
 
 
