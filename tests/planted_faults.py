@@ -61,6 +61,13 @@ def _loop_deaf() -> int:
     return _loop()
 
 
+def _stay() -> int:
+    pipe = int(sys.argv[3])
+    os.close(pipe)
+    os.open(os.devnull, os.O_WRONLY)  # in its place
+    return _sleep()
+
+
 def _undrawn() -> int:
     raise NotImplementedError
 
@@ -83,7 +90,8 @@ DOES = {
     _die: f"the process ends with {-signal.SIGSEGV}: planted _die",
     _exit: "the process ends with 5: planted _exit",
 }
-PROGRAMS = list(DOES)
+PROGRAMS = [*DOES, _complain, _stay]  # after the last fault goes on another; who stays is waited for, so by itself
+STAYS = len(PROGRAMS) - 1
 
 
 def planted(_asked: Asked, number: int) -> tuple[str, Input]:

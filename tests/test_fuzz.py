@@ -23,7 +23,7 @@ from kinds import KINDS, Input, draw_of
 from shrinking import shrink
 from trials import check_right, fault_of
 from worker import Asked
-from workers import PATIENCE, gather
+from workers import PATIENCE, Patience, gather
 
 from streamsim_validate.calibrate import simulated
 
@@ -193,6 +193,15 @@ def test_a_process_does_not_outlive_who_asked(monkeypatch: pytest.MonkeyPatch, t
         assert lines.read() == "ready\n"
         place.seek(0)
         assert int.from_bytes(place.read(8), "little") == 5
+
+
+def test_a_process_that_has_no_more_to_tell_and_stays_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for it 3 s; a thread that is never done keeps a process so."""
+    monkeypatch.setattr(Asked, "input", planted_faults.planted)
+    last = planted_faults.STAYS
+    command = (sys.executable, str(planted_faults.__file__))
+    (report,) = gather(Asked(last + 1, 0, last + 1), [last], Patience(3.0, 3.0), command)
+    assert (report["number"], report["fault"]) == (last, "the process does not end: planted _stay")
 
 
 def test_a_process_that_cannot_begin_ends_it() -> None:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 from queue import Empty, Queue
+from signal import SIGKILL
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,9 +97,12 @@ class _Worker:
             return False, ""
         return fields[0] == "S", f"{fields[11]} {fields[12]}"
 
-    def ended(self, asked: Asked) -> Report | None:
-        """What it died of, if it did; the input that it was at."""
-        code = self.process.wait()
+    def ended(self, asked: Asked, patience: Patience) -> Report | None:
+        """What it died of, if it did, or that it has no more to tell and stays; the input that it was at."""
+        try:
+            code = self.process.wait(patience.stuck_s)
+        except subprocess.TimeoutExpired:
+            code, self._killed = -SIGKILL, "the process does not end"
         if not code:
             return None
         if not self.ready:
@@ -142,7 +146,7 @@ def gather(
             if line:
                 found = worker.heard(line)
             else:
-                last, found = worker.at, worker.ended(asked)
+                last, found = worker.at, worker.ended(asked, patience)
                 part = last % asked.parts
                 at[part] = last // asked.parts + 1
                 workers.pop(part).close()

@@ -227,9 +227,9 @@ def test_a_link_is_idle_in_each_direction_while_only_the_other_can_have_work(
     take at least 5 + 18 + c / 4, 7 + 12 + c / 4 and 18 + 12 - c / 2, the first and the last of which meet at 25 1/3.
     The other way round: 12 in, none in the last 7, 18 back, none in the first 1 + 3 + 1.
     """
-    ways = dict.fromkeys(("h2d", "d2h"), link(shared=0.75))
+    way = link(shared=0.75)
     workload = Workload(3, inputs, outputs, (WorkloadKernel(duration_s=3 * NS),))
-    bound, ticks = both(workload, Config(chunks=3, streams=3), make_device(submit=3, **ways))
+    bound, ticks = both(workload, Config(chunks=3, streams=3), make_device(submit=3, h2d=way, d2h=way))
     assert bound == 3 + 25 <= ticks
 
 
