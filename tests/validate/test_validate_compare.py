@@ -354,6 +354,7 @@ def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
     """Four pieces in, of 2 us each behind 0.5 us, and out, of 0.5 us behind 0.25 us; a kernel of 2 us. Then none out.
 
     In one go 8.5 and 2.25 us; in pieces 4 x 2.5 and 4 x 0.75 us. Where nothing is copied there is no latency either.
+    In one stream nothing overlaps, and there are no pieces to speak of.
     """
     device = a_device()
     slow = {
@@ -363,14 +364,16 @@ def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
     links = {name: msgspec.structs.replace(getattr(device, name), **its) for name, its in slow.items()}
     device = msgspec.structs.replace(device, **links)
     workload = Workload(64_000, (2,), (1,), (WorkloadKernel(duration_s=2 * US),))
-    for outputs, guide_us, van_werkhoven_us in (
-        ((1,), 8.5 + 2.25 + 2 / 4, 10 + (3 + 2) / 4),
-        ((), 8.5 + 2 / 4, 10 + 2 / 4),
+    for outputs, guide_us, van_werkhoven_us, in_turn_us in (
+        ((1,), 8.5 + 2.25 + 2 / 4, 10 + (3 + 2) / 4, 8.5 + 2 + 2.25),
+        ((), 8.5 + 2 / 4, 10 + 2 / 4, 8.5 + 2),
     ):
         one = msgspec.structs.replace(workload, outputs=outputs)
         found = formulas(depth_first(one, 4, 4, memory="pageable"), device, one)
         assert found["CUDA best practices guide"] == pytest.approx(guide_us * US)
         assert found["van Werkhoven 2014"] == pytest.approx(van_werkhoven_us * US)
+        in_turn = formulas(depth_first(one, 4, 1, memory="pageable"), device, one)
+        assert list(in_turn.values()) == pytest.approx([in_turn_us * US] * 5)
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:
