@@ -104,6 +104,17 @@ def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
         compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
 
 
+def test_of_many_reasons_for_which_a_profile_can_predict_nothing_the_first_is_told() -> None:
+    entries = [
+        an_entry(
+            a_recipe(workload=Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=p),)), **ONE), (4.0,)
+        )
+        for p in (3, 4)
+    ]
+    with pytest.raises(InputError, match=r"^device 'ideal': can predict none .* \(kernel .sincos. with parameter 3:"):
+        compare(a_record(*entries), a_device())
+
+
 def test_another_cards_profile_is_refused() -> None:
     other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
     with pytest.raises(InputError, match="another card's profile"):
@@ -353,7 +364,8 @@ def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
 def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
     """8 us in three pieces in, 0.5 us before each, and 2 us out, 0.25 us before each; a kernel of 2 us. Then none out.
 
-    In one go 8.5 and 2.25 us; in pieces 9.5 and 2.75 us, though 128,000 bytes are no three equal ones. Where nothing is copied there is no latency either.
+    In one go 8.5 and 2.25 us; in pieces 9.5 and 2.75 us, though 128,000 bytes are no three equal ones. Where nothing is
+    copied there is no latency either.
     In one stream nothing overlaps, and there are no pieces to speak of.
     """
     device = a_device()
