@@ -15,8 +15,9 @@ import trials
 import worker
 from kinds import Input
 from worker import Asked
+from workers import Patience
 
-STUCK_S = 15.0
+PATIENCE = Patience(stuck_s=15.0, asleep_s=4.0)
 LOOP_S = 3.0
 
 
@@ -55,6 +56,22 @@ def _sleep() -> int:
     return 0
 
 
+def _loop_deaf() -> int:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})
+    return _loop()
+
+
+def _stay() -> int:
+    pipe = int(sys.argv[3])
+    os.close(pipe)
+    os.open(os.devnull, os.O_WRONLY)  # in its place
+    return _sleep()
+
+
+def _undrawn() -> int:
+    raise NotImplementedError
+
+
 def _complain() -> int:
     sys.stderr.write("planted: error: as it should be\n")
     return 2
@@ -63,7 +80,9 @@ def _complain() -> int:
 # What a program does, and the fault that it is.
 DOES = {
     _complain: None,
-    _sleep: f"hangs for {STUCK_S:g} s: planted _sleep",
+    _sleep: f"waits for {PATIENCE.asleep_s:g} s: planted _sleep",
+    _loop_deaf: f"hangs for {PATIENCE.stuck_s:g} s: planted _loop_deaf",
+    _undrawn: worker.UNDRAWN,
     _raise: "ValueError in planted_faults.py:_raise",
     _loop: f"takes more than {LOOP_S} s: planted _loop",
     _hog: "takes more than 1 GiB: planted _hog",
@@ -71,12 +90,15 @@ DOES = {
     _die: f"the process ends with {-signal.SIGSEGV}: planted _die",
     _exit: "the process ends with 5: planted _exit",
 }
-PROGRAMS = list(DOES)
+PROGRAMS = [*DOES, _complain, _stay]  # after the last fault goes on another; who stays is waited for, so by itself
+STAYS = len(PROGRAMS) - 1
 
 
 def planted(_asked: Asked, number: int) -> tuple[str, Input]:
     """One after another."""
     name = PROGRAMS[number % len(PROGRAMS)].__name__
+    if name == _undrawn.__name__:
+        _loop()
     return "planted", Input("planted", (name, str(number)), {"f": "a file"})
 
 

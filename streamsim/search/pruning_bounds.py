@@ -14,8 +14,8 @@ engine   Its first op to start is the first op on it of some chunk, so no earlie
          side by side kernels take at least the area (work x share of the card) that they fill, and at least an
          n-th of their work's times if n fit at once.
 link     Two directions that slow each other down: ``bounds.duplex_bound``, in the window from the head of
-         the copies in, with the tail of the copies in and the later head of the copies out as time in
-         which that direction moves nothing.
+         the copies in, with the tail of the copies in and the later head of the copies out, which have no
+         tail, as time in which that direction moves nothing.
 host     An op of the last chunk starts no earlier than all the calls up to its own, and the chain from it
          on follows. What the host does before it issues a chunk comes before the calls for it.
 stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their chains, and the hand-overs
@@ -170,7 +170,7 @@ class LowerBounds:
     def _link(self, cut: _Cut, calls: _Calls) -> int:
         there, back = ([k for k, kind in enumerate(cut.kinds) if kind == one] for one in (H2D, D2H))
         head = calls.head(there[0])
-        idle = (_tail(cut, there[-1]), calls.head(back[0]) - head + _tail(cut, back[-1]))
+        idle = (_tail(cut, there[-1]), calls.head(back[0]) - head)
         flows = (_flow(cut, own, more) for own, more in zip((there, back), idle, strict=True))
         return head + math.floor(duplex_bound(*flows))
 

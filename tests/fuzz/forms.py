@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_MUTATIONS = 3
 AS_TEXT = 0.2  # of the files that have parts
 GROWN, SMALLEST, LARGEST = 0.001, 4.0, 7.0  # of all; powers of ten, of bytes
+MOST_LETTERS = 3 * 10**7  # of a file, about; a list grows in all the places that share it
 CANNOT = (ValueError, TypeError, AttributeError, RecursionError, OverflowError)  # be written: None in TOML, say
 
 
@@ -44,11 +45,44 @@ def _lines(text: str) -> list[Any]:
 
 
 def _joined(lines: Any) -> str:
-    return "".join(json.dumps(line) + "\n" for line in lines)
+    return "".join(json.dumps(line) + "\n" for line in _bounded(lines))
 
 
-JSON = Form(json.loads, json.dumps, mutate_tree, grow_tree)
-TOML = Form(tomllib.loads, tomli_w.dumps, mutate_tree, grow_tree)
+def _toml(tree: Any) -> str:
+    return tomli_w.dumps(_bounded(tree, 4))  # letters by which it indents what is inside another
+
+
+def _json(tree: Any) -> str:
+    return json.dumps(_bounded(tree))
+
+
+def _bounded(tree: Any, indent: int = 0) -> Any:
+    """The tree, if it is not too large when it is written. Raises ValueError: to write all of it might take hours."""
+    letters, deep, level = 0, 0, [tree]
+    while level:
+        deep += 1
+        inside: list[Any] = []
+        for value in level:
+            letters += indent * deep + _letters(value)
+            if isinstance(value, list | dict):
+                inside += value.values() if isinstance(value, dict) else value
+            if letters + len(inside) > MOST_LETTERS:
+                raise ValueError(f"of more than {MOST_LETTERS} letters")
+        level = inside
+    return tree
+
+
+def _letters(value: Any) -> int:
+    """By itself, about."""
+    if isinstance(value, int):
+        return value.bit_length() // 3 + 1
+    if isinstance(value, dict):
+        return sum(map(len, value)) + 2
+    return len(value) if isinstance(value, str) else 2
+
+
+JSON = Form(json.loads, _json, mutate_tree, grow_tree)
+TOML = Form(tomllib.loads, _toml, mutate_tree, grow_tree)
 LINES = Form(_lines, _joined, mutate_lines, grow_tree)  # of JSON
 TABLES = Form(str, str, mutate_tables, grow_tables)
 BYTES = Form(str, str, mutate_bytes, grow_text)

@@ -59,7 +59,7 @@ def fault_of(made: Input) -> str | None:
             Path(name).write_bytes(_bytes_of(name, text))
         had = _most_bytes(anew=True)
         try:
-            with _limits():
+            with limits():
                 code = PROGRAMS[made.program](list(made.arguments))
         except Hang:
             return f"takes more than {LIMIT_S} s: {made.program} {made.arguments[0]}"
@@ -151,24 +151,32 @@ def _most_bytes(anew: bool = False) -> int:
 
 
 @contextlib.contextmanager
-def _limits() -> Iterator[None]:
-    """Time of the processor, not the clock's: the machine may be busy. Memory beyond what this process has."""
+def limits() -> Iterator[None]:
+    """Time of the processor, not the clock's: the machine may be busy. Memory beyond what this process has.
+
+    Raises Hang when the time is up, and again: in a finaliser, say, where nobody hears of an exception, it is lost.
+    """
+    late = False
+
+    def time_is_up(*_: object) -> None:
+        nonlocal late
+        late = True
+        raise Hang
+
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = signal.signal(signal.SIGPROF, _time_is_up)
+    before = signal.signal(signal.SIGPROF, time_is_up)
     if sys.platform == "linux":
         has = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (has + ADDRESSES * LIMIT_BYTES, hard))
-    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S, LIMIT_S / 4)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _time_is_up(*_: object) -> None:
-    raise Hang
+    if late:
+        raise Hang
 
 
 def prepare() -> None:

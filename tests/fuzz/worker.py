@@ -10,14 +10,14 @@ import json
 import os
 import sys
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import kinds
+from kinds import Input
 from shrinking import shrink
-from trials import fault_of, prepare
+from trials import Hang, fault_of, limits, prepare
 
-if TYPE_CHECKING:
-    from kinds import Input
+UNDRAWN = "takes too long, or too much, to be drawn"
 
 
 class Asked(NamedTuple):
@@ -32,18 +32,28 @@ class Asked(NamedTuple):
         """Its kind and itself; the same, always."""
         return kinds.draw(Random(f"{self.seed} {number}"), list(self.only or kinds.KINDS))
 
+    def draw(self, number: int) -> tuple[str, Input, str | None]:
+        """Its kind, itself, and None; or what is wrong: it is drawn within the limits in which it is tried."""
+        try:
+            with limits():
+                return *self.input(number), None
+        except (Hang, MemoryError):
+            return "none", Input("fuzz", ("--input", str(number)), {}), UNDRAWN
+
 
 def work(asked: Asked, first: int, pipe: int, place: int) -> None:
-    """Try, cut down what is found for the first time, tell."""
-    seen = set()
+    """Try, cut down what is found for the first time, tell; until who asked is gone, however that was."""
+    seen, asking = set(), os.getppid()
     with os.fdopen(pipe, "w", buffering=1) as told:
         prepare()
         told.write("ready\n")
         for number in range(first, asked.inputs, asked.parts):
+            if os.getppid() != asking:
+                return
             os.pwrite(place, number.to_bytes(8, "little"), 0)
-            kind, made = asked.input(number)
-            if fault := fault_of(made):
-                if fault not in seen:
+            kind, made, ours = asked.draw(number)
+            if fault := ours or fault_of(made):
+                if fault not in seen and not ours:
                     made = shrink(made, fault, lambda tries: os.pwrite(place, tries.to_bytes(8, "little"), 8))
                 seen.add(fault)
                 told.write(json.dumps({"number": number, "kind": kind, "fault": fault} | made._asdict()) + "\n")

@@ -11,15 +11,23 @@ from pathlib import Path
 from queue import Empty, Queue
 from signal import SIGKILL
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from worker import Asked
 
-STUCK_S = 300.0  # by the clock: of code that no signal reaches, or that waits
+
+class Patience(NamedTuple):
+    """For how long a process may be at one input, by the clock."""
+
+    stuck_s: float = 300.0  # of code that no signal reaches: a share of a busy machine
+    asleep_s: float = 30.0  # asking for nothing of the processor, however busy
+
+
 POLL_S = 1.0  # counted, not read off a clock: a machine may stand still
+PATIENCE = Patience()
 COMMAND = (sys.executable, str(Path(__file__).with_name("worker.py")))
 Report = dict[str, Any]  # number, kind, fault, and the fields of the input
 
@@ -43,7 +51,9 @@ class _Worker:
             start_new_session=True,
         )
         os.close(its)
-        self.ready, self._seen, self._stuck_s = False, b"", 0.0
+        self.ready, self._killed = False, ""
+        self._seen, self._stuck_s = b"", 0.0
+        self._took, self._asleep_s = "", 0.0
         Thread(target=self._listen, args=(ours, told), daemon=True).start()
 
     def _listen(self, pipe: int, told: Queue[tuple[_Worker, str]]) -> None:
@@ -65,24 +75,41 @@ class _Worker:
         report: Report = json.loads(line)
         return report
 
-    def kill_if_stuck(self, waited_s: float, stuck_s: float) -> None:
+    def kill_if_stuck(self, waited_s: float, patience: Patience) -> None:
         """If it has been at one input, or at one smaller form of it, for so long; called when so much has passed."""
-        place = os.pread(self._place.fileno(), 16, 0)
-        self._stuck_s = self._stuck_s + waited_s if place == self._seen else 0.0
-        self._seen = place
-        if self._stuck_s > stuck_s:
+        place, (asleep, took) = os.pread(self._place.fileno(), 16, 0), self._processor()
+        here = place == self._seen
+        self._stuck_s = self._stuck_s + waited_s if here else 0.0
+        self._asleep_s = self._asleep_s + waited_s if here and asleep and took == self._took else 0.0
+        self._seen, self._took = place, took
+        if self._stuck_s > patience.stuck_s:
+            self._killed = f"hangs for {patience.stuck_s:g} s"
+        elif self._asleep_s > patience.asleep_s:
+            self._killed = f"waits for {patience.asleep_s:g} s"
+        if self._killed:
             self.process.kill()
 
-    def ended(self, asked: Asked, stuck_s: float) -> Report | None:
-        """What it died of, if it did; the input that it was at."""
-        code = self.process.wait()
+    def _processor(self) -> tuple[bool, str]:
+        """Whether it wants none of the processor, and how much it has had; known of Linux alone, while it runs."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return False, ""
+        return fields[0] == "S", f"{fields[11]} {fields[12]}"
+
+    def ended(self, asked: Asked, patience: Patience) -> Report | None:
+        """What it died of, if it did, or that it has no more to tell and stays; the input that it was at."""
+        try:
+            code = self.process.wait(patience.stuck_s)
+        except subprocess.TimeoutExpired:
+            code, self._killed = -SIGKILL, "the process does not end"
         if not code:
             return None
         if not self.ready:
             raise RuntimeError(f"a process that tries inputs ended with {code} before it began")
-        kind, made = asked.input(self.at)
-        how = f"hangs for {stuck_s:g} s" if code == -SIGKILL else f"the process ends with {code}"
-        fault = f"{how}: {made.program} {made.arguments[0]}"
+        kind, made, ours = asked.draw(self.at)
+        how = self._killed or f"the process ends with {code}"
+        fault = ours or f"{how}: {made.program} {made.arguments[0]}"
         return {"number": self.at, "kind": kind, "fault": fault} | made._asdict()
 
     def close(self) -> None:
@@ -95,7 +122,7 @@ class _Worker:
 def gather(
     asked: Asked,
     parts: Sequence[int] = (),
-    stuck_s: float = STUCK_S,
+    patience: Patience = PATIENCE,
     command: Sequence[str] = COMMAND,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Report]:
@@ -112,14 +139,14 @@ def gather(
                 worker, line = told.get(timeout=POLL_S)
             except Empty:
                 for part, worker in workers.items():
-                    worker.kill_if_stuck(POLL_S, stuck_s)
+                    worker.kill_if_stuck(POLL_S, patience)
                     at[part] = worker.at // asked.parts
                 on_progress(sum(at.values()))
                 continue
             if line:
                 found = worker.heard(line)
             else:
-                last, found = worker.at, worker.ended(asked, stuck_s)
+                last, found = worker.at, worker.ended(asked, patience)
                 part = last % asked.parts
                 at[part] = last // asked.parts + 1
                 workers.pop(part).close()

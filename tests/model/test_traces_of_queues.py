@@ -30,6 +30,14 @@ def test_a_blocked_head_blocks_what_is_behind_it_in_its_connection() -> None:
     assert spans(make_device(connections=32), *ops) == [(0, 20), (20, 25), (0, 5)]
 
 
+def test_a_head_whose_hand_over_lasts_is_started_when_it_is_over_though_nothing_else_happens_then() -> None:
+    # Copies in until 20 and 40, their kernels ready 50 ticks later, side by side with room for both: at 70 the first
+    # leaves the one queue, and the head behind it, which came at 40, is to be started at 90, in the middle of it.
+    device = make_device(connections=1, concurrent_kernels=16, h2d_to_kernel=50)
+    ops = (h2d(1, 20), h2d(2, 20), kernel(1, 60, fill=0.3), kernel(2, 60, fill=0.3))
+    assert spans(device, *ops) == [(0, 20), (20, 40), (70, 130), (90, 150)]
+
+
 def test_a_third_stream_takes_the_connection_that_was_used_least_recently() -> None:
     # Two connections: stream 3 takes stream 1's and is blocked, stream 2 is not.
     ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))

@@ -153,6 +153,14 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     assert (best.nearness == 0) if best.exact else (0 <= best.nearness < 1)
 
 
+def test_nothing_is_faster_than_what_takes_no_time() -> None:
+    """Neither than itself, nor is another of the grid."""
+    found = streamsim.best(pipeline_of(8), make_device(), Grid((1,), (1,)))
+    at_once = msgspec.structs.replace(found.best, makespan_s=0.0)
+    found = msgspec.structs.replace(found, best=at_once, serial_s=0.0, floor_s=0.0)
+    assert (found.speedup, found.nearness) == (1.0, 0.0)
+
+
 @settings(max_examples=40, deadline=None)
 @given(workloads(), devices(), grids, st.integers(1, 800))
 def test_no_more_is_simulated_than_the_budget_allows(

@@ -217,6 +217,22 @@ def test_two_directions_that_halve_each_other_by_hand() -> None:
     assert both(workload, Config(chunks=2, streams=2), make_device(h2d=half, d2h=half)) == (16, 16)
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [((4, 2), (3, 1)), ((1, 3), (2, 4))])
+def test_a_link_is_idle_in_each_direction_while_only_the_other_can_have_work(
+    inputs: tuple[int, ...], outputs: tuple[int, ...]
+) -> None:
+    """Each three quarters as fast beside the other, from 3 ticks on, which a call takes; three chunks, kernels of 1.
+
+    18 bytes in, none in the last 1 + 3 + 1 ticks, 12 back, none in the first 4 + 2 + 1: side by side for c ticks they
+    take at least 5 + 18 + c / 4, 7 + 12 + c / 4 and 18 + 12 - c / 2, the first and the last of which meet at 25 1/3.
+    The other way round: 12 in, none in the last 7, 18 back, none in the first 1 + 3 + 1.
+    """
+    way = link(shared=0.75)
+    workload = Workload(3, inputs, outputs, (WorkloadKernel(duration_s=3 * NS),))
+    bound, ticks = both(workload, Config(chunks=3, streams=3), make_device(submit=3, h2d=way, d2h=way))
+    assert bound == 3 + 25 <= ticks
+
+
 @given(
     st.integers(1, 9),
     st.integers(1, 9),

@@ -11,7 +11,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import pipeline_of
+from strategies import NS, make_device, pipeline_of
 from sweeps import rows_of, small
 
 from streamsim.device.library import load_device
@@ -321,3 +321,31 @@ def test_values_check_themselves() -> None:
         with pytest.raises(InputError, match=f"^{field} = "):
             Sweep(**(good | {field: list(good[field])}))  # type: ignore[call-overload]
     assert Config().schedule(pipeline_of(8)) == build(pipeline_of(8))
+
+
+@pytest.mark.parametrize(("most", "is_refused"), [(5, True), (4, False), (100, True)])
+def test_a_sweep_is_refused_once_all_is_known_to_be_and_never_before(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_refused: bool
+) -> None:
+    """Five latencies of a program in more chunks than it has elements: no more than so many are looked at."""
+    monkeypatch.setattr("streamsim.search.sweep.MOST_REFUSED", most)
+    asked: dict[str, Any] = {"elements": ["4"], "set": ["h2d.latency_s=1us,2us,3us,4us,5us"]}
+    if is_refused:
+        with pytest.raises(InputError, match="none of its 5 combinations can be issued: chunks = 7: more chunks than"):
+            small("7", **asked)
+    else:
+        assert rows_of(small("7", **asked)) == []
+    assert len(rows_of(small("7,4", **asked))) == 5
+
+
+def test_the_unchunked_program_of_a_host_that_works_before_each_chunk_works_as_much_by_hand() -> None:
+    """7 ticks before each of 1, 2 or 4 chunks, then 8 in, 12 of the kernel and 4 back in turn.
+
+    Cut, the last chunk waits for all of that work: 28 and 2 + 3 + 1 behind it in four, 14 and 4 + 6 + 2 in two.
+    """
+    workload = Workload(4, (2,), (1,), (WorkloadKernel(duration_s=12 * NS),), host_work_s=7 * NS)
+    axes = (Axis("chunks", (1, 2, 4)), Axis("streams", (4,)))
+    rows = rows_of(Sweep(axes, (make_device(),), workload))
+    found = [[round(row[name] / NS) for name in ("makespan_s", "serial_s")] for row in rows]
+    assert found == [[7 + 24, 7 + 24], [14 + 12, 14 + 24], [28 + 6, 28 + 24]]
+    assert [row["speedup"] for row in rows] == pytest.approx([1, 38 / 26, 52 / 34])

@@ -201,6 +201,30 @@ def test_no_file_stays_open_whoever_is_refused_or_comes_in_between(
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.fault
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_sweep_that_is_done_needs_nothing_of_what_it_would_go_on_from(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Somebody tidies up just before it does, as soon as the last rows are there: they are, and the sweep ends well."""
+    path = tmp_path / f"out.{form}"
+    journal, rows = (path.with_name(path.name + name) for name in (JOURNAL, ROWS))
+
+    def tidy_up(done: int, of_all: int) -> None:
+        if done == of_all:
+            journal.unlink()
+
+    def write_and_tidy_up(*arguments: Any) -> None:
+        write_parquet(*arguments)
+        rows.unlink()
+
+    write_parquet = sweep_output.write_parquet
+    monkeypatch.setattr(sweep_output, "write_parquet", write_and_tidy_up)
+    write_sweep(small(), path, progress=tidy_up)
+    assert path.read_bytes() == (whole / path.name).read_bytes()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_what_is_written_to_a_device_has_no_place_to_go_on_from() -> None:
     journal = write_sweep(small(), os.devnull)
     assert (journal.rows, journal.next, journal.bytes) == (40, 40, 0)

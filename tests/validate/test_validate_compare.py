@@ -22,6 +22,7 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import (
     EVERYTHING,
@@ -103,6 +104,17 @@ def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
         compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
 
 
+def test_of_many_reasons_for_which_a_profile_can_predict_nothing_the_first_is_told() -> None:
+    entries = [
+        an_entry(
+            a_recipe(workload=Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=p),)), **ONE), (4.0,)
+        )
+        for p in (3, 4)
+    ]
+    with pytest.raises(InputError, match=r"^device 'ideal': can predict none .* \(kernel .sincos. with parameter 3:"):
+        compare(a_record(*entries), a_device())
+
+
 def test_another_cards_profile_is_refused() -> None:
     other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
     with pytest.raises(InputError, match="another card's profile"):
@@ -182,6 +194,8 @@ def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -
     assert classify(serial(WORKLOAD, 2), issue_s, 1.0) == "blocking"
     assert classify(synchronised, issue_s, 1.0) == "blocking"
     assert classify(depth_first(WORKLOAD, 2, 2, memory="pageable"), issue_s, 1.0) == "pageable"
+    nothing = Schedule((Synchronize(), Synchronize()))
+    assert classify(nothing, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
     only_closed = Schedule((*copies, Synchronize(1), Synchronize()), ("non-blocking",))
     assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
 
@@ -356,6 +370,33 @@ def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
         for op in schedule
     )
     assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
+
+
+def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
+    """8 us in three pieces in, 0.5 us before each, and 2 us out, 0.25 us before each; a kernel of 2 us. Then none out.
+
+    In one go 8.5 and 2.25 us; in pieces 9.5 and 2.75 us, though 128,000 bytes are no three equal ones. Where nothing is
+    copied there is no latency either.
+    In one stream nothing overlaps, and there are no pieces to speak of.
+    """
+    device = a_device()
+    slow = {
+        "h2d": {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US},
+        "d2h": {"pageable_bandwidth_bytes_per_s": 32e9, "pageable_latency_s": 0.25 * US},
+    }
+    links = {name: msgspec.structs.replace(getattr(device, name), **its) for name, its in slow.items()}
+    device = msgspec.structs.replace(device, **links)
+    workload = Workload(64_000, (2,), (1,), (WorkloadKernel(duration_s=2 * US),))
+    for outputs, guide_us, van_werkhoven_us, in_turn_us in (
+        ((1,), 8.5 + 2.25 + 2 / 3, 9.5 + (2.75 + 2) / 3, 8.5 + 2 + 2.25),
+        ((), 8.5 + 2 / 3, 9.5 + 2 / 3, 8.5 + 2),
+    ):
+        one = msgspec.structs.replace(workload, outputs=outputs)
+        found = formulas(depth_first(one, 3, 3, memory="pageable"), device, one)
+        assert found["CUDA best practices guide"] == pytest.approx(guide_us * US)
+        assert found["van Werkhoven 2014"] == pytest.approx(van_werkhoven_us * US)
+        in_turn = formulas(depth_first(one, 3, 1, memory="pageable"), device, one)
+        assert list(in_turn.values()) == pytest.approx([in_turn_us * US] * 5)
 
 
 def test_formulas_kernel_time_is_that_of_one_launch() -> None:
