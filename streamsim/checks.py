@@ -7,6 +7,7 @@ from streamsim.errors import InputError
 # 8 TiB: above any card's memory, and small enough for the model's 64-bit fixed-point bytes (20 fractional bits).
 LARGEST_BYTES = (1 << 43) - 1
 LARGEST_COUNT = (1 << 31) - 1
+MOST_CHUNKS = 1_000_000  # and streams, buffers; a schedule of so many takes some 2 GB; more is a slip of the keyboard
 LONGEST_S = 86_400.0
 LEAST_SHARE = 1e-12  # of a launch
 

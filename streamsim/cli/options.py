@@ -9,6 +9,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
+from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.device.front_ends import CALLS, LINEAR, front_end_of, with_front_end
@@ -23,7 +24,6 @@ from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.ranges import MOST_CHUNKS
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
-from streamsim.checks import LARGEST_COUNT, check_choice, check_whole
+from streamsim.checks import MOST_CHUNKS, check_choice, check_whole
 from streamsim.errors import InputError
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 
@@ -53,12 +53,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ORDERS)
-        check_whole("chunks", self.chunks, 1, LARGEST_COUNT)
-        check_whole("streams", self.streams, 1, LARGEST_COUNT)
+        check_whole("chunks", self.chunks, 1, MOST_CHUNKS)
+        check_whole("streams", self.streams, 1, MOST_CHUNKS)
         check_choice("memory", self.memory, HOST_MEMORIES)
         check_choice("launch", self.launch, LAUNCHES)
         if self.buffers is not None:
-            check_whole("buffers", self.buffers, 1, LARGEST_COUNT)
+            check_whole("buffers", self.buffers, 1, MOST_CHUNKS)
             if self.order not in ("depth-first", "prefetch"):
                 raise InputError(
                     f"buffers = {self.buffers}: a ring of buffers is issued depth-first or prefetched, not {self.order}"
@@ -166,5 +166,5 @@ def ring_config(
     launch: Launch = "live",
 ) -> Config:
     """Depth-first with so many device buffers of one chunk each; a stream for each of them, unless it is said."""
-    check_whole("buffers", buffers, 1, LARGEST_COUNT)
+    check_whole("buffers", buffers, 1, MOST_CHUNKS)
     return Config("depth-first", chunks, buffers if streams is None else streams, buffers, memory, launch)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import ROLES, Config, HostMemory, Order, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
@@ -113,7 +113,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         refused: InputError | None = None
         for order, buffers, launch in product(self.orders, self.buffers, self.launches):
             try:
-                config = Config(order, 1, 1, useful_buffers(order, buffers, LARGEST_COUNT), self.memory, launch)
+                config = Config(order, 1, 1, useful_buffers(order, buffers, MOST_CHUNKS), self.memory, launch)
                 config.check(workload)
                 found.append(config)
             except InputError as error:

@@ -73,6 +73,10 @@ class Journal(msgspec.Struct, frozen=True):
             check_whole(name, getattr(self, name), 0, LARGEST_BYTES)
         if self.rows + self.left_out != self.next:
             raise InputError(f"next = {self.next}: expected the {self.rows} rows and the {self.left_out} left out")
+        check_whole("too_large", self.too_large, 0, self.left_out)
+        for count, reason in ((self.left_out - self.too_large, self.reason), (self.too_large, self.too_large_reason)):
+            if bool(count) != bool(reason):
+                raise InputError(f"left_out = {self.left_out}: expected a reason where there is one, and only there")
 
 
 def journal_after(

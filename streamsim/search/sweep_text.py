@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamsim.checks import MOST_CHUNKS
 from streamsim.device.front_ends import CALLS, with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
@@ -30,7 +31,7 @@ from streamsim.program.workload import SHORTEST_KERNEL_S
 from streamsim.program.workload_text import parse_kernel
 from streamsim.search.sweep import Axis, Sweep
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.ranges import ALL, MOST_CHUNKS, Parse, chosen, expand, parse_buffers
+from streamsim.text.ranges import ALL, Parse, chosen, expand, parse_buffers
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:

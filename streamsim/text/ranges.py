@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from streamsim.checks import check_choice
+from streamsim.checks import MOST_CHUNKS, check_choice
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_number
 from streamsim.text.shown import shown
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Parse = Callable[[str, str], float]  # the text of a number and the name of its field
 MOST_VALUES = 1_000_000
-MOST_CHUNKS = 1_000_000  # a schedule of so many takes some 2 GB; more is a slip of the keyboard
 ALL = "all"  # as many device buffers as chunks
 Word = TypeVar("Word", bound=str)
 SLACK = 1e-9  # by how much rounding may put the last value beyond the end

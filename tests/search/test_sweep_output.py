@@ -316,6 +316,10 @@ def test_processes_that_begin_at_once_leave_one_whole_file(whole: Path, tmp_path
         {"bytes": -1},
         {"bytes": 0},
         {"rows": 19, "left_out": 1},
+        {"next": 21, "left_out": 1},  # as if the next one could not be issued, or had no room, for no reason
+        {"next": 21, "left_out": 1, "too_large": 1},
+        {"too_large": 1, "too_large_reason": "of a card"},
+        {"reason": "of nothing"},
         {"rows": "many"},
         {"fewer bytes": 1},
         {"checksum": 0},

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from streamsim.checks import MOST_CHUNKS, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import ORDERS, Config, ring_config
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
@@ -45,6 +46,7 @@ def blocking_streams(workload: Workload, chunks: int, streams: int) -> Schedule:
 
 def stages(workload: Workload, chunks: int, lanes: int) -> Schedule:
     """One stream copies in, ``lanes`` streams run the kernels, one copies out; events hand each chunk on."""
+    check_whole("lanes", lanes, 1, MOST_CHUNKS)
     plain = depth_first(workload, chunks, 1)
     copy_in, copy_out = 1, lanes + 2
     ops: list[Op] = []
