@@ -97,7 +97,7 @@ timed = st.builds(
     points=st.just(()) | st.just((Point(0.5, 1e-9),)),
 )
 layer = st.builds(
-    Layer, st.integers(1, 1 << 40), st.lists(timed, min_size=1, max_size=3).map(tuple), names, st.integers(1, 3)
+    Layer, st.integers(1, 1 << 39), st.lists(timed, min_size=1, max_size=3).map(tuple), names, st.integers(1, 3)
 )
 
 
