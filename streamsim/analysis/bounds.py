@@ -59,10 +59,12 @@ def bound_of(lowered: Lowered) -> Bound:
     counts = Counter(lowered.shape)
     amounts = [(shape, counts[index]) for index, shape in enumerate(lowered.shapes)]
     longest, arrivals = _longest_chain(lowered), _arrivals(lowered)
+    engines = list(_engine_work(lowered, amounts, arrivals))
+    called_late = max((arrival + busy for _, arrival, busy in engines if arrival > busy), default=0)
     ticks = {
-        **{ENGINE_WORDS[name]: work for name, work in _engine_work(lowered, amounts, arrivals)},
+        HOST: max(called_late, longest.end if longest.is_calls else _host_work(lowered, arrivals)),
+        **{ENGINE_WORDS[name]: arrival + busy for name, arrival, busy in engines},
         LINK: _link_work(lowered, amounts, arrivals),
-        HOST: longest.end if longest.is_calls else _host_work(lowered, arrivals),
         CHAIN: longest.end,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
@@ -141,8 +143,8 @@ def _host_work(lowered: Lowered, arrivals: Sequence[int]) -> int:
     return max((tick for tick, kind in zip(arrivals, lowered.kind, strict=True) if kind != NOTHING), default=0)
 
 
-def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Ticks of each engine's ops one after another, from when the first of them can be on the card.
+def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+    """Each engine, the tick at which the first of its ops can be on the card, and the ticks of all one after another.
 
     While a kernel drains others may work; behind the last to work there is a drain that none hides.
     """
@@ -153,7 +155,7 @@ def _engine_work(lowered: Lowered, amounts: Amounts, arrivals: Sequence[int]) ->
             busy = sum(shape.works * count for shape, count in own)
             if name == "compute":
                 busy = _side_by_side(lowered, own, busy) + min(shape.drain for shape, _ in own)
-            yield name, _first_arrival(lowered, arrivals, *kinds) + busy
+            yield name, _first_arrival(lowered, arrivals, *kinds), busy
 
 
 def _side_by_side(lowered: Lowered, kernels: Amounts, one_by_one: int) -> int:

@@ -143,10 +143,11 @@ def _kernels(columns: Sequence[Sequence[Kernel]]) -> Iterator[WorkloadKernel]:
         times = [op.duration_s for column in launches for op in column]
         known = [seconds for seconds in times if seconds is not None]
         steps, points, took_s = len(launches[0]), tuple[Point, ...](), None
+        fill = launches[0][0].fill  # of a step's launch, and so of as many as there are steps
         if len(known) == len(times):
             took_s = max(SHORTEST_KERNEL_S, fsum(known))
             points = (Point(1 / steps, max(SHORTEST_KERNEL_S, took_s / steps)),)
-        yield WorkloadKernel(name, took_s, launches[0][0].parameter, points=points, launches=len(launches))
+        yield WorkloadKernel(name, took_s, launches[0][0].parameter, fill, points=points, launches=len(launches))
 
 
 def _config(schedule: Schedule, steps: Sequence[Sequence[Work]]) -> Config:

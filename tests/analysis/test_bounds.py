@@ -336,3 +336,11 @@ def test_pageable_copies_are_not_slowed_down() -> None:
     schedule = program(pageable, d2h(2, 100), buffers=(PAGEABLE,))
     bound = lower_bound(schedule, make_device(h2d=LOSING, d2h=LOSING))
     assert ticks(bound.each[LINK]) == 125
+
+
+@pytest.mark.parametrize(("late", "bound_by"), [(21, HOST), (19, "D2H copy engine")])
+def test_an_engine_whose_work_is_called_late_binds_less_than_the_host_that_calls_it(late: int, bound_by: str) -> None:
+    """Two copies back of 10 in two streams, called after so much else; the copy in is over by then, and in no chain."""
+    schedule = program(h2d(3, 5), HostWork(late * NS), d2h(1, 10), d2h(2, 10))
+    bound = lower_bound(schedule, make_device())
+    assert (ticks(bound.seconds), bound.bound_by) == (late + 20, bound_by)
