@@ -19,6 +19,7 @@ from workers import Patience
 
 PATIENCE = Patience(stuck_s=15.0, asleep_s=4.0)
 LOOP_S = 3.0
+LIMIT_BYTES = 1 << 26  # so much more is there at once, on machines too that take seconds to find a gigabyte
 
 
 def _raise() -> int:
@@ -109,6 +110,6 @@ def run(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     nothing_of_ours = patch.multiple(worker, prepare=lambda: None, shrink=lambda made, *_: made)
-    limits = patch.multiple(trials, LIMIT_S=LOOP_S, PROGRAMS={"planted": run})
+    limits = patch.multiple(trials, LIMIT_S=LOOP_S, LIMIT_BYTES=LIMIT_BYTES, PROGRAMS={"planted": run})
     with nothing_of_ours, limits, patch.object(Asked, "input", planted):
         worker.main()

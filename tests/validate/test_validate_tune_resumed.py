@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from effort import examples
 from fake_cuda import CARD
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tuned import WORK, Cards, Spy, a_task, ctrl_c_on, ticking
@@ -59,9 +59,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tuned, int]:
 
 @examples(15)
 @given(at=st.floats(0, 1))
+@example(at=0.96875)
 def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
     tmp_path_factory: pytest.TempPathFactory, whole: tuple[Tuned, int], at: float
 ) -> None:
+    """What is in the journal is not measured again, but one of the two side by side with the other one."""
     found, calls = whole
     task = a_task(tmp_path_factory.mktemp("stopped"))
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +75,8 @@ def test_interrupted_at_any_call_it_resumes_and_finds_what_it_would_have_found(
         finished = {line.key for line in lines if isinstance(line, Entry) and is_complete(line)}
         spy = Spy(ticking(patch)[0])
         assert tune(task, spy.gpu, meter=spy) == found
-    assert not finished & set(spy.asked)
+    side_by_side = {key for key in finished if key.startswith("again: ")}
+    assert not (finished - side_by_side if len(side_by_side) == 1 else finished) & set(spy.asked)
     assert len(spy.asked) == len(set(spy.asked))
     (run,) = read_record(task.output).runs
     keys = [entry.key for entry in run.entries]
