@@ -14,10 +14,11 @@ from small_record import MACHINE
 from strategies import make_device
 
 from streamsim.device.front_ends import FrontEnd
+from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
-from streamsim_validate.compare.programs import host_speeds
+from streamsim_validate.compare.programs import host_speeds, schedule_of
 from streamsim_validate.records import (
     LINEAR,
     PROGRAMS,
@@ -84,6 +85,29 @@ def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels(
     assert one.speeds == pytest.approx((1.0, 1.0))
     assert one.simplicity < many.simplicity
     assert found.summaries["front end"].keys() == {"cupy device-bound", "cupy host-bound"}
+
+
+def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> None:
+    """Of 100 us in one piece and 40 us in one of three, each in a chain that hands on in 2 us: 98 and 38 us.
+
+    10 elements in three pieces are 4, 3 and 3; a shorter time in one piece than in a part of it is the part's as well.
+    """
+    hand_over = msgspec.structs.replace(CARD.hand_over, kernel_to_kernel_s=2 * US)
+    device = msgspec.structs.replace(CARD, hand_over=hand_over)
+
+    def durations_us(chunks: int, whole_us: float, part_us: float) -> list[float]:
+        entry = an_entry(chunks, whole_us, ONE_US, elements=10)
+        assert entry.program is not None
+        program = msgspec.structs.replace(entry.program, chunks_s=(part_us * US,))
+        schedule = schedule_of(msgspec.structs.replace(entry, program=program), device)
+        kernels = [op for op in schedule if isinstance(op, Kernel)]
+        assert {(kernel.name, kernel.parameter) for kernel in kernels} == {(kernels[0].name, 0)}
+        return [device.kernel_time(kernel)[0] / US for kernel in kernels]
+
+    assert durations_us(1, 100, 40) == pytest.approx([98])
+    assert durations_us(3, 100, 40)[0] == pytest.approx(38)
+    assert durations_us(2, 100, 40)[0] == pytest.approx(38)
+    assert durations_us(3, 30, 40)[0] == pytest.approx(28)
 
 
 def test_the_classes_are_told_apart_by_what_was_measured() -> None:
