@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from functools import reduce
@@ -177,8 +178,20 @@ def test_a_process_that_dies_or_hangs_is_a_fault_and_the_others_are_tried(monkey
     monkeypatch.setattr(Asked, "input", planted_faults.planted)
     asked = Asked(1 + len(planted_faults.DOES), 0, 2)
     command = (sys.executable, str(planted_faults.__file__))
+    started: list[int] = []
+
+    def start(*arguments: Any, **more: Any) -> subprocess.Popen[bytes]:
+        process = popen(*arguments, **more)
+        started.append(process.pid)
+        return process
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
     found = {report["number"]: report["fault"] for report in gather(asked, (), planted_faults.PATIENCE, command)}
     assert found == {number: fault for number, fault in enumerate(planted_faults.DOES.values()) if fault is not None}
+    folders = os.listdir(trials.in_memory())
+    assert not [folder for pid in started for folder in folders if folder.startswith(trials.FOLDER.format(pid))]
+    assert len(started) > 2
 
 
 def test_a_process_does_not_outlive_who_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LIMIT_S, LIMIT_BYTES = 10, 1 << 30
+FOLDER = "streamsim-fuzz-{}-"  # of a process
 ADDRESSES = 4  # times as many may be asked for as used: a reader asks for the largest file that there may be
 IN_MEMORY, STATUS, CLEAR = "/dev/shm", Path("/proc/self/status"), Path("/proc/self/clear_refs")
 CODES = (0, 1, 2, 3)  # ok, a check found something, bad input, no usable GPU
@@ -84,10 +85,15 @@ def _folder() -> Iterator[None]:
             os.unlink(entry)
 
 
+def in_memory() -> str:
+    """Where folders cost nothing; elsewhere such a place may be missing."""
+    return IN_MEMORY if os.path.isdir(IN_MEMORY) else tempfile.gettempdir()
+
+
 @cache
-def _own_folder(_process: int) -> str:
+def _own_folder(process: int) -> str:
     """In memory where there is such a place."""
-    folder = tempfile.mkdtemp(prefix="streamsim-fuzz-", dir=IN_MEMORY if os.path.isdir(IN_MEMORY) else None)
+    folder = tempfile.mkdtemp(prefix=FOLDER.format(process), dir=in_memory())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

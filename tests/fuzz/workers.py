@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,8 @@ from queue import Empty, Queue
 from signal import SIGKILL
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trials import FOLDER, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -113,9 +116,11 @@ class _Worker:
         return {"number": self.at, "kind": kind, "fault": fault} | made._asdict()
 
     def close(self) -> None:
-        """Whatever it is at."""
+        """Whatever it is at; of one that was killed its folder is left."""
         self.process.kill()
         self.process.wait()
+        for folder in Path(in_memory()).glob(FOLDER.format(self.process.pid) + "*"):
+            shutil.rmtree(folder, ignore_errors=True)
         self._place.close()
 
 
