@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.checks import LARGEST_BYTES
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
     LEGACY_STREAM,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
+LEAST_FILL = 1e-6  # that an op may have
 ISSUING = 192  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a half for each scheduler
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
@@ -402,10 +403,11 @@ def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
     a kernel leaves others little, though it is far from filling the card. (On an H200 two of them, with 0.7 and 1 warps
     a scheduler, left others 0.5 and 0.2 of the card.)
     """
-    issuing = {card.id: card.multiprocessors * ISSUING for card in recording.cards}
+    issuing = {card.id: min(max(card.multiprocessors, 0), LARGEST_COUNT) * ISSUING for card in recording.cards}
     at_once = np.array([issuing.get(card, 0) for card in recording.work.card.tolist()], np.float64)
     share = np.minimum(np.divide(threads, at_once, out=np.zeros(len(threads)), where=at_once > 0), 1.0)
-    found: list[float] = np.where(recording.work.kind == WorkKind.KERNEL, share, 0.0).tolist()
+    known = (recording.work.kind == WorkKind.KERNEL) & (at_once > 0)
+    found: list[float] = np.where(known, np.maximum(share, LEAST_FILL), 0.0).tolist()
     return found
 
 

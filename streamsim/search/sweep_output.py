@@ -206,7 +206,7 @@ class _Output:
         """Who holds the lock, as far as the journal tells."""
         try:
             journal = msgspec.json.decode(read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES), type=Journal)
-        except ValueError:  # just begun or just finished
+        except (ValueError, RecursionError):  # just begun or just finished
             return "another process"
         return journal.writer or "another process"
 
@@ -216,7 +216,7 @@ class _Output:
         data = read_bytes(self._journal_path, LARGEST_JOURNAL_BYTES)
         try:
             journal = msgspec.json.decode(data, type=Journal)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise InputError(one_line(f"{self._journal_path}: is no journal of a sweep; remove it")) from None
         if journal.sweep != self.journal.sweep:
             raise InputError(

@@ -88,7 +88,10 @@ def test_a_program_by_hand() -> None:
     assert found.first_ns == 20
 
 
-@pytest.mark.parametrize(("multiprocessors", "fill"), [(0, None), (1, 1.0), (2, 256 / 384), (132, 256 / (132 * 192))])
+@pytest.mark.parametrize(
+    ("multiprocessors", "fill"),
+    [(0, None), (1, 1.0), (2, 256 / 384), (132, 256 / (132 * 192)), (10**400, 1e-6)],
+)
 def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
     multiprocessors: int, fill: float | None
 ) -> None:

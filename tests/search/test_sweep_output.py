@@ -378,3 +378,10 @@ def test_the_fastest_row_is_that_of_the_file_whatever_the_journal_says(tmp_path:
     written = write_sweep(small(), path)
     fastest = min(rows_of(small()), key=lambda row: row["makespan_s"])
     assert written.fastest == list(fastest.values())
+
+
+def test_a_journal_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.with_name(path.name + JOURNAL).write_text('{"next": 5, "ch": ' + "[" * 5000 + "]" * 5000 + "}")
+    with pytest.raises(InputError, match="is no journal of a sweep; remove it"):
+        write_sweep(small(), path)
