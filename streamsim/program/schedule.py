@@ -17,6 +17,7 @@ import msgspec
 from streamsim.checks import (
     LARGEST_BYTES,
     LARGEST_COUNT,
+    LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
     check_choice,
@@ -169,7 +170,7 @@ class Kernel(_Issued, frozen=True, tag_field="op", tag="kernel"):
         if self.parts != ():
             _check_parts(self.parts)
         if self.fill is not None:
-            check_number("fill", self.fill, 1e-6, 1.0)
+            check_number("fill", self.fill, LEAST_FILL, 1.0)
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, 0.0, LONGEST_S)
         elif not self.elements:

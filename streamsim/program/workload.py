@@ -15,6 +15,7 @@ import msgspec
 from streamsim.checks import (
     LARGEST_BYTES,
     LARGEST_COUNT,
+    LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
     check_is,
@@ -75,7 +76,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         check_is("name", self.name, str)
         check_tuple("points", self.points, Point)
         if self.fill is not None:
-            check_number("fill", self.fill, 1e-6, 1.0)
+            check_number("fill", self.fill, LEAST_FILL, 1.0)
         check_whole("parameter", self.parameter, 0, LARGEST_BYTES)
         check_whole("threads", self.threads, 0, LARGEST_BYTES)
         check_whole("launches", self.launches, 1, MOST_LAUNCHES)

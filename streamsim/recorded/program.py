@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
+from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
     LEGACY_STREAM,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
-LEAST_FILL = 1e-6  # that an op may have
 ISSUING = 192  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a half for each scheduler
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}

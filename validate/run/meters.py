@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from streamsim.errors import InputError
 from streamsim.program.workload import WorkloadKernel
 from streamsim_validate.gpu import LostGpuError
-from streamsim_validate.records import Entry, digest, median_and_spread, recipe_of, to_times
+from streamsim_validate.records import Entry, median_and_spread, recipe_of
 from streamsim_validate.run.campaign import entry
 from streamsim_validate.run.measure import Measured, measure
 from streamsim_validate.run.planned import Planned
@@ -172,13 +172,13 @@ class Programs:
                 except InputError as error:
                     failed[item.key] = f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
                     if isinstance(error, LostGpuError):
-                        on_entry(_entry(item, group, status=failed[item.key]))
+                        on_entry(item.ran(failed[item.key], group=group))
                         raise
         for item in items:
             if item.key in failed:
-                on_entry(_entry(item, group, status=failed[item.key]))
+                on_entry(item.ran(failed[item.key], group=group))
             else:
-                on_entry(_entry(item, group, walls[item.key]))
+                on_entry(item.ran(walls=walls[item.key], group=group))
 
     def _run(self, item: Planned, repeats: int) -> Result:
         """Raises InputError, of which LostGpuError means that nothing more can be measured."""
@@ -187,18 +187,6 @@ class Programs:
         config, work, times = item.config, item.work, item.times
         run = self._runner.run
         return run_on(self._gpu, item.key, lambda: run(self._workload, config, repeats, work, times)).checked()
-
-
-def _entry(item: Planned, group: int, walls: Sequence[float] = (), status: str = "ok") -> Entry:
-    return Entry(
-        key=item.key,
-        digest=digest(item.schedule),
-        status=status,
-        verified=status == "ok",
-        recipe=item.recipe,
-        wall_s=to_times(walls),
-        group=group,
-    )
 
 
 # The time of kernels

@@ -16,7 +16,7 @@ from streamsim.errors import InputError
 from streamsim.text.shown import one_line
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import STAND_IN, Entry, Program, Recipe, config_of, digest, key_of, to_times
+from streamsim_validate.records import STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
 from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary, Quiet
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
@@ -35,6 +35,10 @@ class WrittenProgram(Planned, frozen=True):
     """A program to measure, in a language."""
 
     language: Language = CUDA
+
+    def left(self, status: str) -> Entry:
+        """It was not measured, and why."""
+        return self.ran(status, program=Program(self.language))
 
 
 def planned_programs(seed: int, count: int, languages: Sequence[Language] = ()) -> list[WrittenProgram]:
@@ -82,15 +86,15 @@ def measure_programs(
                     stack.callback(found.close)
             beside = besides[item.language]
             if isinstance(beside, str):
-                on_entry(_entry(item, f"{SKIPPED}: {beside}"))
+                on_entry(item.left(f"{SKIPPED}: {beside}"))
                 continue
             try:
                 on_entry(_measured(item, beside, quiet[item.language], gpu, repeats))
             except LostGpuError as error:
-                on_entry(_entry(item, f"{LOST}: {error}"))
+                on_entry(item.left(f"{LOST}: {error}"))
                 raise
             except InputError as error:
-                on_entry(_entry(item, f"failed: {error}"))
+                on_entry(item.left(f"failed: {error}"))
 
 
 def _beside(language: Language, gpu: Gpu, card: int) -> Beside | str:
@@ -130,24 +134,12 @@ def _measured(item: WrittenProgram, beside: Beside, quiet: Quiet, gpu: Gpu, repe
             rounds_s = to_times((before_s, beside.round_s()))
             tries, disturbed = tries + 1, quiet.was_disturbed(rounds_s)
         beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
-        return to_times(result.wall_s), Program(item.language, *beside_it, tries)
+        return result.wall_s, Program(item.language, *beside_it, tries)
 
     wall_s, program = run_on(gpu, item.key, run_all)
-    return _entry(item, "ok", wall_s, program)
+    return item.ran(walls=wall_s, program=program)
 
 
 def _recipe(item: WrittenProgram) -> Recipe:
     assert item.recipe is not None
     return item.recipe
-
-
-def _entry(item: WrittenProgram, status: str, wall_s: tuple[float, ...] = (), program: Program | None = None) -> Entry:
-    return Entry(
-        key=item.key,
-        digest=digest(item.schedule),
-        status=status,
-        verified=status == "ok",
-        recipe=item.recipe,
-        wall_s=wall_s,
-        program=program or Program(item.language),
-    )
