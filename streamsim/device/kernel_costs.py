@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from streamsim.checks import LONGEST_S, check_number
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_number, check_whole
 from streamsim.device.fields import Table
 from streamsim.errors import InputError
 
@@ -31,6 +31,7 @@ class KernelCost(Table, frozen=True):
             raise InputError(f"elements = {self.elements!r}: expected at least two, as many as duration_s")
         if any(b <= a for a, b in zip((0, *self.elements), self.elements, strict=False)):
             raise InputError(f"elements = {self.elements!r}: expected positive and increasing")
+        check_whole("elements", self.elements[-1], 1, LARGEST_BYTES)
         for value in self.duration_s:
             check_number("duration_s", value, SHORTEST_KERNEL_S, LONGEST_S)
         if self.duration_s[-1] <= self.duration_s[-2]:

@@ -91,6 +91,8 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (lambda: KernelCost("k", 0, (10, 20), (1e-6,)), "elements", "(10, 20)"),
     (lambda: KernelCost("k", 0, (20, 10), (1e-6, 2e-6)), "elements", "(20, 10)"),
     (lambda: KernelCost("k", 0, (0, 10), (1e-6, 2e-6)), "elements", "(0, 10)"),
+    (lambda: KernelCost("k", 0, (10, 10**400), (1e-6, 2e-6)), "elements", "expected a whole number"),
+    (lambda: KernelCost("k", 0, (10, 1 << 43), (1e-6, 2e-6)), "elements", str(1 << 43)),
     (lambda: KernelCost("k", 0, (10, 20), (1e-6, 0.0)), "duration_s", "0.0"),
     (lambda: KernelCost("k", 0, (10, 20), (math.nan, 1e-6)), "duration_s", "nan"),
 ]
