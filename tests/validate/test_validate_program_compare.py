@@ -14,6 +14,7 @@ from small_record import MACHINE
 from strategies import make_device
 
 from streamsim.device.front_ends import FrontEnd
+from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
@@ -123,6 +124,11 @@ def test_a_program_without_the_times_of_its_kernels_is_not_predicted() -> None:
     found = compare(a_record(good, bad))
     assert len(found.rows) == 1
     assert "the times of its kernels are missing" in found.unpredicted[0].reason
+
+
+def test_a_program_that_does_not_say_how_it_was_cut_is_no_entry() -> None:
+    with pytest.raises(InputError, match=r"^entry '.*': is a program and has no case; measure it again$"):
+        msgspec.structs.replace(an_entry(1, 100, 140), recipe=None)
 
 
 def test_the_choice_is_among_the_programs_of_a_workload() -> None:

@@ -74,6 +74,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     def __post_init__(self) -> None:
         if {len(self.device_s), len(self.issue_s)} not in ({len(self.wall_s)}, {0}):
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
+        if self.program is not None and self.recipe is None:
+            raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
 
     def build(self) -> Schedule:
         """The schedule that was measured.
