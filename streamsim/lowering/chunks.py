@@ -31,8 +31,7 @@ ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has 
 
 def kinds_of(workload: Workload) -> tuple[int, ...]:
     """What the ops of a chunk are, in the order of :meth:`ChunkCosts.chunk`."""
-    launches = sum(kernel.launches for kernel in workload.kernels)
-    return (H2D,) * len(workload.inputs) + (KERNEL,) * launches + (D2H,) * len(workload.outputs)
+    return (H2D,) * len(workload.inputs) + (KERNEL,) * workload.launches_of_chunk + (D2H,) * len(workload.outputs)
 
 
 class ChunkCosts(NamedTuple):

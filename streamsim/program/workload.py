@@ -297,6 +297,16 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         count = count or (max(1, round(share * self.work)) if self.work else 0)
         return Part(many, share, count, tuple(sizes[:inputs]), tuple(sizes[inputs:arrays]), tuple(sizes[arrays:]))
 
+    @property
+    def calls_of_chunk(self) -> int:
+        """How many copies and launches a chunk is, at most."""
+        return len(self.inputs) + self.launches_of_chunk + len(self.outputs)
+
+    @property
+    def launches_of_chunk(self) -> int:
+        """How many of its calls launch kernels."""
+        return sum(kernel.launches for kernel in self.kernels)
+
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
         return [op for kernel in self.kernels for op in [self._launch(kernel, part, stream)] * kernel.launches]

@@ -79,8 +79,7 @@ def within(ticks: int, shortest: int, percent: int) -> bool:
 
 def cost_ops(workload: Workload, config: Config) -> int:
     """What simulating the program costs, in ops: about its copies and kernels."""
-    launches = sum(kernel.launches for kernel in workload.kernels)
-    return CONFIG_OPS + config.chunks * (len(workload.inputs) + launches + len(workload.outputs))
+    return CONFIG_OPS + config.chunks * workload.calls_of_chunk
 
 
 def search(

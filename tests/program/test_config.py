@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from strategies import pipeline_of
 
 from streamsim.errors import InputError
-from streamsim.program.config import ORDERS, Config, ring_config
+from streamsim.program.config import MOST_CALLS, ORDERS, Config, ring_config
 from streamsim.program.patterns import build, ring
 from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent
+from streamsim.program.workload import Workload, WorkloadKernel
 
 WORKLOAD = pipeline_of(64)
 
@@ -99,3 +100,15 @@ def test_it_says_of_the_program_what_the_program_is(config: Config) -> None:
     more = replace(config, chunks=config.chunks + 14) if config.buffers is not None else config  # each comes again
     events = any(isinstance(op, RecordEvent) for op in more.schedule(WORKLOAD))
     assert events == (more.hands_buffers_over or more.is_prefetch)
+
+
+def test_a_program_of_more_calls_than_there_is_time_for_is_refused_before_it_is_made() -> None:
+    """Of a copy in, as many launches as leave room for one copy back, and that; then of one launch more."""
+
+    def launching(launches: int) -> Workload:
+        return Workload(64, (4,), (4,), (WorkloadKernel(duration_s=1.0, launches=launches),))
+
+    few, chunks = 999_998, MOST_CALLS // 1_000_000
+    Config(chunks=chunks).check(launching(few))
+    with pytest.raises(InputError, match=rf"^chunks = {chunks}: {MOST_CALLS + chunks} copies and launches, more than "):
+        build(launching(few + 1), "depth-first", chunks, 1)

@@ -30,7 +30,7 @@ from streamsim_validate.records.journal import (
     journal_path,
     read_journal,
 )
-from streamsim_validate.records.recipe import Recipe, digest
+from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
 from streamsim_validate.records.record import (
     Entry,
     Group,
@@ -211,6 +211,17 @@ def test_what_is_no_record_is_one_line(tmp_path: Path, content: bytes, message: 
 def test_a_missing_record_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.json\.gz: cannot read it: no such file or directory"):
         read_record(tmp_path / "none.json.gz")
+
+
+def test_a_recipe_of_more_calls_than_a_run_measures_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = sincos(1 << 20, 1)
+    most = MOST_CALLS // workload.calls_of_chunk
+    monkeypatch.setitem(PATTERNS, "depth-first", lambda workload, chunks: SCHEDULE)  # noqa: ARG005
+    assert Recipe("depth-first", {"chunks": most}, workload, "grid").schedule() is SCHEDULE
+    with pytest.raises(InputError, match=rf"^chunks = {most + 1}: \d+ calls, more than the {MOST_CALLS} "):
+        Recipe("depth-first", {"chunks": most + 1}, workload, "grid").schedule()
 
 
 def test_a_pattern_that_changed_since_is_noticed() -> None:

@@ -18,6 +18,7 @@ from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, Schedule, 
 from streamsim.program.workload import Workload, WorkloadKernel
 
 Value = int | str
+MOST_CALLS = 50_000  # thirty times the longest of the suites
 
 
 # Patterns that only records and suites need.
@@ -113,9 +114,17 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
     effect: str
 
     def schedule(self) -> Schedule:
-        """Build it. Raises InputError when the pattern is unknown or refuses the arguments."""
+        """Build it.
+
+        Raises InputError when the pattern is unknown or refuses the arguments, and for more ops than any run measures.
+        """
         if self.pattern not in PATTERNS:
             raise InputError(f"pattern = {self.pattern!r}: expected one of {', '.join(PATTERNS)}")
+        chunks = self.arguments.get("chunks", 1)
+        if isinstance(chunks, int) and (calls := chunks * self.workload.calls_of_chunk) > MOST_CALLS:
+            raise InputError(
+                f"chunks = {chunks}: {calls} calls, more than the {MOST_CALLS} that a run measures; give fewer"
+            )
         try:
             return PATTERNS[self.pattern](self.workload, **self.arguments)
         except TypeError as error:
