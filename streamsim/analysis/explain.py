@@ -56,6 +56,7 @@ from streamsim.analysis.remedies import MADE
 from streamsim.analysis.shares import shares_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import S_PER_TICK
 
@@ -67,14 +68,22 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
 
+MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
+
 
 def explain(schedule: Schedule, device: Device | str | Path, source: Source | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
     ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError for
-    an unknown device, and when it has no cost for a kernel that the schedule names, or no room for its buffers.
+    an unknown device, when it has no cost for a kernel that the schedule names, or no room for its buffers, and for a
+    schedule of more than ``MOST_OPS`` ops.
     """
     check_schedule("schedule", schedule)
+    if len(schedule) > MOST_OPS:
+        raise InputError(
+            f"the schedule has {len(schedule)} ops: explain simulates it and its remedies some thirty times, and takes"
+            f" {MOST_OPS} ops at most; give fewer chunks, or a part of it"
+        )
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lab = Lab(Scenario(schedule, device), source)

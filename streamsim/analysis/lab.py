@@ -11,8 +11,8 @@ from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.even_load import ENGINE_OF, Load, loads_of
 from streamsim.analysis.remedies import Remedies, Source
 from streamsim.analysis.rework import Rework
+from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
-from streamsim.model import simulate
 from streamsim.program.schedule import Copy, Schedule
 from streamsim.rules.clock import S_PER_TICK
 
@@ -156,7 +156,7 @@ class Lab:
 
     def _simulate(self, scenario: Scenario) -> Timeline:
         self.simulations += 1
-        return simulate(*scenario)
+        return simulate_one_of_many(*scenario)
 
 
 def _has_duplex(scenario: Scenario) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers
+from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     FILE,
     Chosen,
@@ -70,7 +71,8 @@ def explain_command(
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
     schedule, inputs, source, device = _chosen(context, Pipeline(**options), chosen, of_layers)
-    explanation = explain(schedule, device, source)
+    with noting_compilation():
+        explanation = explain(schedule, device, source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:

@@ -187,7 +187,8 @@ def _explanation(
         return None
     from streamsim.analysis.explain import explain
 
-    return explain(prediction.schedule, device, source)
+    with noting_compilation():
+        return explain(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":

@@ -38,6 +38,7 @@ from streamsim.analysis.races import check
 from streamsim.analysis.rework import Rework
 from streamsim.analysis.shares import in_turn, mean_gains
 from streamsim.device.library import load_device
+from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedule, Synchronize, WaitEvent
@@ -421,6 +422,14 @@ def test_a_schedule_without_work_has_nothing_to_explain() -> None:
 def test_a_profile_without_a_kernels_cost_is_bad_input() -> None:
     with pytest.raises(ValueError, match="no cost for it"):
         explain(program(Kernel(1, "mine", 100)), PLAIN)
+
+
+def test_a_schedule_of_too_many_ops_is_refused_before_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim.analysis.explain.MOST_OPS", 13)
+    explain(depth_first(WORKLOAD, 4, 2), PLAIN)  # twelve, and the synchronisation
+    monkeypatch.setattr("streamsim.analysis.explain.Lab", None)
+    with pytest.raises(InputError, match=r"^the schedule has 16 ops: .* takes 13 ops at most; give fewer chunks"):
+        explain(depth_first(WORKLOAD, 5, 2), PLAIN)
 
 
 def test_a_hundred_ops_are_explained_in_well_under_a_second() -> None:
