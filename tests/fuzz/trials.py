@@ -188,7 +188,7 @@ def limits() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """No card, shipped profiles read once, and no work that is long as it was asked for: fits, sweeps, large programs."""
+    """No card, shipped profiles read once, and no work that is long because asked for: fits, sweeps, programs."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     simulated.MOST_STEPS, sweep.MOST_COMBINATIONS, explain.MOST_OPS, config.MOST_CALLS = 1, 20_000, 20_000, 50_000
     library.parse_device = lru_cache(PROFILES)(parse_device)  # type: ignore[attr-defined]

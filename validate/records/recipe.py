@@ -123,7 +123,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         chunks = self.arguments.get("chunks", 1)
         if isinstance(chunks, int) and (calls := chunks * self.workload.calls_of_chunk) > MOST_CALLS:
             raise InputError(
-                f"chunks = {chunks}: {calls} calls, more than the {MOST_CALLS} that a run measures; give fewer"
+                f"chunks = {chunks}: {calls} calls, more than the {MOST_CALLS} that any run measures; give fewer"
             )
         try:
             return PATTERNS[self.pattern](self.workload, **self.arguments)
