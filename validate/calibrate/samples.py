@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.checks import LONGEST_S
 from streamsim.errors import InputError
 from streamsim.text.recognise import mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate.front_ends import LibrarySamples  # noqa: TC001 - msgspec reads it
 from streamsim_validate.calibrate.probe import DIRECTIONS
 from streamsim_validate.records import (
+    SHORTEST_S,
     SYNCHRONISE_CHAINS,
     Card,
     Chain,
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SAMPLES_VERSION = 2
-SHORTEST_S, LONGEST_S = 1e-9, 86_400.0  # of a run: no clock here resolves less, and no probe takes a day
 # Kinds of chains that samples of earlier versions hold, for effects that are no longer in the model.
 RETIRED = {"in a crowd", "side by side sincos(2)", "side by side sincos(40)"}
 NOTHING_ON_CARD = {SYNCHRONISE_CHAINS}  # kinds of chains that do: their time on the card is 0

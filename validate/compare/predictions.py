@@ -22,6 +22,7 @@ from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_B
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.programs import device_of, program_row, schedule_of
 from streamsim_validate.records import (
+    SHORTEST_S,
     Entry,
     Record,
     Run,
@@ -101,10 +102,10 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
     """
     schedule = entry.build()
     measured_s, spread_s = median_and_spread(entry.device_s)
-    if not measured_s > 0:
+    if not measured_s >= SHORTEST_S:
         raise InputError("its measured device time is 0: there is nothing to compare with")
     wall_s, issue_s = statistics.median(entry.wall_s), statistics.median(entry.issue_s)
-    if not wall_s > 0:
+    if not wall_s >= SHORTEST_S:
         raise InputError("its measured time on the host's clock is 0: there is nothing to compare with")
     recipe = entry.recipe
     return Row(

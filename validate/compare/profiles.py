@@ -17,7 +17,7 @@ import msgspec
 from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of, with_values
 from streamsim.errors import InputError
-from streamsim_validate.records import HostCalls, fit_host_calls, speed_of, timings_of
+from streamsim_validate.records import SHORTEST_S, HostCalls, fit_host_calls, speed_of, timings_of
 
 if TYPE_CHECKING:
     from streamsim.device.kernel_costs import KernelCost
@@ -93,7 +93,7 @@ def _telling(group: Group) -> dict[Chain, list[Timing]]:
 
 def _tells(runs: list[Timing]) -> bool:
     """Whether a probe's runs are enough, and each took the host time: the fits divide by it."""
-    return len(runs) >= FEWEST_REPEATS and all(run.wall_s > 0 and run.issue_s > 0 for run in runs)
+    return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
 
 
 def _at_speed(device: Device, speed: float) -> Device:

@@ -22,7 +22,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.records import median_and_spread, workload_key
+from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
 FRONT_ENDS = {"cuda-c++": CALLS}  # of languages that have not its name
-SHORTEST_S = 1e-9
 
 
 def device_of(profile: Device, program: Program) -> Device:
@@ -96,7 +95,7 @@ def program_row(entry: Entry, run: Run, profile: Device) -> Row:
     device = device_of(profile, program)
     schedule = schedule_of(entry, device)
     measured_s, spread_s = median_and_spread(entry.wall_s)
-    if not measured_s > 0:
+    if not measured_s >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
     speeds = speeds_of(program, device)
     then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device

@@ -7,7 +7,7 @@ calls (``chains``, ``host_calls``).
 """
 
 from streamsim_validate.records.card import CALIBRATED_ON, Card, check_same_card
-from streamsim_validate.records.chains import Chain, ChainRow, Timing, per_link, rows_of, timings_of
+from streamsim_validate.records.chains import SHORTEST_S, Chain, ChainRow, Timing, per_link, rows_of, timings_of
 from streamsim_validate.records.files import check_writable, finish, read_record, write_record
 from streamsim_validate.records.host_calls import (
     CHUNK,
@@ -86,6 +86,7 @@ __all__ = [
     "NOTHING",
     "PROGRAMS",
     "RECORD_CHAINS",
+    "SHORTEST_S",
     "STAND_IN",
     "SYNCHRONISE_CHAINS",
     "WAIT_CHAINS",

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_whole
 from streamsim.errors import InputError
+
+SHORTEST_S = 1e-9  # no clock here resolves less
 
 # A chain's kind, size and length, and of each of its runs device_s, wall_s and issue_s.
 ChainRow = tuple[str, int, int, tuple[tuple[float, float, float], ...]]
@@ -44,6 +47,20 @@ def rows_of(timings: Timings) -> tuple[ChainRow, ...]:
 def timings_of(rows: Iterable[ChainRow]) -> dict[Chain, list[Timing]]:
     """From what a file holds of them."""
     return {Chain(kind, size, n): [Timing(*run) for run in runs] for kind, size, n, runs in rows}
+
+
+def check_rows(rows: Iterable[ChainRow]) -> None:
+    """Raise InputError for a chain that no card could have run, or a time that no clock shows."""
+    for kind, size, length, runs in rows:
+        for name, value in (("size", size), ("length", length)):
+            check_whole(f"chain {kind!r}: {name}", value, 0, LARGEST_BYTES)
+        check_times(f"chain {kind!r}", [seconds for run in runs for seconds in run])
+
+
+def check_times(what: str, seconds: Sequence[float]) -> None:
+    """Raise InputError for a time that no clock shows."""
+    if not all(abs(time) <= LONGEST_S for time in seconds):  # a difference may be below 0
+        raise InputError(f"{what}: has a time of more than {LONGEST_S:g} s, which no clock shows; measure it again")
 
 
 def per_link(

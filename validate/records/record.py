@@ -15,7 +15,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Schedule
 from streamsim.text.shown import one_line
 from streamsim_validate.records.card import Card
-from streamsim_validate.records.chains import ChainRow
+from streamsim_validate.records.chains import ChainRow, check_rows, check_times
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.spans import Spans
 
@@ -47,6 +47,11 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds_s: Times = ()
     tries: int = 1
 
+    @property
+    def all_times(self) -> tuple[Times, ...]:
+        """Of its kernels, chunks and rounds."""
+        return self.kernels_s, self.chunks_s, self.rounds_s
+
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
     """A schedule and its samples, in seconds (see :mod:`streamsim_validate.records.timed` for what each time is of).
@@ -76,6 +81,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
         if self.program is not None and self.recipe is None:
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
+        of_program = () if self.program is None else self.program.all_times
+        for times in (self.device_s, self.wall_s, self.issue_s, *of_program):
+            check_times(f"entry {self.key!r}", times)
 
     def build(self) -> Schedule:
         """The schedule that was measured.
@@ -103,6 +111,9 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
 
     number: int
     probes: tuple[ChainRow, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_rows(self.probes)
 
 
 class Run(msgspec.Struct, frozen=True, omit_defaults=True):
