@@ -8,6 +8,7 @@ from streamsim.errors import InputError
 LARGEST_BYTES = (1 << 43) - 1
 LARGEST_COUNT = (1 << 31) - 1
 MOST_CHUNKS = 1_000_000  # and streams, buffers; a schedule of so many takes some 2 GB; more is a slip of the keyboard
+MOST_CALLS = 4_000_000  # of a program, that copy or launch: minutes of simulating, and gigabytes
 LONGEST_S = 86_400.0
 LEAST_SHARE = 1e-12  # of a launch
 LEAST_FILL = 1e-6  # of the card
@@ -17,6 +18,13 @@ def check_whole(field: str, value: object, least: int, most: int) -> None:
     """Raise InputError unless ``value`` is an int (not a bool) in ``least..most``."""
     if type(value) is not int or not least <= value <= most:
         raise InputError(f"{field} = {written(value)}: expected a whole number from {least} to {most}")
+
+
+def check_calls(what: str, calls: int) -> None:
+    """Raise InputError, which begins with ``what``, for a program of more copies and launches than are simulated."""
+    if calls > MOST_CALLS:
+        less = "give fewer of these, or kernels of fewer launches"
+        raise InputError(f"{what}: {calls} copies and launches, more than {MOST_CALLS}; {less}")
 
 
 def check_number(field: str, value: object, least: float, most: float) -> None:

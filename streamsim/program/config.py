@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
-from streamsim.checks import MOST_CHUNKS, check_choice, check_whole
+from streamsim.checks import MOST_CHUNKS, check_calls, check_choice, check_whole
 from streamsim.errors import InputError
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 
@@ -20,7 +20,6 @@ Order = Literal["depth-first", "breadth-first", "serial", "prefetch"]
 HostMemory = Literal["pinned", "pageable"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 HOST_MEMORIES: tuple[HostMemory, ...] = get_args(HostMemory)
-MOST_CALLS = 4_000_000  # that copy or launch: the time of minutes to simulate, and some gigabytes
 PREFETCH_BUFFERS = 2  # unless it is said: the next chunk beside this one
 ROLES = 3  # streams of a prefetching program: one copies in, one runs the kernels, one copies out
 
@@ -135,11 +134,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raise InputError unless the workload can be cut and issued so."""
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
-        if (calls := self.chunks * workload.calls_of_chunk) > MOST_CALLS:
-            raise InputError(
-                f"chunks = {self.chunks}: {calls} copies and launches, more than {MOST_CALLS}; give fewer chunks, or"
-                " kernels of fewer launches"
-            )
+        check_calls(f"chunks = {self.chunks}", self.chunks * workload.calls_of_chunk)
         if self.launch == "graph" and workload.has_host_work:
             field = "host_work_s" if workload.host_work_s else "host_load_s"
             raise InputError(

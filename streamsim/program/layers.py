@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, check_is, check_tuple, check_whole
+from streamsim.checks import LARGEST_BYTES, check_calls, check_is, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import WorkloadKernel
@@ -82,6 +82,8 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 f"layers, passes: {steps} layers and {self.passes} passes are more than {MOST_STEPS} layers, or than"
                 f" {MOST_RUNS} together; give fewer passes"
             )
+        of_pass = sum(layer.repeats * (1 + sum(kernel.launches for kernel in layer.kernels)) for layer in self.layers)
+        check_calls(f"layers, passes: {steps} layers and {self.passes} passes", of_pass * self.passes)
         self._check_names()
         check_whole("weight_bytes in all", self.weight_bytes, 1, LARGEST_BYTES)
 

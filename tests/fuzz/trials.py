@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 import reading
 from kinds import KINDS, OF_BYTES, Input
 
-from streamsim import Workload, build, compiled
+from streamsim import Workload, build, checks, compiled
 from streamsim.analysis import explain
 from streamsim.cli import main as streamsim
 from streamsim.device import library
 from streamsim.device.files import parse_device
 from streamsim.device.library import load_device
-from streamsim.program import config
 from streamsim.program.config import Config
 from streamsim.search import sweep
 from streamsim.search.sweep_output import JOURNAL
@@ -190,7 +189,7 @@ def limits() -> Iterator[None]:
 def prepare() -> None:
     """No card, shipped profiles read once, and no work that is long because asked for: fits, sweeps, programs."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    simulated.MOST_STEPS, sweep.MOST_COMBINATIONS, explain.MOST_OPS, config.MOST_CALLS = 1, 20_000, 20_000, 50_000
+    simulated.MOST_STEPS, sweep.MOST_COMBINATIONS, explain.MOST_OPS, checks.MOST_CALLS = 1, 20_000, 20_000, 50_000
     library.parse_device = lru_cache(PROFILES)(parse_device)  # type: ignore[attr-defined]
     _compile_model()
     gc.collect()

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from strategies import pipeline_of
 
+from streamsim.checks import MOST_CALLS
 from streamsim.errors import InputError
-from streamsim.program.config import MOST_CALLS, ORDERS, Config, ring_config
+from streamsim.program.config import ORDERS, Config, ring_config
 from streamsim.program.patterns import build, ring
 from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent
 from streamsim.program.workload import Workload, WorkloadKernel

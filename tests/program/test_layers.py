@@ -227,6 +227,14 @@ def test_values_refuse_what_their_fields_cannot_be() -> None:
         Layers([MODEL.layers[0]])  # type: ignore[arg-type]
 
 
+def test_layers_of_more_launches_than_there_is_time_for_are_refused_before_they_are_listed() -> None:
+    kernel = WorkloadKernel(duration_s=1.0, launches=1_000_000)
+    with pytest.raises(
+        InputError, match=r"^layers, passes: 1000 layers and 2 passes: 2000002000 copies and launches, m"
+    ):
+        Layers((Layer(1, (kernel,), repeats=1000),), passes=2)
+
+
 def test_the_schema_takes_what_files_say() -> None:
     found = schema("layers")["$defs"]
     assert set(found["Layers"]["required"]) == {"layers"}
