@@ -142,7 +142,7 @@ class Card:
         """Start one op, if there is room and one can go."""
         running = self.running.setdefault(engine, [])
         most = self.device.compute.concurrent_kernels if engine == "compute" else 1
-        if len(running) >= most or sum(self.given(running).values()) >= 1:
+        if len(running) >= most or self.taken(running) >= 1:
             return False
         heads = {q: ops[0] for q, ops in self.queues[engine].items() if ops}
         can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
@@ -185,8 +185,11 @@ class Card:
         """Earlier kernels take what they can fill, later ones what is left over; a copy takes its engine.
 
         With few threads held the card does not go at its full pace: to a later kernel what others leave of its pace is
-        left, or what its own threads add to that if it is more.
+        left, or what its own threads add to that if it is more. Where fewer threads keep the card busy, its pace is
+        divided among those on it, in whole parts; who needs the least of what it would get is served first.
         """
+        if self.by_warps(running):
+            return self.divided(running)
         room, held, given = Fraction(1), Fraction(0), {}
         for i in running:
             need, left = self.need[i], room
@@ -196,6 +199,41 @@ class Card:
                 left = min(room, max(paced, need.pace(held) - need.pace(held - need.threads)))
             given[i] = max(Fraction(1, PARTS), min(need.share, left))
             room -= given[i]
+        return given
+
+    def by_warps(self, running: list[int]) -> bool:
+        """Whether a kernel is there that fewer threads than the card's keep busy."""
+        return any(self.resident(i) for i in running)
+
+    def resident(self, i: int) -> Fraction:
+        """Of the card's threads those of a kernel whose fill is told beside them; else 0."""
+        op, card = self.ops[i], self.device.compute.resident_threads
+        if not isinstance(op, Kernel) or op.duration_s is None or not op.fill or not card:
+            return Fraction(0)
+        return Fraction(round(min(Fraction(1), Fraction(op.threads, card)) * PARTS), PARTS)
+
+    def taken(self, running: list[int]) -> Fraction:
+        """Of the card's pace, or where fewer threads keep it busy, of its threads."""
+        return sum((self.warps if self.by_warps(running) else self.given)(running).values(), Fraction(0))
+
+    def warps(self, running: list[int]) -> dict[int, Fraction]:
+        """The threads of each, of which the last to come finds room for a part at least."""
+        found: dict[int, Fraction] = {}
+        for i in running:
+            free = 1 - sum(found.values(), Fraction(0))
+            found[i] = max(Fraction(1, PARTS), min(self.resident(i) or self.need[i].threads, free))
+        return found
+
+    def divided(self, running: list[int]) -> dict[int, Fraction]:
+        warps, given = self.warps(running), {}
+        room, all_warps = Fraction(1), sum(warps.values(), Fraction(0))
+        hungry = sorted(running, key=lambda i: self.need[i].share / warps[i])
+        while hungry and self.need[hungry[0]].share * all_warps <= room * warps[hungry[0]]:
+            i = hungry.pop(0)
+            given[i] = self.need[i].share
+            room, all_warps = room - given[i], all_warps - warps[i]
+        for i in hungry:
+            given[i] = Fraction(max(1, room * warps[i] * PARTS // all_warps), PARTS)
         return given
 
     def pass_a_tick(self, now: int) -> None:

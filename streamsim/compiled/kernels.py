@@ -13,26 +13,67 @@ from streamsim.rules import link, side_by_side
 from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
-given, ticks_for = rule(side_by_side.given), rule(link.ticks_for)
+given, warps, suffices = rule(side_by_side.given), rule(side_by_side.warps), rule(side_by_side.suffices)
+by_warps, ticks_for = rule(side_by_side.by_warps), rule(link.ticks_for)
+
+
+@inlined
+def _give(kernel, share, now):
+    """Give a kernel so much of the card from now on."""
+    if share != kernel.given:
+        kernel.left -= kernel.given * (now - kernel.since)
+        kernel.since = now
+        kernel.given = share
+        kernel.end = now + ticks_for(kernel.left, share)
 
 
 @inlined
 def _share(running, n, now, shapes):
-    """Give the card to the earliest of the kernels that can use it: what is left, and when one's work is done."""
-    end, room, held = NEVER, FULL_CARD, 0
+    """Give the card to the kernels on it: what is left for one more, and when the work of one is done."""
+    end, room, held, shares = NEVER, FULL_CARD, 0, False
+    for k in range(n):
+        shares |= shapes[uintp(running[uintp(k)].shape)].resident > 0
+    if shares:
+        room = _share_by_warps(running, n, now, shapes)
+    for k in range(n):
+        kernel = running[uintp(k)]
+        if not shares:
+            shape = shapes[uintp(kernel.shape)]
+            held += shape.threads
+            share = given(shape.width, shape.threads, shape.idle, room, held)
+            _give(kernel, share, now)
+            room -= share
+        end = min(end, kernel.end)
+    return room, end
+
+
+@inlined
+def _share_by_warps(running, n, now, shapes):
+    """Give the card to the warps on it, and what a kernel cannot use to the others: how many threads find room."""
+    room, held = FULL_CARD, 0
     for k in range(n):
         kernel = running[uintp(k)]
         shape = shapes[uintp(kernel.shape)]
-        held += shape.threads
-        share = given(shape.width, shape.threads, shape.idle, room, held)
-        if share != kernel.given:
-            kernel.left -= kernel.given * (now - kernel.since)
-            kernel.since = now
-            kernel.given = share
-            kernel.end = now + ticks_for(kernel.left, share)
-        room -= share
-        end = min(end, kernel.end)
-    return room, end
+        kernel.warps = warps(shape.resident if shape.resident else shape.threads, held)
+        held += kernel.warps
+    free = max(0, FULL_CARD - held)
+    settles = True
+    while settles:
+        settles = False
+        for k in range(n):
+            kernel = running[uintp(k)]
+            width = shapes[uintp(kernel.shape)].width
+            if kernel.warps and suffices(width, kernel.warps, room, held):
+                room -= width
+                held -= kernel.warps
+                kernel.warps = 0
+                _give(kernel, width, now)
+                settles = True
+    for k in range(n):
+        kernel = running[uintp(k)]
+        if kernel.warps:
+            _give(kernel, by_warps(kernel.warps, room, held), now)
+    return free
 
 
 @inlined
@@ -46,7 +87,7 @@ def start_kernel(running, n, op, row, now, shapes):
     kernel.left = works * shape.width
     if n == 0:  # it has the card to itself
         kernel.given, kernel.end = shape.width, now + works
-        return FULL_CARD - shape.width, kernel.end
+        return FULL_CARD - (shape.resident if shape.resident else shape.width), kernel.end
     kernel.given = 0
     return _share(running, n + 1, now, shapes)
 

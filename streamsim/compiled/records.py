@@ -131,7 +131,7 @@ def shape_row(shape: Shape) -> tuple[Any, ...]:
     """A shape as a record."""
     rate = shape.rate
     costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared
-    of_card = shape.width, shape.threads, shape.drain
+    of_card = shape.width, shape.threads, shape.resident, shape.drain
     return (*costs, *of_card, shape.holds, shape.idle, rate.latency + rate.duplex_latency)
 
 

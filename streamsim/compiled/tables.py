@@ -46,6 +46,7 @@ SHAPE = np.dtype(
         ("shared", "i8"),
         ("width", "i8"),
         ("threads", "i8"),
+        ("resident", "i8"),
         ("drain", "i8"),  # kernel: ticks at its end, when its work is done
         ("holds", "i8"),
         ("idle", "i8", PACES + 1),  # of the card, with 0 to PACES PACES-ths of its threads held
@@ -82,7 +83,8 @@ THREAD = _record("segment called awaited returns")
 ALSO = np.dtype([("op", "i4"), ("crosses", "i4")], align=True)  # crosses: into another stream, by an event
 ENGINE = _record("heads", *(field.name for field in fields(Arbiter)))  # heads: of its queues, so many
 HEAD = _record(*(field.name for field in fields(Head)))
-RUNNING = _record("op shape since given end left")  # end: of its work
+# end: of its work; warps: threads of it by which it shares what is left of the card, 0 when it has its share.
+RUNNING = _record("op shape since given end left warps")
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the card has it
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.

@@ -90,6 +90,7 @@ class Shape(NamedTuple):
     rate: Rate = NO_COPY  # copy: how it uses the link
     width: int = FULL_CARD  # kernel: the share of the card that it keeps busy while it works
     threads: int = FULL_CARD  # kernel: the share of the card's threads that it holds
+    resident: int = 0  # kernel: the same where fewer keep it busy, for kernels that share it by their warps; else 0
     drain: int = 0  # kernel: ticks at its end, when its work is done and the card is free for others
     idle: tuple[int, ...] = NO_KERNEL  # kernel: of the card, with 0 to PACES PACES-ths of its threads held
     holds: bool = False  # its call may hold its thread: a copy's until it is done
@@ -130,6 +131,7 @@ def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
         max(1, ticks(use.alone_s)),
         width=max(1, round(share * FULL_CARD)),
         threads=max(1, round(use.threads * FULL_CARD)),
+        resident=round(use.resident * FULL_CARD),
         drain=ticks(use.drain_s),
         idle=_idle(device.kernel_paces(kernel, PACES)),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.model.engine import Engine
 from streamsim.rules.link import NEVER, ticks_for
-from streamsim.rules.side_by_side import FULL_CARD, given
+from streamsim.rules.side_by_side import FULL_CARD, by_warps, given, suffices, warps
 
 if TYPE_CHECKING:
     import simpy
@@ -57,7 +57,16 @@ class ComputeEngine(Engine):
         self._share(now)
 
     def _share(self, now: int) -> None:
-        """Give the card to the earliest of the kernels that can use it."""
+        """Give the card to the kernels on it."""
+        if any(kernel.shape.resident for kernel in self._running):
+            room = self._share_by_warps(now)
+        else:
+            room = self._share_in_order(now)
+        self.has_room = room > 0 and len(self._running) < self._most
+        self.changed = True
+
+    def _share_in_order(self, now: int) -> int:
+        """Give the card to the earliest of the kernels that can use it: what is left of it."""
         room, held = FULL_CARD, 0  # what is left of the card, and the threads on it
         for kernel in self._running:
             shape = kernel.shape
@@ -65,8 +74,30 @@ class ComputeEngine(Engine):
             share = given(shape.width, shape.threads, shape.idle, room, held)
             kernel.give(share, now)
             room -= share
-        self.has_room = room > 0 and len(self._running) < self._most
-        self.changed = True
+        return room
+
+    def _share_by_warps(self, now: int) -> int:
+        """Give the card to the warps on it, and what a kernel cannot use to the others: how many threads find room."""
+        held, sharing = 0, []
+        for kernel in self._running:
+            own = warps(kernel.shape.resident or kernel.shape.threads, held)
+            sharing.append((kernel, own))
+            held += own
+        room, free = FULL_CARD, max(0, FULL_CARD - held)
+        settles = True
+        while settles:
+            settles, rest = False, []
+            for kernel, own in sharing:
+                width = kernel.shape.width
+                if suffices(width, own, room, held):
+                    kernel.give(width, now)
+                    room, held, settles = room - width, held - own, True
+                else:
+                    rest.append((kernel, own))
+            sharing = rest
+        for kernel, own in sharing:
+            kernel.give(by_warps(own, room, held), now)
+        return free
 
     def go_on(self, now: int) -> None:
         """All that starts at this tick has started: set an alarm for when work is done or a kernel drained."""

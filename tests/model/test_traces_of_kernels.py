@@ -71,6 +71,21 @@ def test_a_later_kernel_gets_what_earlier_ones_leave_over() -> None:
     assert spans(device, kernel(1, 10), kernel(2, 10, fill=0.5)) == [(0, 10), (10, 20)]
 
 
+def test_kernels_that_few_threads_keep_busy_share_the_card_by_their_warps() -> None:
+    # Of 80 threads one has 30 and can use all of the card, the other 10 and can use half: they get 3/4 and 1/4, whoever
+    # came first. 12 at 3/4 take 16 ticks, and 8 at 1/2, which is 4 in all, 16 as well.
+    device = make_device(concurrent_kernels=16, resident_threads=80)
+    many, few = kernel(1, 12, fill=1.0, threads=30), kernel(2, 8, fill=0.5, threads=10)
+    assert spans(device, many, few) == spans(device, few, many) == [(0, 16), (0, 16)]
+    # What one cannot use goes to the others: the many use 1/4 until 12, the few 3/4, which is 9 of their 15 by then.
+    many, few = kernel(1, 12, fill=0.25, threads=30), kernel(2, 15, fill=1.0, threads=10)
+    assert spans(device, many, few) == [(0, 12), (0, 18)]
+    # Of 40 threads beside 60 there is room for 20: 1/4 until 16, when the 12 of the first are done; of 12 8 are left.
+    assert spans(device, kernel(1, 12, fill=1.0, threads=60), kernel(2, 12, fill=1.0, threads=40)) == [(0, 16), (0, 24)]
+    # Beside 80 there is none, however little these keep the card busy.
+    assert spans(device, kernel(1, 9, fill=0.5, threads=80), kernel(2, 4, fill=0.5, threads=1)) == [(0, 9), (9, 13)]
+
+
 def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
     # A launch of two waves of 80 threads takes 1280 ticks. No part takes less than a quarter of a wave's 640, 160: that
     # is what a sixteenth takes, an eighth of a wave. Its work is 80 ticks of the card, so it keeps half of that busy,
