@@ -126,12 +126,14 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
     """What nothing records takes what is recorded on this card: recording costs nothing there."""
     found = read_record(folder)
     (recorded,) = found.recordings
-    assert (recorded.program, recorded.by, recorded.window) == (PROFILED, "CUPTI", "round[12]")
     times = {(one.program, one.by): one for one in found.times}
+    recorded_s = times[PROFILED, "CUPTI"].wall_s
+    assert (recorded.program, recorded.by) == (PROFILED, "CUPTI")
+    assert recorded.window == f"round[{recorded_s.index(sorted(recorded_s)[ROUNDS // 4]) + 1}]"  # 6 of 24 were faster
     assert set(times) == {(PROFILED, ""), (PROFILED, "CUPTI")}
     assert all(one.verified for one in found.times)
     assert sorted(len(one.wall_s) for one in found.times if not one.by) == [ROUNDS] * 2
-    assert found.untraced_s(PROFILED) == pytest.approx([statistics.median(times[PROFILED, "CUPTI"].wall_s)] * 2)
+    assert found.untraced_s(PROFILED) == pytest.approx([statistics.median(recorded_s)] * 2)
     failed = {(one.program, one.what): one.why for one in found.failures}
     assert set(failed) == {(FAILING, "captured"), (FAILING, "as it is"), (PROFILED, "profiled")}
     assert "ProfilerActivity" in failed[PROFILED, "profiled"]
