@@ -206,11 +206,13 @@ class Card:
         return any(self.resident(i) for i in running)
 
     def resident(self, i: int) -> Fraction:
-        """Of the card's threads those of a kernel whose fill is told beside them; else 0."""
+        """Of the card's threads those of a kernel whose whole launch keeps more of it busy than they are; else 0."""
         op, card = self.ops[i], self.device.compute.resident_threads
-        if not isinstance(op, Kernel) or op.duration_s is None or not op.fill or not card:
+        if not isinstance(op, Kernel) or op.duration_s is None or not op.fill or not card or not op.threads:
             return Fraction(0)
-        return Fraction(round(min(Fraction(1), Fraction(op.threads, card)) * PARTS), PARTS)
+        if Fraction(op.threads) / Fraction(op.share) >= Fraction(op.fill) * card:
+            return Fraction(0)
+        return Fraction(round(Fraction(op.threads, card) * PARTS), PARTS)
 
     def taken(self, running: list[int]) -> Fraction:
         """Of the card's pace, or where fewer threads keep it busy, of its threads."""

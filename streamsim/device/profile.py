@@ -188,7 +188,8 @@ class KernelUse(NamedTuple):
     left for its work, which keeps that much more of the card busy. Of a kernel with a duration its launch, the kernel
     floor; zero where the card's threads are not known, and where copies and kernels exclude each other. ``threads``:
     the share of the card's that it holds; of one with a duration, or where they are not known, what it keeps busy.
-    ``resident``: the share that it holds of one whose threads and fill are both told, else 0.
+    ``resident``: the share that it holds of one whose launch keeps more of the card busy than its threads fill, both
+    told; else 0.
     """
 
     alone_s: float
@@ -279,7 +280,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
         fill = kernel.fill or min(1.0, waves or 1.0)  # of the whole launch
         share = _share(max(0.0, kernel.duration_s - kernel.share * launch_s) * fill, alone_s)
-        resident = min(1.0, kernel.threads / full) if kernel.fill and full else 0.0
+        few = full > 0 and waves < (kernel.fill or 0.0)  # threads keep that much busy
+        resident = kernel.threads / full if few else 0.0
         return KernelUse(alone_s, share, _drain_s(launch_s, alone_s), share, resident)
 
     def kernel_time(self, kernel: Kernel) -> tuple[float, float]:

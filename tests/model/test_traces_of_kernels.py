@@ -82,8 +82,10 @@ def test_kernels_that_few_threads_keep_busy_share_the_card_by_their_warps() -> N
     assert spans(device, many, few) == [(0, 12), (0, 18)]
     # Of 40 threads beside 60 there is room for 20: 1/4 until 16, when the 12 of the first are done; of 12 8 are left.
     assert spans(device, kernel(1, 12, fill=1.0, threads=60), kernel(2, 12, fill=1.0, threads=40)) == [(0, 16), (0, 24)]
-    # Beside 80 there is none, however little these keep the card busy.
-    assert spans(device, kernel(1, 9, fill=0.5, threads=80), kernel(2, 4, fill=0.5, threads=1)) == [(0, 9), (9, 13)]
+    # Of 80 threads each that keep less than the card busy the earlier takes what it can: the other has 1/4 until 10,
+    # 2.5 of its 5, and then 1/2.
+    first, second = kernel(1, 10, fill=0.75, threads=80), kernel(2, 10, fill=0.5, threads=80)
+    assert spans(device, first, second) == [(0, 10), (0, 15)]
 
 
 def test_a_kernel_of_few_threads_takes_a_whole_wave_and_leaves_room() -> None:
