@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, LINEAR, front_end_of, with_front_end
+from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, with_front_end
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -270,7 +270,7 @@ class Chosen(msgspec.Struct, frozen=True):
     def load_for(self, workload: Workload) -> Device:
         """The same for a workload, with a note where a linear layer of it counts as any other operation."""
         device = self.load()
-        unknown = front_end_of(device) != CALLS and not device.host.linear_s
+        unknown = front_end_of(device) not in (CALLS, COMPILED) and not device.host.linear_s
         if unknown and any(kernel.name == LINEAR for kernel in workload.kernels):
             note(
                 f"kernel {LINEAR!r}: {device.name} has not measured the call of a linear layer, which is taken for"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from streamsim.device.front_ends import CALLS
+from streamsim.device.front_ends import CALLS, COMPILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,12 +20,13 @@ ONCE = "r"  # begins the names of arrays that are copied back once, of which a c
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-FRONT_END_OF: dict[Language, str] = {"cupy": "cupy", "pytorch": "pytorch", "cuda-c++": CALLS}
+FRONT_END_OF: dict[Language, str] = {"cupy": "cupy", "pytorch": "pytorch", "cuda-c++": COMPILED}
 
 
 def language_of(front_end: str) -> Language | None:
     """The language of programs in a front end; None where there is none."""
-    return next((language for language, name in FRONT_END_OF.items() if name == front_end), None)
+    wanted = COMPILED if front_end == CALLS else front_end
+    return next((language for language, name in FRONT_END_OF.items() if name == wanted), None)
 
 
 class Memory(NamedTuple):

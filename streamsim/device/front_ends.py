@@ -1,9 +1,9 @@
 """Front ends: what a program is written in, which sets what its calls cost the host.
 
 A call of an array library takes several times as long as the bare call that it makes in the end, and there is one more:
-entering the stream that is to be the current one. A profile's ``host`` has the bare calls, those of CUDA C++ and of
-CuPy's ``runtime``; a :class:`FrontEnd` has those of a library on that host. Where a profile has none of its own, it is
-taken to have those of ``front_ends.toml``, the means of the hosts that were calibrated.
+entering the stream that is to be the current one. A profile's ``host`` has the bare calls, as CuPy's ``runtime`` makes
+them; a :class:`FrontEnd` has those of a library on that host, or of compiled programs. Where a profile has none of its
+own, it is taken to have those of ``front_ends.toml``, the means of the hosts that were calibrated.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 CALLS = "calls"  # the name of the bare calls
+COMPILED = "cuda-c++"  # of bare calls as compiled programs make them; where a profile has none, those are its own
 SEPARATOR = ":"  # between the name of a device and that of a front end
 SHIPPED = files("streamsim.device") / "front_ends.toml"
 LARGEST_SPREAD = 10.0
@@ -73,15 +74,16 @@ def shipped_front_ends() -> dict[str, FrontEnd]:
 
 def front_end_names(device: Device) -> list[str]:
     """What programs for ``device`` may be written in: its own front ends and the shipped ones."""
-    return [CALLS, *sorted({*device.front_ends, *shipped_front_ends()})]
+    return [CALLS, *sorted({COMPILED, *device.front_ends, *shipped_front_ends()})]
 
 
 def with_front_end(device: Device, name: str) -> Device:
     """``device`` with the calls of a program that is written in ``name``: "cupy", "pytorch" or "calls", as it is.
 
-    It is called ``device:name`` then. Raises InputError for an unknown front end.
+    It is called ``device:name`` then. Programs in "cuda-c++" have bare calls, too: those of compiled programs where the
+    profile has them. Raises InputError for an unknown front end.
     """
-    if name == CALLS:
+    if name == CALLS or (name == COMPILED and COMPILED not in device.front_ends):
         return device
     found = device.front_ends.get(name) or shipped_front_ends().get(name)
     if found is None:

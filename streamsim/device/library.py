@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from streamsim.device.files import parse_device, read_device
-from streamsim.device.front_ends import SEPARATOR, with_front_end
+from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.text.shown import shown
@@ -42,7 +42,8 @@ def load_device(name_or_path: str | Path) -> Device:
 def names_front_end(name_or_path: str | Path) -> bool:
     """Whether it ends in the name of a front end, as ``h200:cupy`` does."""
     _, separator, front_end = str(name_or_path).rpartition(SEPARATOR)
-    return bool(separator) and front_end.isidentifier() and not os.path.isfile(name_or_path)
+    is_name = front_end.isidentifier() or front_end.lower() == COMPILED
+    return bool(separator) and is_name and not os.path.isfile(name_or_path)
 
 
 def as_device(device: Device | str | Path) -> Device:

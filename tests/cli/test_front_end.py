@@ -96,7 +96,10 @@ def test_an_unknown_one_is_one_line_with_those_there_are(
     assert main(arguments) == 2
     found = capsys.readouterr()
     assert found.out == ""
-    assert found.err == "streamsim: error: front end = 'jax': expected one of calls, cupy, pytorch, pytorch_eager\n"
+    assert (
+        found.err
+        == "streamsim: error: front end = 'jax': expected one of calls, cuda-c++, cupy, pytorch, pytorch_eager\n"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

@@ -143,7 +143,7 @@ def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:
     write_device(WITH_LIBRARY, path)
     assert load_device(f"{path}:mine").host.enter_s == 5 * NS
     assert parse_device(dump_device(WITH_LIBRARY)) == WITH_LIBRARY
-    assert front_end_names(WITH_LIBRARY) == ["calls", "cupy", "mine", "pytorch", "pytorch_eager"]
+    assert front_end_names(WITH_LIBRARY) == ["calls", "cuda-c++", "cupy", "mine", "pytorch", "pytorch_eager"]
 
 
 def test_calls_may_be_written_with_units() -> None:
@@ -170,7 +170,9 @@ def test_a_front_end_says_where_its_numbers_come_from() -> None:
 
 
 def test_an_unknown_front_end_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(InputError, match="front end = 'jax': expected one of calls, cupy, pytorch, pytorch_eager"):
+    with pytest.raises(
+        InputError, match=r"front end = 'jax': expected one of calls, cuda-c\+\+, cupy, pytorch, pytorch_eager"
+    ):
         load_device("h200:jax")
 
 

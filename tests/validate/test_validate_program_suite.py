@@ -49,7 +49,7 @@ from streamsim_validate.run import Plan, beside, campaign, program_runs
 from streamsim_validate.run.beside import BesideCuda, BesideLibrary
 from streamsim_validate.run.campaign import measure_plan
 from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs
-from streamsim_validate.run.programs import Cuda, run_on
+from streamsim_validate.run.programs import run_on
 from streamsim_validate.suites import drawn_programs, program_suite
 
 if TYPE_CHECKING:
@@ -189,23 +189,44 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
         assert min(entry.wall_s) >= least
 
 
-def test_what_was_measured_beside_a_slower_host_is_measured_again(
+def test_what_was_measured_beside_a_slower_host_is_visited_again(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the rounds about a try none may take over 1.2 times what ends the fast quarter, 1 here; not for ever."""
-    rounds_s = iter((1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.1, 1.2, *[1.0, 1.5] * program_runs.TRIES, 1.0, 1.0))
-    monkeypatch.setattr(beside.BesideLibrary, "round_s", lambda _: next(rounds_s))
+    """Once all have been measured; a quarter of all rounds takes 1, so none of a quiet visit takes over 1.2.
+
+    The first and the third program are quiet at once and the second one on its second visit. The fourth never is: of
+    its visits the last one comes nearest, after one that was slower and three that were quieter than all before.
+    """
+    first = (1.0, 1.0, 1.3, 1.3, 1.1, 1.2, 1.0, 1.5)
+    rounds_s = iter((*first, 1.0, 1.1, 1.0, 1.6, 1.0, 1.4, 1.0, 1.45, 1.0, 1.25))
+    monkeypatch.setattr(beside.BesideLibrary, "_round_s", lambda _: next(rounds_s))
     items = planned_programs(7, 4, ("cupy",))
-    found = measured(items)
+    told: list[Entry] = []
+    measure_programs(items, fake_gpu()[0], 0, 3, told.append)
     assert next(rounds_s, None) is None
-    kept = [found[item.key].program for item in items]
-    assert [(one.tries, one.rounds_s) for one in kept if one] == [
-        (1, (1.0, 1.0)),
-        (3, (1.1, 1.2)),
-        (program_runs.TRIES, (1.0, 1.5)),
-        (1, (1.0, 1.0)),
+    visits = [(items.index(item), entry.program) for entry in told for item in items if item.key == entry.key]
+    assert [(which, one.tries, one.rounds_s) for which, one in visits if one] == [
+        (0, 1, (1.0, 1.0)),
+        (1, 1, (1.3, 1.3)),
+        (2, 1, (1.1, 1.2)),
+        (3, 1, (1.0, 1.5)),
+        (1, 2, (1.0, 1.1)),
+        (3, 3, (1.0, 1.4)),
+        (3, 5, (1.0, 1.25)),
     ]
     assert library.card.log
+
+
+@pytest.mark.usefixtures("library")
+def test_what_was_measured_while_others_used_the_link_is_visited_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_s = iter((1.0, 1.0, 1.0, 1.9, 1.0, 1.0, 1.0, 1.1))
+    monkeypatch.setattr(beside.Link, "both_s", lambda _: next(both_s))
+    items = planned_programs(7, 3, ("cupy",))
+    found = {}
+    measure_programs(items, fake_gpu()[0], 0, 3, lambda entry: found.update({entry.key: entry.program}))
+    assert next(both_s, None) is None
+    kept = [found[item.key] for item in items]
+    assert [(one.tries, one.links_s) for one in kept if one] == [(1, (1.0, 1.0)), (2, (1.0, 1.1)), (1, (1.0, 1.0))]
 
 
 @pytest.mark.usefixtures("library")
@@ -230,13 +251,13 @@ def test_a_language_that_is_asked_for_must_be_here(language: Any, monkeypatch: p
 @pytest.mark.usefixtures("library")
 def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     items = planned_programs(7, 3, ("cupy",))
-    run = BesideLibrary.runner
+    run = BesideLibrary.run
 
-    def runner(self: BesideLibrary, workload: Any) -> Any:
-        found = run(self, workload)
-        return SimpleNamespace(run=lambda *a, **k: found.run(*a, **k)._replace(verified=False))
+    def wrong(self: BesideLibrary, *asked: Any) -> Any:
+        result, rounds_s = run(self, *asked)
+        return result._replace(verified=False), rounds_s
 
-    monkeypatch.setattr(BesideLibrary, "runner", runner)
+    monkeypatch.setattr(BesideLibrary, "run", wrong)
     assert {entry.status for entry in measured(items).values()} == {
         "failed: its output is not that of the serial program; its time does not count"
     }
@@ -267,16 +288,16 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
     done: list[str] = []
-    one = program_runs._measured
+    one = program_runs._Visits.visit
 
-    def stopped(item: Any, *more: Any) -> Entry:
+    def stopped(self: Any, item: Any, number: int) -> Entry:
         if len(done) == 5:
             done.append("")
             raise KeyboardInterrupt
         done.append(item.key)
-        return one(item, *more)
+        return one(self, item, number)
 
-    monkeypatch.setattr(program_runs, "_measured", stopped)
+    monkeypatch.setattr(program_runs._Visits, "visit", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
@@ -333,22 +354,22 @@ def test_the_command_says_what_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no g++")
-def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_bare_calls(
+def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One compilation for all chains; twice the rounds of many take longer, whatever else the machine does."""
     write_nvcc(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    found = BesideCuda(fake_gpu()[0])
+    found = BesideCuda()
     one, many = stand_ins(1000, 1, 1), stand_ins(1000, 2, 400)
     (few_s,), both_s = found.kernels_s(one, 1000), found.kernels_s(many, 1000)
     assert 0 <= few_s < both_s[0] == both_s[1]
     assert len((tmp_path / "compiled").read_text().splitlines()) == 1
-    assert found.round_s() > 0
-    runner = found.runner(one)
-    assert isinstance(runner, Cuda)
     config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
-    assert runner.run(one, config, 1, 1).verified
+    result, rounds_s = found.run(one, config, 2, 1)
+    assert result.verified
+    assert len(result.wall_s) == len(rounds_s) == 2
+    assert min(rounds_s) > 0
     found.close()
 
 

@@ -7,13 +7,14 @@ keeps what was measured, and ``fits`` puts the profile together.
 
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.fits import fit
-from streamsim_validate.calibrate.front_ends import QUIET, measure_front_ends, time_round, variation
+from streamsim_validate.calibrate.front_ends import QUIET, TURNS, measure_front_ends, time_round, variation
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.measurement import measure_probes
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
 
 __all__ = [
     "QUIET",
+    "TURNS",
     "PlainSamples",
     "Samples",
     "fit",

@@ -1,4 +1,4 @@
-"""What the calls of array libraries cost the host: rounds of a chunk's calls, and the costs that add up to them.
+"""What the calls of a front end cost the host: rounds of a chunk's calls, and the costs that add up to them.
 
 A call by itself, over and over, has warm caches; so most rounds are mixtures, as a chunk's loop makes them, and each
 cost is what explains all rounds best, relative to each. A call counts with the slices that it takes.
@@ -10,7 +10,7 @@ import random
 import time
 from contextlib import nullcontext
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -51,9 +51,49 @@ class LibrarySamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Rounds
 
 
-def measure_front_ends(libraries: Iterable[Calls], on_step: OnStep = quietly) -> dict[str, LibrarySamples]:
-    """The rounds of every library, by the name of its front end."""
-    return {calls.name: LibrarySamples(calls.version, measure_front_end(calls, on_step=on_step)) for calls in libraries}
+class CompiledRounds(Protocol):
+    """The calls of compiled programs, which time their rounds themselves."""
+
+    name: str  # of the front end
+    version: str  # of what they are written in, in words
+
+    def rounds_s(self, kinds: Sequence[str], turns: int) -> Sequence[float]:
+        """Seconds of a round of each of these kinds, so many in a run, in this order."""
+
+
+def measure_front_ends(
+    libraries: Iterable[Calls], compiled: CompiledRounds | None = None, on_step: OnStep = quietly
+) -> dict[str, LibrarySamples]:
+    """The rounds of every library and of compiled programs, by the name of the front end.
+
+    Without those of compiled programs where there is a compiler that does not work: ``on_step`` is told why.
+    """
+    found = {
+        calls.name: LibrarySamples(calls.version, measure_front_end(calls, on_step=on_step)) for calls in libraries
+    }
+    if compiled is not None:
+        on_step(f"calibrating {compiled.name}", 0, 1)
+        try:
+            found[compiled.name] = LibrarySamples(compiled.version, measure_compiled(compiled))
+        except InputError as error:
+            on_step(f"leaving {compiled.name} out: {error}", 0, 1)
+    return found
+
+
+def measure_compiled(program: CompiledRounds, seed: int = 0) -> Rounds:
+    """Seconds a round, of every kind of round, as :func:`measure_front_end`."""
+    runs = _shuffled(ROUNDS, seed)
+    found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
+    for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
+        found[kind].append(seconds)
+    return {kind: tuple(seconds) for kind, seconds in found.items()}
+
+
+def _shuffled(kinds: Iterable[str], seed: int) -> list[str]:
+    """The kinds of all runs, interleaved."""
+    runs = [kind for kind in kinds for _ in range(REPEATS)]
+    random.Random(seed).shuffle(runs)
+    return runs
 
 
 def measure_front_end(
@@ -64,8 +104,7 @@ def measure_front_end(
 ) -> Rounds:
     """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
     kinds = rounds_of(calls)
-    runs = [kind for kind in kinds for _ in range(REPEATS)]
-    random.Random(seed).shuffle(runs)
+    runs = _shuffled(kinds, seed)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with collector_off():
         for kind in kinds[:: len(kinds) // WARM_UP]:

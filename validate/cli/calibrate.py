@@ -22,7 +22,7 @@ from streamsim_validate.calibrate import (
     variation,
     write_samples,
 )
-from streamsim_validate.gpu import installed_libraries, open_gpu
+from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu
 from streamsim_validate.records import check_writable
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
@@ -36,8 +36,8 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
-    Isolated micro-benchmarks that take half a minute, the calls of CuPy and, if it is there, PyTorch among them. The
-    environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+    Isolated micro-benchmarks that take half a minute, the calls of CuPy and, where they are there, of PyTorch and of
+    programs in C++ (nvcc) among them. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
 
     \b
     Examples:
@@ -52,10 +52,10 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     if taken:
         found = read_samples(taken)
     else:
-        with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
+        with open_gpu(device) as gpu, steps(sys.stderr) as on_step, compiled_rounds(device) as compiled:
             found = measure_probes(gpu, on_step=on_step)
-            libraries = measure_front_ends(installed_libraries(device), on_step)
-        found = replace(found, front_ends=libraries)
+            front_ends = measure_front_ends(installed_libraries(device), compiled, on_step)
+        found = replace(found, front_ends=front_ends)
     if samples:
         write_samples(found, samples)
     with noting_compilation():
@@ -77,7 +77,7 @@ def _numbers(profile: Device) -> Iterator[str]:
 
 
 def _front_ends(profile: Device, samples: Samples) -> Iterator[str]:
-    """What the calls of each library cost, and how far the host's speed varied while that was measured."""
+    """What the calls of each front end cost, and how far the host's speed varied while that was measured."""
     for name, front_end in profile.front_ends.items():
         costs = ", ".join(f"{field.removesuffix('_s')} {getattr(front_end, field) * US_PER_S:.1f}" for field in TIMES)
         varied = variation(samples.front_ends[name].rounds)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.front_ends import CALLS, TIMES, with_front_end
+from streamsim.device.front_ends import TIMES, with_front_end
 from streamsim.device.variations import with_values
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from streamsim_validate.records import Entry, Program, Run
 
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
-FRONT_ENDS = {"cuda-c++": CALLS}  # of languages that have not its name
 
 
 def device_of(profile: Device, program: Program) -> Device:
     """The card as calibrated, with the calls of the program's front end. Raises InputError for an unknown one."""
-    return with_front_end(profile, FRONT_ENDS.get(program.language, program.language))
+    return with_front_end(profile, program.language)
 
 
 def speeds_of(program: Program, device: Device) -> tuple[float, ...]:

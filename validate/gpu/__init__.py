@@ -13,18 +13,23 @@ from streamsim_validate.gpu.card import (
     import_cupy,
     open_gpu,
 )
+from streamsim_validate.gpu.cuda_rounds import MAIN, CudaRounds, compiled_rounds, with_rounds
 from streamsim_validate.gpu.kernels import load_kernels, read_source
 from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Arrays
 from streamsim_validate.gpu.libraries import Calls, Library, LinearLayers, installed_libraries
 from streamsim_validate.gpu.memory import Key, buffers_of, check_fits, free_host_bytes, union
+from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample, refuse_races
 
 __all__ = [
     "CONNECTIONS_VARIABLE",
+    "MAIN",
     "THREADS_PER_BLOCK",
     "Arrays",
     "Bench",
     "Calls",
+    "Compiled",
+    "CudaRounds",
     "Gpu",
     "Key",
     "Library",
@@ -35,9 +40,11 @@ __all__ = [
     "Sample",
     "buffers_of",
     "check_fits",
+    "compiled_rounds",
     "connections",
     "first_error_line",
     "free_host_bytes",
+    "has_nvcc",
     "import_cupy",
     "installed_libraries",
     "load_kernels",
@@ -46,4 +53,5 @@ __all__ = [
     "read_source",
     "refuse_races",
     "union",
+    "with_rounds",
 ]

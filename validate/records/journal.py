@@ -161,7 +161,7 @@ class Journal:
                     )
 
     def entries(self, connections: int) -> Iterator[Entry]:
-        """Those of runs with so many connections; of a schedule measured more than once the one with most samples."""
+        """Those of runs with so many connections; of a schedule measured more than once the last with most samples."""
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return (entry for run in runs for entry in run.entries)
 
@@ -233,7 +233,7 @@ def lines_of(path: Path, data: bytes) -> list[Line]:
 def fold(lines: list[Line]) -> Record:
     """The record that a journal's lines make, without the profiles that its calibrations show.
 
-    Of a schedule measured in several sessions of a resumed run, only the entry with the most samples stays.
+    Of a schedule measured several times only the entry with the most samples stays, of these the last one.
     """
     first = lines[0]
     assert isinstance(first, Header), "read_journal checks"
@@ -263,7 +263,7 @@ def _without_superseded(runs: list[Run]) -> Iterator[Run]:
     for run in runs:
         for entry in run.entries:
             place = (run.connections, entry.key)
-            if place not in best or len(entry.wall_s) > len(best[place].wall_s):
+            if place not in best or len(entry.wall_s) >= len(best[place].wall_s):
                 best[place] = entry
     for run in runs:
         kept = tuple(entry for entry in run.entries if best[run.connections, entry.key] is entry)

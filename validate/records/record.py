@@ -37,8 +37,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
 
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
-    round of such calls just before the program and, where it was measured, just after it. ``tries``: how often it was
-    measured until the host was not disturbed, this being the last.
+    round of such calls just before the program and, where it was measured, just after it; ``links_s``: of a copy each
+    way at once. ``tries``: the visit that this was, of those that it took to find host and link quiet.
     """
 
     language: str
@@ -46,11 +46,12 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks_s: Times = ()
     rounds_s: Times = ()
     tries: int = 1
+    links_s: Times = ()
 
     @property
     def all_times(self) -> tuple[Times, ...]:
-        """Of its kernels, chunks and rounds."""
-        return self.kernels_s, self.chunks_s, self.rounds_s
+        """Of its kernels, chunks, rounds and copies."""
+        return self.kernels_s, self.chunks_s, self.rounds_s, self.links_s
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):

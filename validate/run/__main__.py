@@ -18,7 +18,7 @@ from streamsim.cli.notes import say, steps
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import INTERRUPTED, OK, InputError
 from streamsim_validate.calibrate import Samples, measure_front_ends, measure_probes
-from streamsim_validate.gpu import Gpu, installed_libraries, load_kernels, open_gpu
+from streamsim_validate.gpu import CudaRounds, Gpu, compiled_rounds, installed_libraries, load_kernels, open_gpu
 from streamsim_validate.progress import OnStep
 from streamsim_validate.run.campaign import COMPLAINT, Plan, measure_plan
 
@@ -48,8 +48,10 @@ def _calibrated(plan: Plan, on_step: OnStep, gpu: Gpu) -> Samples:
     found = measure_probes(gpu, on_step=on_step)
     if not plan.is_of_programs:
         return found
-    wanted = [one for one in installed_libraries(plan.device) if not plan.front_ends or one.name in plan.front_ends]
-    return replace(found, front_ends=measure_front_ends((one for one in wanted if one.name in LANGUAGES), on_step))
+    languages = plan.front_ends or LANGUAGES
+    libraries = (one for one in installed_libraries(plan.device) if one.name in languages)
+    with compiled_rounds(plan.device, CudaRounds.name in languages) as compiled:
+        return replace(found, front_ends=measure_front_ends(libraries, compiled, on_step))
 
 
 def _end_with_stdin() -> None:

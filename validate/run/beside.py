@@ -1,4 +1,4 @@
-"""What is measured beside a program: how long its kernels take alone, and how fast the host makes such calls."""
+"""What is measured beside a program: its kernels alone, how fast its host makes such calls, and the link."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
-from streamsim_validate.calibrate import QUIET, host_calls, time_round
+from streamsim.program.schedule import Copy, Schedule, Synchronize
+from streamsim_validate.calibrate import QUIET, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import (
-    CHUNK,
-    CHUNK_ROUND,
-    LINEAR,
-    MIX_LENGTH,
-    MIXES,
-    mix_kind,
-)
+from streamsim_validate.records import CHUNK_ROUND, LINEAR, SHORTEST_S
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
@@ -29,38 +23,62 @@ if TYPE_CHECKING:
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
     from streamsim_validate.gpu import Gpu, Library
-    from streamsim_validate.run.programs import Runner
+    from streamsim_validate.run.programs import Result
 
 ROUNDS = 3  # behind one that warms up
-DISTURBED = 1.2  # times what a round takes where nothing disturbs the host
+DISTURBED = 1.2  # times what it takes where nothing disturbs host or link
+LINK_BYTES = 8 << 20
 
 
 class Beside(Protocol):
-    """Measures beside the programs of a language, and has what runs them."""
+    """Runs the programs of a language, and measures beside them."""
 
-    def runner(self, workload: Workload) -> Runner:
-        """What runs the programs of this workload."""
+    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
+        """A program, so many times; and seconds in which the host makes a chunk's calls just before it and just after.
+
+        Those are made by the very process that runs the program.
+        """
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         """Seconds of each kernel of the workload over so many of its elements, alone."""
-
-    def round_s(self) -> float:
-        """Seconds in which the host makes the calls of a chunk."""
 
     def close(self) -> None:
         """Leave nothing behind."""
 
 
 class Quiet:
-    """How fast the host makes the calls of a language where nothing disturbs it: what ends the fast quarter so far."""
+    """How long the same thing takes where nothing disturbs it: what ends the fast quarter of all so far."""
 
     def __init__(self) -> None:
-        self._rounds_s: list[float] = []
+        self._seen_s: list[float] = []
 
-    def was_disturbed(self, rounds_s: Sequence[float]) -> bool:
-        """Whether the host was slower for any of these rounds; they count from now on."""
-        self._rounds_s.extend(rounds_s)
-        return max(rounds_s) > DISTURBED * float(np.quantile(self._rounds_s, QUIET))
+    def saw(self, seconds: Sequence[float]) -> None:
+        """It took so long."""
+        self._seen_s.extend(seconds)
+
+    def slowness(self, seconds: Sequence[float]) -> float:
+        """How many times as long it took, at the longest of these."""
+        return max(seconds) / max(SHORTEST_S, float(np.quantile(self._seen_s, QUIET)))
+
+
+class Link:
+    """What others leave of the link: a copy each way at once."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._bench = Bench(gpu, in_order=False)
+        both = Schedule((Copy("h2d", LINK_BYTES, 1), Copy("d2h", LINK_BYTES, 2), Synchronize()), ("non-blocking",) * 2)
+        prepare(self._bench, [both])
+        self._both = Replayer(both, self._bench)
+
+    def both_s(self) -> float:
+        """Seconds that they take."""
+        with collector_off():
+            return median([self._both.run().device_s for _ in range(1 + ROUNDS)][1:])
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._both.close()
+        self._bench.close()
 
 
 class BesideLibrary:
@@ -73,8 +91,11 @@ class BesideLibrary:
         self._linear: dict[tuple[int, int], tuple[LinearLayers, Python]] = {}
         self._known: dict[tuple[Workload, int], tuple[float, ...]] = {}
 
-    def runner(self, workload: Workload) -> Runner:
-        return self._layers(workload)[1] if _is_linear(workload) else self._stand_in
+    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
+        runner = self._layers(workload)[1] if _is_linear(workload) else self._stand_in
+        before_s = self._round_s()
+        result = runner.run(workload, config, repeats, work)
+        return result, (before_s, self._round_s())
 
     def _layers(self, workload: Workload) -> tuple[LinearLayers, Python]:
         shape = workload.kernels[0].parameter, len(workload.kernels) - 1
@@ -110,7 +131,7 @@ class BesideLibrary:
             short, long = (median(chain_s(launch, floats, n) for _ in range(ROUNDS)) for n in (1, 1 + CHAIN_LENGTH))
         return max(0.0, (long - short) / CHAIN_LENGTH)
 
-    def round_s(self) -> float:
+    def _round_s(self) -> float:
         with collector_off():
             rounds_s = [time_round(self._library, CHUNK_ROUND, time.perf_counter) for _ in range(1 + ROUNDS)]
         return median(rounds_s[1:])
@@ -120,18 +141,14 @@ class BesideLibrary:
 
 
 class BesideCuda:
-    """Beside programs in C++; the host's calls are the bare ones that replays make."""
+    """Beside programs in C++."""
 
-    def __init__(self, gpu: Gpu, card: int = 0) -> None:
-        self._cuda, self._bench = Cuda(card), Bench(gpu, in_order=False)
-        few = min(streams for letters, streams in MIXES if letters == CHUNK)
-        mix = next(schedule for chain, schedule in host_calls() if (chain.kind, chain.size) == (mix_kind(CHUNK), few))
-        prepare(self._bench, [mix])
-        self._mix = Replayer(mix, self._bench)
+    def __init__(self, card: int = 0) -> None:
+        self._cuda = Cuda(card)
         self._known: dict[tuple[int, int], float] = {}
 
-    def runner(self, workload: Workload) -> Runner:  # noqa: ARG002 - one and the same
-        return self._cuda
+    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
+        return self._cuda.run_beside(workload, config, repeats, work, ROUNDS)
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         asked = elements, workload.kernels[0].parameter
@@ -139,14 +156,8 @@ class BesideCuda:
             self._known[asked] = max(0.0, self._cuda.each_s(*asked))
         return (self._known[asked],) * len(workload.kernels)
 
-    def round_s(self) -> float:
-        with collector_off():
-            return median([self._mix.run().issue_s for _ in range(1 + ROUNDS)][1:]) / MIX_LENGTH
-
     def close(self) -> None:
-        """Give the memory back, and remove what was compiled."""
-        self._mix.close()
-        self._bench.close()
+        """Remove what was compiled."""
         self._cuda.close()
 
 

@@ -6,14 +6,9 @@ One in C++ is compiled once for each pattern, and runs in a process of its own e
 from __future__ import annotations
 
 import gc
-import json
 import os
 import runpy
-import shutil
-import subprocess
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -25,7 +20,9 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import one_line
-from streamsim_validate.gpu import LostGpuError, first_error_line
+from streamsim_validate.calibrate import TURNS
+from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
+from streamsim_validate.records import CHUNK_ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +35,6 @@ CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
 FUNCTION = "kernels"  # of a program, and of a file with the user's own
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 # In place of the main function of a program: the time of a chain of its launches. The first one, over one float, holds
 # the card for some 20 ms, in which the host makes the other calls.
@@ -120,7 +116,7 @@ def runner_of(language: Language, kernels: Sequence[str] = (), card: int = 0) ->
 def check_language(language: Language, kernels: Sequence[str]) -> None:
     """Raise InputError where programs in a language, with such files of kernels, cannot be measured here."""
     if language == CUDA:
-        if shutil.which("nvcc") is None:
+        if not has_nvcc():
             raise InputError("--as cuda-c++: no nvcc to compile it with; install the CUDA toolkit, or take --as cupy")
         if kernels:
             raise InputError(
@@ -202,13 +198,27 @@ class Cuda:
     language, has_own = CUDA, False
 
     def __init__(self, card: int = 0) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
-        self._programs: dict[str, Path] = {}
-        seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
-        self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
+        self._compiled = Compiled(card)
 
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
         """Compiled, if no other one had the same pattern, and run."""
+        text, words = self._program(workload, config, repeats, work, times)
+        verified, wall_s = self._compiled.said(text, words, ["verified", "wall_s"])
+        return Result(bool(verified), tuple(wall_s))
+
+    def run_beside(
+        self, workload: Workload, config: Config, repeats: int, work: int, runs: int
+    ) -> tuple[Result, tuple[float, ...]]:
+        """The same, and seconds of a round of a chunk's calls just before it and just after, medians of so many."""
+        text, words = self._program(workload, config, repeats, work)
+        text = with_rounds(text, CHUNK_ROUND, TURNS, runs)
+        verified, wall_s, rounds_s = self._compiled.said(text, words, ["verified", "wall_s", "rounds_s"])
+        return Result(bool(verified), tuple(wall_s)), tuple(rounds_s)
+
+    def _program(
+        self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
+    ) -> tuple[str, list[str]]:
+        """The program of the pattern, and the words that say which one of it."""
         code_of(workload, config, CUDA)  # what it refuses of these numbers
         pattern = msgspec.structs.replace(config, chunks=1, streams=1, buffers=config.buffers and 1)
         kernels = tuple(msgspec.structs.replace(k, launches=k.launches * times) for k in workload.kernels)
@@ -217,42 +227,18 @@ class Cuda:
         numbers |= {} if config.is_blocking or config.is_prefetch else {"streams": config.streams}
         numbers |= {} if config.buffers is None else {"buffers": config.buffers}
         numbers |= {"work": work} if workload.kernels else {}
-        words = [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
-        said = self._said(text, words)
-        return Result(bool(said["verified"]), tuple(said["wall_s"]))
+        return text, [word for name, value in numbers.items() for word in (f"--{name}", str(value))]
 
     def each_s(self, elements: int, work: int) -> float:
         """Seconds on the card of a launch of the stand-in over so many floats, in a chain of them."""
         kernel = WorkloadKernel()
         text = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (kernel,)), Config(), CUDA)
-        said = self._said(text.partition("int main(")[0] + CHAIN, [str(elements), str(work), str(CHAIN_LENGTH)])
-        return float(said["each_s"])
-
-    def _said(self, text: str, words: Sequence[str]) -> dict[str, Any]:
-        program = self._compiled(text)
-        done = subprocess.run([program, *words], capture_output=True, text=True, env=self._environment, check=False)
-        try:
-            said: dict[str, Any] = json.loads(done.stdout)
-            return {name: said[name] for name in (("each_s",) if "each_s" in said else ("verified", "wall_s"))}
-        except (ValueError, KeyError, TypeError):
-            reason = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
-            raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
-
-    def _compiled(self, text: str) -> Path:
-        if text not in self._programs:
-            program = Path(self._folder.name) / f"pipeline{len(self._programs)}"
-            source = program.with_suffix(".cu")
-            source.write_text(text, encoding="utf-8")
-            call = ["nvcc", "-O3", "-o", str(program), str(source)]
-            done = subprocess.run(call, capture_output=True, text=True, env=self._environment, check=False)
-            if done.returncode:
-                raise InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
-            self._programs[text] = program
-        return self._programs[text]
+        words = [str(elements), str(work), str(CHAIN_LENGTH)]
+        return float(self._compiled.said(text.partition(MAIN)[0] + CHAIN, words, ["each_s"])[0])
 
     def close(self) -> None:
         """Remove the folder."""
-        self._folder.cleanup()
+        self._compiled.close()
 
 
 def run_on(gpu: Gpu, what: str, run: Callable[[], T]) -> T:

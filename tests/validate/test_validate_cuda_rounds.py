@@ -1,0 +1,121 @@
+"""Rounds of compiled programs' calls, on the host in place of CUDA (``emulated_nvcc``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from emulated_nvcc import COMPILER, write_nvcc
+from msgspec.structs import replace
+
+from streamsim.device.front_ends import COMPILED, front_end_names, with_front_end
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim_validate.calibrate.front_ends import REPEATS, ROUNDS, fit_front_end, measure_front_ends
+from streamsim_validate.gpu.cuda_rounds import CudaRounds, all_rounds, compiled_rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++")
+
+
+@pytest.fixture
+def nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_nvcc(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path
+
+
+def rounds_of(kind: str, folder: Path, turns: int) -> list[list[str]]:
+    """What the program calls between two looks at the clock, of a run that warms up and of one that counts."""
+    source, program = folder / "rounds.cu", folder / "rounds"
+    source.write_text(all_rounds())
+    subprocess.run(["nvcc", "-o", program, source], check=True)
+    done = subprocess.run([program, str(turns), kind], capture_output=True, text=True, check=True)
+    (seconds,) = json.loads(done.stdout)["rounds_s"]
+    assert seconds > 0
+    _, *timed = done.stderr.split("clock\n")
+    return [between.splitlines() for between in timed[::2]]
+
+
+@needs_compiler
+def test_a_round_of_streams_in_turn_makes_the_calls_of_its_letters(nvcc: Path) -> None:
+    """Slices of 1,024 floats, each turn the next; streams 1 to 4 in turn, and with them events 1, 2, 3..."""
+    expected = []
+    for turn in range(5):
+        stream, at = 1 + turn % 4, 4096 * turn
+        expected += [f"h2d 4096 {at} {at} {stream}", f"kernel {stream}", f"d2h 4096 {at} {at} {stream}"]
+        expected += [f"record {turn + 1} {stream}", f"wait {turn + 1} {stream}"]
+    assert rounds_of("|ikorw", nvcc, 5) == [expected, expected]
+
+
+@needs_compiler
+def test_a_round_in_one_stream_stays_there_but_for_its_events(nvcc: Path) -> None:
+    expected = []
+    for turn in range(3):
+        expected += [f"h2d 4096 {4096 * turn} {4096 * turn} 1", f"record {turn + 1} {turn + 1}"]
+        expected += [f"wait {turn + 1} {turn + 1}", "kernel 1", "synchronise"]
+    assert rounds_of("irwks", nvcc, 3) == [expected, expected]
+
+
+@needs_compiler
+@pytest.mark.usefixtures("nvcc")
+def test_compiled_programs_are_calibrated_where_there_is_a_compiler() -> None:
+    with compiled_rounds() as found:
+        assert found is not None
+        samples = measure_front_ends([], found)
+    assert {kind: len(seconds) for kind, seconds in samples[COMPILED].rounds.items()} == dict.fromkeys(ROUNDS, REPEATS)
+    assert fit_front_end(samples[COMPILED].rounds, "measured: here").spread >= 0
+
+
+def test_without_a_compiler_or_where_they_are_not_asked_for_they_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with compiled_rounds(wanted=False) as found:
+        assert found is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with compiled_rounds() as found:
+        assert found is None
+
+
+def test_a_compiler_that_does_not_work_stops_no_calibration() -> None:
+    class Broken:
+        name, version = COMPILED, "C++"
+
+        def rounds_s(self, _kinds: Sequence[str], _turns: int) -> list[float]:
+            raise InputError("it does not compile: no g++")
+
+    told: list[str] = []
+    assert measure_front_ends([], Broken(), lambda what, *_: told.append(what)) == {}
+    assert told == [f"calibrating {COMPILED}", f"leaving {COMPILED} out: it does not compile: no g++"]
+
+
+def test_compiled_programs_have_the_bare_calls_of_a_profile_that_has_none_of_theirs() -> None:
+    device = load_device("h200")
+    assert COMPILED not in device.front_ends
+    assert with_front_end(device, COMPILED) is device
+    assert load_device(f"h200:{COMPILED}") == device
+    assert COMPILED in front_end_names(device)
+    assert CudaRounds.name == COMPILED
+
+
+def test_a_profile_may_have_their_calls() -> None:
+    """Those of each round by hand: a copy takes 2 us, a kernel 4, an event 1, and entering a stream is no call."""
+    costs = {"i": 2e-6, "o": 2e-6, "k": 4e-6, "r": 1e-6, "w": 1e-6, "s": 1e-6, "|": 0.0}
+
+    class Known:
+        name, version = COMPILED, "C++"
+
+        def rounds_s(self, kinds: Sequence[str], _turns: int) -> list[float]:
+            return [sum(costs[letter] for letter in kind) for kind in kinds]
+
+    found = fit_front_end(measure_front_ends([], Known())[COMPILED].rounds, "measured: by hand")
+    device = load_device("h200")
+    own = with_front_end(replace(device, front_ends={COMPILED: found}), COMPILED)
+    assert own.name == f"h200:{COMPILED}"
+    assert (own.host.copy_s, own.host.kernel_s, own.host.enter_s) == pytest.approx((2e-6, 4e-6, 0.0), abs=1e-12)

@@ -1,0 +1,144 @@
+"""Rounds of the calls that compiled programs make, as the array libraries' calls are probed, in C++.
+
+In processes of their own: in one that does nothing else, or in that of a program just before and just after it. What
+else a host does slows one of its processors, and another process may run on another one.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streamsim.code.programs import code_of
+from streamsim.code.steps import FLOAT_BYTES
+from streamsim.program.config import Config
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
+from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAIN = "int main("
+MEASURES = "  std::vector<double> wall_s("  # a program begins to
+ROUNDS = f"""
+class Rounds {{  // of calls that the letters of a kind stand for
+  static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};
+  float *h_, *x_, *y_;
+  std::vector<cudaStream_t> streams_ = std::vector<cudaStream_t>({STREAMS});
+  std::vector<cudaEvent_t> events_ = std::vector<cudaEvent_t>(kSlices);
+
+  static void Kernel(float* x, float* y, cudaStream_t stream) {{
+    StandIn<<<(kSlice + 255) / 256, 256, 0, stream>>>(x, y, kSlice, 1);
+  }}
+
+ public:
+  Rounds() {{
+    Check(cudaMallocHost(&h_, 4 * kSlice * kSlices));
+    for (float** d : {{&x_, &y_}}) Check(cudaMalloc(d, 4 * kSlice * kSlices));
+    for (auto& s : streams_) Check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    for (auto& e : events_) Check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+  }}
+
+  double Each(const std::string& kind, int turns) {{  // seconds a round
+    bool goes_round = kind.find('|') != std::string::npos;
+    for (auto& e : events_) Check(cudaEventRecord(e, streams_[0]));
+    Check(cudaDeviceSynchronize());
+    auto start = std::chrono::steady_clock::now();
+    for (int turn = 0; turn < turns; ++turn) {{
+      auto stream = streams_[goes_round ? turn % streams_.size() : 0];
+      size_t at = turn % kSlices * kSlice;
+      for (char call : kind) {{
+        if (call == 'i') Check(cudaMemcpyAsync(x_ + at, h_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+        if (call == 'o') Check(cudaMemcpyAsync(h_ + at, y_ + at, 4 * kSlice, cudaMemcpyDefault, stream));
+        if (call == 'k') Kernel(x_ + at, y_ + at, stream);
+        if (call == 'r') Check(cudaEventRecord(events_[turn % kSlices], streams_[turn % streams_.size()]));
+        if (call == 'w') Check(cudaStreamWaitEvent(streams_[turn % streams_.size()], events_[turn % kSlices]));
+        if (call == 's') Check(cudaDeviceSynchronize());
+      }}
+    }}
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    Check(cudaDeviceSynchronize());
+    return took.count() / turns;
+  }}
+}};
+"""
+ALL_ROUNDS = """
+int main(int argc, char** argv) {  // TURNS KIND...
+  Rounds rounds;
+  for (int i = 2; i < argc; ++i) {
+    if (i == 2) rounds.Each(argv[i], atoi(argv[1]));  // the first calls of all
+    printf("%s%.9f", i > 2 ? ", " : "{\\"rounds_s\\": [", rounds.Each(argv[i], atoi(argv[1])));
+  }
+  printf("]}\\n");
+  return 0;
+}
+"""
+ONE_ROUND = """
+double Round() {{
+  static Rounds rounds;
+  std::vector<double> took(1 + {runs});  // the first one warms up
+  for (double& seconds : took) seconds = rounds.Each("{kind}", {turns});
+  std::sort(took.begin() + 1, took.end());
+  return took[1 + {runs} / 2];
+}}
+
+std::vector<double> rounds_s;
+"""
+AROUND = """
+int main(int argc, char** argv) {
+  int code = Program(argc, argv);
+  rounds_s.push_back(Round());
+  printf("{\\"rounds_s\\": [%.9f, %.9f]}\\n", rounds_s[0], rounds_s[1]);
+  return code;
+}
+"""
+
+
+def all_rounds() -> str:
+    """The program that measures rounds of the kinds that it is given, behind how many there are in a run."""
+    plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), "cuda-c++")
+    return plain.partition(MAIN)[0] + ROUNDS + ALL_ROUNDS
+
+
+class CudaRounds:
+    """The calls of compiled programs, probed in a process that does nothing else."""
+
+    name = "cuda-c++"
+
+    def __init__(self, card: int = 0) -> None:
+        self.version = "C++"
+        self._compiled = Compiled(card)
+
+    def rounds_s(self, kinds: Sequence[str], turns: int) -> list[float]:
+        """Seconds of a round of each of these kinds, so many in a run, in this order.
+
+        Raises InputError where it does not compile or run.
+        """
+        (seconds,) = self._compiled.said(all_rounds(), [str(turns), *kinds], ["rounds_s"])
+        return list(map(float, seconds))
+
+    def close(self) -> None:
+        """Remove what was compiled."""
+        self._compiled.close()
+
+
+@contextmanager
+def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds | None]:
+    """The calls of compiled programs while they are probed; None where there is no compiler, or they are not wanted."""
+    if not (wanted and has_nvcc()):
+        yield None
+        return
+    rounds = CudaRounds(card)
+    try:
+        yield rounds
+    finally:
+        rounds.close()
+
+
+def with_rounds(text: str, kind: str, turns: int, runs: int) -> str:
+    """A program that measures such a round, too, just before it measures itself and just after: ``rounds_s``."""
+    head, _, tail = text.partition(MAIN)
+    one = ONE_ROUND.format(kind=kind, turns=turns, runs=runs)
+    body = tail.replace(MEASURES, f"  rounds_s.push_back(Round());\n{MEASURES}", 1)
+    return f"{head}{ROUNDS}{one}\nint Program({body}{AROUND}"

@@ -1,0 +1,67 @@
+"""Programs in C++, compiled with nvcc in a folder of their own that goes with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamsim.errors import InputError
+from streamsim_validate.gpu.card import first_error_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NVCC = "nvcc"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def has_nvcc() -> bool:
+    """Whether there is a compiler."""
+    return shutil.which(NVCC) is not None
+
+
+class Compiled:
+    """Compiles programs, each once, and runs them on the card of that number, in processes of their own."""
+
+    def __init__(self, card: int = 0) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
+        self._programs: dict[str, Path] = {}
+        seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+        self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
+
+    def said(self, text: str, words: Sequence[str], names: Sequence[str]) -> list[Any]:
+        """What the program of that text, given these words, says under these names in its lines of JSON.
+
+        Raises InputError where it does not compile, or does not say it.
+        """
+        program = self._compiled(text)
+        done = subprocess.run([program, *words], capture_output=True, text=True, env=self._environment, check=False)
+        try:
+            found: dict[str, Any] = {}
+            for line in done.stdout.splitlines():
+                found |= json.loads(line)
+            return [found[name] for name in names]
+        except (ValueError, KeyError, TypeError):
+            reason = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+            raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
+
+    def _compiled(self, text: str) -> Path:
+        if text not in self._programs:
+            program = Path(self._folder.name) / f"pipeline{len(self._programs)}"
+            source = program.with_suffix(".cu")
+            source.write_text(text, encoding="utf-8")
+            call = [NVCC, "-O3", "-o", str(program), str(source)]
+            done = subprocess.run(call, capture_output=True, text=True, env=self._environment, check=False)
+            if done.returncode:
+                raise InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
+            self._programs[text] = program
+        return self._programs[text]
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._folder.cleanup()
