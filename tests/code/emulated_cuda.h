@@ -89,6 +89,22 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, int) {
   return 0;
 }
 
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return 0; }
+
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return 0; }
+
+inline cudaError_t cudaFree(void* made) {
+  on_device.erase(static_cast<char*>(made));
+  free(made);
+  return 0;
+}
+
+inline cudaError_t cudaFreeHost(void* made) {
+  on_host.erase(static_cast<char*>(made));
+  free(made);
+  return 0;
+}
+
 inline std::map<cudaEvent_t, std::chrono::steady_clock::time_point> recorded;
 
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {

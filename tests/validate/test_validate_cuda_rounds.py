@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from streamsim.device.front_ends import COMPILED, front_end_names, with_front_end
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim_validate.calibrate.front_ends import REPEATS, ROUNDS, fit_front_end, measure_front_ends
+from streamsim_validate.calibrate.front_ends import KINDS, REPEATS, fit_front_end, measure_front_ends
 from streamsim_validate.gpu.cuda_rounds import CudaRounds, all_rounds, compiled_rounds
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_compiled_programs_are_calibrated_where_there_is_a_compiler() -> None:
     with compiled_rounds() as found:
         assert found is not None
         samples = measure_front_ends([], found)
-    assert {kind: len(seconds) for kind, seconds in samples[COMPILED].rounds.items()} == dict.fromkeys(ROUNDS, REPEATS)
+    assert {kind: len(seconds) for kind, seconds in samples[COMPILED].rounds.items()} == dict.fromkeys(KINDS, REPEATS)
     assert fit_front_end(samples[COMPILED].rounds, "measured: here").spread >= 0
 
 

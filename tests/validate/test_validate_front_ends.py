@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from streamsim.device.front_ends import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
-    LINEAR_ROUNDS,
+    KINDS,
+    LINEAR_KINDS,
     REPEATS,
-    ROUNDS,
     fit_front_end,
     measure_front_end,
     measure_front_ends,
@@ -114,9 +114,9 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 
 def test_every_round_is_measured_as_often_as_any_other() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
-    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(ROUNDS, REPEATS)
+    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(KINDS, REPEATS)
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, 2e-5))
-    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(ROUNDS + LINEAR_ROUNDS, REPEATS)
+    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(KINDS + LINEAR_KINDS, REPEATS)
 
 
 def test_a_cost_that_would_be_negative_is_none() -> None:
@@ -129,7 +129,7 @@ def test_a_cost_that_would_be_negative_is_none() -> None:
 def test_how_far_the_host_varied_is_the_slow_tenth_over_the_fast() -> None:
     """Every second run of each kind takes 1.5 times as long; the medians of odd numbers of runs are the faster."""
     runs = tuple(1.5 if run % 2 else 1.0 for run in range(REPEATS))
-    assert variation(dict.fromkeys(ROUNDS, runs)) == pytest.approx(1.5)
+    assert variation(dict.fromkeys(KINDS, runs)) == pytest.approx(1.5)
 
 
 def test_every_library_is_measured_by_its_name() -> None:

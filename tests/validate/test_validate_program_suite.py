@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,17 +27,20 @@ from timed_arrays import CALL_S, ROUND_S, Library
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
+from streamsim_validate.calibrate.front_ends import KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.programs import device_of, schedule_of
 from streamsim_validate.gpu import LostGpuError
 from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
+    CHUNK_ROUND,
     LINEAR,
     PROGRAMS,
     STAND_IN,
     Entry,
     Program,
     Recipe,
+    Run,
     config_of,
     digest,
     finish,
@@ -48,7 +52,7 @@ from streamsim_validate.records import (
 from streamsim_validate.run import Plan, beside, campaign, program_runs
 from streamsim_validate.run.beside import BesideCuda, BesideLibrary
 from streamsim_validate.run.campaign import measure_plan
-from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs
+from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs, to_fit
 from streamsim_validate.run.programs import run_on
 from streamsim_validate.suites import drawn_programs, program_suite
 
@@ -175,6 +179,8 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
             continue
         assert (entry.status, entry.verified, len(entry.wall_s)) == ("ok", True, 3)
         assert entry.program.rounds_s == pytest.approx((4 * CALL_S, 4 * CALL_S))
+        for kind, seconds in entry.program.others_s.items():
+            assert seconds == pytest.approx((len(kind) * CALL_S,) * 2)
         assert entry.build() == item.schedule
         assert entry.recipe is not None
         workload, chunks = entry.recipe.workload, int(entry.recipe.arguments["chunks"])
@@ -199,7 +205,9 @@ def test_what_was_measured_beside_a_slower_host_is_visited_again(
     """
     first = (1.0, 1.0, 1.3, 1.3, 1.1, 1.2, 1.0, 1.5)
     rounds_s = iter((*first, 1.0, 1.1, 1.0, 1.6, 1.0, 1.4, 1.0, 1.45, 1.0, 1.25))
-    monkeypatch.setattr(beside.BesideLibrary, "_round_s", lambda _: next(rounds_s))
+    monkeypatch.setattr(
+        beside.BesideLibrary, "_round_s", lambda _, kind: next(rounds_s) if kind == CHUNK_ROUND else 1.0
+    )
     items = planned_programs(7, 4, ("cupy",))
     told: list[Entry] = []
     measure_programs(items, fake_gpu()[0], 0, 3, told.append)
@@ -230,6 +238,32 @@ def test_what_was_measured_while_others_used_the_link_is_visited_again(monkeypat
 
 
 @pytest.mark.usefixtures("library")
+def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> None:
+    """Two others beside each: of the 22 others of a library with linear layers each once, beside eleven programs."""
+    found = measured(planned_programs(7, 11, ("pytorch",)))
+    counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
+    assert counts == dict.fromkeys({*KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 1)
+
+
+def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
+    """Those of both calibrations, and of the programs in that language; what the record keeps is left alone."""
+    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
+    own = Program("cupy", rounds_s=(3.0, 4.0), others_s={"k": (5.0, 6.0)})
+    entries = tuple(Entry(name, "", recipe=recipe, program=program) for name, program in (("a", own), ("b", own)))
+    before, after = (
+        {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [s], "k": [2 * s], "i": [s]}}}}
+        for s in (1.0, 2.0)
+    )
+    run = Run(8, "", 0, 3, samples=before, samples_after=after, entries=entries)
+    rounds = {CHUNK_ROUND: (1, 2, 3, 4, 3, 4), "k": (2, 4, 5, 6, 5, 6), "i": (1, 2)}
+    expected = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": rounds}}}
+    assert to_fit(run) == (expected, expected)
+    assert before["front_ends"] != expected["front_ends"]
+    without = msgspec.structs.replace(run, entries=())
+    assert to_fit(without) == (before, after)
+
+
+@pytest.mark.usefixtures("library")
 def test_a_language_that_is_not_here_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_runs, "installed_libraries", lambda _: [])
     statuses = {entry.status for entry in measured(planned_programs(7, 1, ("cupy", "pytorch"))).values()}
@@ -254,8 +288,8 @@ def test_a_program_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch)
     run = BesideLibrary.run
 
     def wrong(self: BesideLibrary, *asked: Any) -> Any:
-        result, rounds_s = run(self, *asked)
-        return result._replace(verified=False), rounds_s
+        result, rounds = run(self, *asked)
+        return result._replace(verified=False), rounds
 
     monkeypatch.setattr(BesideLibrary, "run", wrong)
     assert {entry.status for entry in measured(items).values()} == {
@@ -366,10 +400,12 @@ def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_cal
     assert 0 <= few_s < both_s[0] == both_s[1]
     assert len((tmp_path / "compiled").read_text().splitlines()) == 1
     config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
-    result, rounds_s = found.run(one, config, 2, 1)
+    result, rounds = found.run(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
     assert result.verified
-    assert len(result.wall_s) == len(rounds_s) == 2
-    assert min(rounds_s) > 0
+    assert len(result.wall_s) == 2
+    assert list(rounds) == [CHUNK_ROUND, "k", "irwko"]
+    assert [len(seconds) for seconds in rounds.values()] == [2, 2, 2]
+    assert min(map(min, rounds.values())) > 0
     found.close()
 
 

@@ -7,20 +7,34 @@ keeps what was measured, and ``fits`` puts the profile together.
 
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.fits import fit
-from streamsim_validate.calibrate.front_ends import QUIET, TURNS, measure_front_ends, time_round, variation
+from streamsim_validate.calibrate.front_ends import (
+    KINDS,
+    QUIET,
+    TURNS,
+    Rounds,
+    kinds_of,
+    measure_front_ends,
+    pooled,
+    time_round,
+    variation,
+)
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.measurement import measure_probes
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
 
 __all__ = [
+    "KINDS",
     "QUIET",
     "TURNS",
     "PlainSamples",
+    "Rounds",
     "Samples",
     "fit",
     "host_calls",
+    "kinds_of",
     "measure_front_ends",
     "measure_probes",
+    "pooled",
     "probes",
     "read_samples",
     "time_round",

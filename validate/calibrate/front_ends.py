@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 # Letters: i, o copies in and out, k a kernel, l a linear layer, r and w record and wait for an event, | a block that
 # enters a stream and holds what follows; s synchronises, with nothing to wait for.
-ROUNDS = (
+KINDS = (
     *("i", "o", "k", "r", "w", "s", "|i", "|k"),
     *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
-LINEAR_ROUNDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
+LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
 COLUMNS |= {"|": "enter_s", "l": "linear_s"}
 ENTERS = "|"
@@ -82,8 +82,8 @@ def measure_front_ends(
 
 def measure_compiled(program: CompiledRounds, seed: int = 0) -> Rounds:
     """Seconds a round, of every kind of round, as :func:`measure_front_end`."""
-    runs = _shuffled(ROUNDS, seed)
-    found: dict[str, list[float]] = {kind: [] for kind in ROUNDS}
+    runs = _shuffled(KINDS, seed)
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for kind, seconds in zip(runs, program.rounds_s(runs, TURNS), strict=True):
         found[kind].append(seconds)
     return {kind: tuple(seconds) for kind, seconds in found.items()}
@@ -103,7 +103,7 @@ def measure_front_end(
     on_step: OnStep = quietly,
 ) -> Rounds:
     """Seconds a round, of every kind of round, the kinds interleaved in shuffled order."""
-    kinds = rounds_of(calls)
+    kinds = kinds_of(calls)
     runs = _shuffled(kinds, seed)
     found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with collector_off():
@@ -115,13 +115,13 @@ def measure_front_end(
     return {kind: tuple(seconds) for kind, seconds in found.items()}
 
 
-def rounds_of(calls: Calls) -> tuple[str, ...]:
+def kinds_of(calls: Calls) -> tuple[str, ...]:
     """The kinds of rounds that a library can make."""
     try:
         calls.linear(0)
     except NotImplementedError:
-        return ROUNDS
-    return ROUNDS + LINEAR_ROUNDS
+        return KINDS
+    return KINDS + LINEAR_KINDS
 
 
 def time_round(
@@ -160,6 +160,11 @@ def time_round(
     return seconds
 
 
+def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
+    """The runs of all these together, of the kinds that the first one has."""
+    return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
+
+
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEnd:
     """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
@@ -167,7 +172,7 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds are missing or took no
     time.
     """
-    complete = set(rounds) in (set(ROUNDS), {*ROUNDS, *LINEAR_ROUNDS})
+    complete = set(rounds) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
     quiet_s = np.array([np.quantile(seconds, QUIET) for seconds in rounds.values()])

@@ -40,6 +40,13 @@ class Rounds {{  // of calls that the letters of a kind stand for
     for (auto& e : events_) Check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
   }}
 
+  ~Rounds() {{  // no streams but its own are beside a program
+    for (auto& s : streams_) Check(cudaStreamDestroy(s));
+    for (auto& e : events_) Check(cudaEventDestroy(e));
+    for (float* d : {{x_, y_}}) Check(cudaFree(d));
+    Check(cudaFreeHost(h_));
+  }}
+
   double Each(const std::string& kind, int turns) {{  // seconds a round
     bool goes_round = kind.find('|') != std::string::npos;
     for (auto& e : events_) Check(cudaEventRecord(e, streams_[0]));
@@ -74,22 +81,32 @@ int main(int argc, char** argv) {  // TURNS KIND...
   return 0;
 }
 """
-ONE_ROUND = """
-double Round() {{
-  static Rounds rounds;
-  std::vector<double> took(1 + {runs});  // the first one warms up
-  for (double& seconds : took) seconds = rounds.Each("{kind}", {turns});
-  std::sort(took.begin() + 1, took.end());
-  return took[1 + {runs} / 2];
-}}
+KINDS_BESIDE = """
+std::vector<std::string> kinds;  // of rounds beside the program
+std::vector<std::vector<double>> rounds_s;
 
-std::vector<double> rounds_s;
+void MeasureRounds() {{
+  Rounds rounds;
+  auto& found = rounds_s.emplace_back();
+  for (auto& kind : kinds) {{
+    std::vector<double> took(1 + {runs});  // the first one warms up
+    for (double& seconds : took) seconds = rounds.Each(kind, {turns});
+    std::sort(took.begin() + 1, took.end());
+    found.push_back(took[1 + {runs} / 2]);
+  }}
+}}
 """
-AROUND = """
-int main(int argc, char** argv) {
-  int code = Program(argc, argv);
-  rounds_s.push_back(Round());
-  printf("{\\"rounds_s\\": [%.9f, %.9f]}\\n", rounds_s[0], rounds_s[1]);
+BESIDE = """
+int main(int argc, char** argv) {  // KINDS and what the program is given
+  std::stringstream words(argv[1]);
+  for (std::string kind; std::getline(words, kind, ',');) kinds.push_back(kind);
+  int code = Program(argc - 1, argv + 1);
+  MeasureRounds();
+  printf("{\\"rounds_s\\": [");
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    printf("%s[%.9f, %.9f]", i ? ", " : "", rounds_s[0][i], rounds_s[1][i]);
+  }
+  printf("]}\\n");
   return code;
 }
 """
@@ -136,9 +153,13 @@ def compiled_rounds(card: int = 0, wanted: bool = True) -> Iterator[CudaRounds |
         rounds.close()
 
 
-def with_rounds(text: str, kind: str, turns: int, runs: int) -> str:
-    """A program that measures such a round, too, just before it measures itself and just after: ``rounds_s``."""
+def with_rounds(text: str, turns: int, runs: int) -> str:
+    """A program that measures rounds, too, just before it measures itself and just after.
+
+    It takes their kinds, with commas between them, before its own words, and says the medians of so many runs of each,
+    before and after: ``rounds_s``.
+    """
     head, _, tail = text.partition(MAIN)
-    one = ONE_ROUND.format(kind=kind, turns=turns, runs=runs)
-    body = tail.replace(MEASURES, f"  rounds_s.push_back(Round());\n{MEASURES}", 1)
-    return f"{head}{ROUNDS}{one}\nint Program({body}{AROUND}"
+    body = tail.replace(MEASURES, f"  MeasureRounds();\n{MEASURES}", 1)
+    beside = KINDS_BESIDE.format(turns=turns, runs=runs)
+    return f"#include <sstream>\n{head}{ROUNDS}{beside}\nint Program({body}{BESIDE}"

@@ -37,8 +37,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
 
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
-    round of such calls just before the program and, where it was measured, just after it; ``links_s``: of a copy each
-    way at once. ``tries``: the visit that this was, of those that it took to find host and link quiet.
+    round of such calls just before the program and, where it was measured, just after it; ``others_s``: of rounds of
+    other kinds, by kind; ``links_s``: of a copy each way at once. ``tries``: the visit that this was, of those that it
+    took to find host and link quiet.
     """
 
     language: str
@@ -47,11 +48,12 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds_s: Times = ()
     tries: int = 1
     links_s: Times = ()
+    others_s: dict[str, Times] = {}
 
     @property
     def all_times(self) -> tuple[Times, ...]:
         """Of its kernels, chunks, rounds and copies."""
-        return self.kernels_s, self.chunks_s, self.rounds_s, self.links_s
+        return self.kernels_s, self.chunks_s, self.rounds_s, self.links_s, *self.others_s.values()
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
-from streamsim_validate.calibrate import QUIET, time_round
+from streamsim_validate.calibrate import KINDS, QUIET, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import CHUNK_ROUND, LINEAR, SHORTEST_S
+from streamsim_validate.records import LINEAR, SHORTEST_S
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
+    from streamsim_validate.calibrate import Rounds
     from streamsim_validate.gpu import Gpu, Library
     from streamsim_validate.run.programs import Result
 
@@ -33,11 +34,17 @@ LINK_BYTES = 8 << 20
 class Beside(Protocol):
     """Runs the programs of a language, and measures beside them."""
 
-    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
-        """A program, so many times; and seconds in which the host makes a chunk's calls just before it and just after.
+    def run(
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
+    ) -> tuple[Result, Rounds]:
+        """A program, so many times; and by kind seconds of a round of calls just before it and just after.
 
         Those are made by the very process that runs the program.
         """
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the rounds that can be made."""
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         """Seconds of each kernel of the workload over so many of its elements, alone."""
@@ -90,12 +97,16 @@ class BesideLibrary:
         self._stand_in = Python(language, card=card)
         self._linear: dict[tuple[int, int], tuple[LinearLayers, Python]] = {}
         self._known: dict[tuple[Workload, int], tuple[float, ...]] = {}
+        self.kinds = kinds_of(library)
 
-    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
+    def run(
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
+    ) -> tuple[Result, Rounds]:
         runner = self._layers(workload)[1] if _is_linear(workload) else self._stand_in
-        before_s = self._round_s()
+        before_s = [self._round_s(kind) for kind in kinds]
         result = runner.run(workload, config, repeats, work)
-        return result, (before_s, self._round_s())
+        after_s = [self._round_s(kind) for kind in kinds]
+        return result, dict(zip(kinds, zip(before_s, after_s, strict=True), strict=True))
 
     def _layers(self, workload: Workload) -> tuple[LinearLayers, Python]:
         shape = workload.kernels[0].parameter, len(workload.kernels) - 1
@@ -131,9 +142,9 @@ class BesideLibrary:
             short, long = (median(chain_s(launch, floats, n) for _ in range(ROUNDS)) for n in (1, 1 + CHAIN_LENGTH))
         return max(0.0, (long - short) / CHAIN_LENGTH)
 
-    def _round_s(self) -> float:
+    def _round_s(self, kind: str) -> float:
         with collector_off():
-            rounds_s = [time_round(self._library, CHUNK_ROUND, time.perf_counter) for _ in range(1 + ROUNDS)]
+            rounds_s = [time_round(self._library, kind, time.perf_counter) for _ in range(1 + ROUNDS)]
         return median(rounds_s[1:])
 
     def close(self) -> None:
@@ -143,12 +154,16 @@ class BesideLibrary:
 class BesideCuda:
     """Beside programs in C++."""
 
+    kinds = KINDS
+
     def __init__(self, card: int = 0) -> None:
         self._cuda = Cuda(card)
         self._known: dict[tuple[int, int], float] = {}
 
-    def run(self, workload: Workload, config: Config, repeats: int, work: int) -> tuple[Result, tuple[float, ...]]:
-        return self._cuda.run_beside(workload, config, repeats, work, ROUNDS)
+    def run(
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
+    ) -> tuple[Result, Rounds]:
+        return self._cuda.run_beside(workload, config, repeats, work, kinds, ROUNDS)
 
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         asked = elements, workload.kernels[0].parameter

@@ -56,7 +56,13 @@ from streamsim_validate.records import (
 )
 from streamsim_validate.run.measure import Job, Measured, measure
 from streamsim_validate.run.planned import Planned
-from streamsim_validate.run.program_runs import WrittenProgram, check_installed, measure_programs, planned_programs
+from streamsim_validate.run.program_runs import (
+    WrittenProgram,
+    check_installed,
+    measure_programs,
+    planned_programs,
+    to_fit,
+)
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite, suite_connections
 
 REPEATS = 11
@@ -310,7 +316,7 @@ def with_profiles(record: Record) -> Record:
 
     One that cannot be fitted is said on the terminal and is missing.
     """
-    samples = [plain for run in record.runs for plain in (run.samples, run.samples_after)]
+    samples = [plain for run in record.runs for plain in to_fit(run)]
     if not any(samples):
         return record
     say("fitting the calibrations")

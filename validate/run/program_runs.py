@@ -8,17 +8,18 @@ stays, whatever time it showed.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import closing
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
+from streamsim_validate.calibrate import pooled
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
+from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
 from streamsim_validate.run.beside import DISTURBED, Beside, BesideCuda, BesideLibrary, Link, Quiet
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamsim_validate.gpu import Gpu
+    from streamsim_validate.records import Run
 
 LOST, SKIPPED = "lost", "skipped"
 TRIES = 5
+OTHERS = 2  # kinds of rounds beside each program, in turn, of which its front end is calibrated with the others
 
 
 class WrittenProgram(Planned, frozen=True):
@@ -115,6 +118,7 @@ class _Visits:
         self._besides: dict[Language, Beside | str] = {}
         self._calls: defaultdict[str, Quiet] = defaultdict(Quiet)  # by language
         self._copies = Quiet()
+        self._number: Counter[str] = Counter()  # of visits, by language
 
     def slowness(self, program: Program) -> float:
         """How many times as slow host or link was beside it as they are where nothing disturbs them."""
@@ -141,10 +145,20 @@ class _Visits:
         work = first.parameter if first.name == STAND_IN else 1
         kernels_s, chunks_s = beside.kernels_s(workload, elements), beside.kernels_s(workload, part)
         before_s = self._link.both_s()
-        result, rounds_s = beside.run(workload, config_of(recipe), self._repeats, work)
-        links_s = before_s, self._link.both_s()
-        beside_it = to_times(kernels_s), to_times(chunks_s), to_times(rounds_s)
-        return result.checked().wall_s, Program(item.language, *beside_it, number, to_times(links_s))
+        kinds = CHUNK_ROUND, *self._others(item.language, beside)
+        result, found = beside.run(workload, config_of(recipe), self._repeats, work, kinds)
+        links_s = to_times((before_s, self._link.both_s()))
+        rounds_s, *others_s = (to_times(found[kind]) for kind in kinds)
+        beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
+        others = dict(zip(kinds[1:], others_s, strict=True))
+        return result.checked().wall_s, Program(item.language, *beside_it, number, links_s, others)
+
+    def _others(self, language: Language, beside: Beside) -> list[str]:
+        """The other kinds of rounds whose turn it is: over the programs of a run all are made as often."""
+        kinds = [kind for kind in beside.kinds if kind != CHUNK_ROUND]
+        first = OTHERS * self._number[language]
+        self._number[language] += 1
+        return [kinds[(first + more) % len(kinds)] for more in range(OTHERS)]
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -176,3 +190,31 @@ def _without_option(error: InputError, language: Language, instead: str = "") ->
 def _recipe(item: WrittenProgram) -> Recipe:
     assert item.recipe is not None
     return item.recipe
+
+
+def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What its calibrations show, before and after; each front end by all rounds of the run, those beside programs too.
+
+    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does.
+    """
+    beside = _rounds_beside(run)
+    if run.samples is None or run.samples_after is None or not beside:
+        return run.samples, run.samples_after
+    both = [plain["front_ends"] for plain in (run.samples, run.samples_after)]
+    known = {
+        name: {**library, "rounds": pooled([library["rounds"], both[1][name]["rounds"], beside.get(name, {})])}
+        for name, library in both[0].items()
+        if name in both[1]
+    }
+    return {**run.samples, "front_ends": known}, {**run.samples_after, "front_ends": known}
+
+
+def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
+    """By language and kind the rounds that were made beside the programs of that language."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for entry in run.entries:
+        if entry.program is not None and entry.program.others_s:
+            kinds = found.setdefault(entry.program.language, {})
+            for kind, seconds in {CHUNK_ROUND: entry.program.rounds_s, **entry.program.others_s}.items():
+                kinds.setdefault(kind, []).extend(seconds)
+    return found

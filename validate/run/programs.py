@@ -22,12 +22,12 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate import TURNS
 from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
-from streamsim_validate.records import CHUNK_ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamsim.code.steps import Language
+    from streamsim_validate.calibrate import Rounds
     from streamsim_validate.gpu import Gpu
 
 T = TypeVar("T")
@@ -207,13 +207,15 @@ class Cuda:
         return Result(bool(verified), tuple(wall_s))
 
     def run_beside(
-        self, workload: Workload, config: Config, repeats: int, work: int, runs: int
-    ) -> tuple[Result, tuple[float, ...]]:
-        """The same, and seconds of a round of a chunk's calls just before it and just after, medians of so many."""
+        self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str], runs: int
+    ) -> tuple[Result, Rounds]:
+        """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
         text, words = self._program(workload, config, repeats, work)
-        text = with_rounds(text, CHUNK_ROUND, TURNS, runs)
-        verified, wall_s, rounds_s = self._compiled.said(text, words, ["verified", "wall_s", "rounds_s"])
-        return Result(bool(verified), tuple(wall_s)), tuple(rounds_s)
+        names = ["verified", "wall_s", "rounds_s"]
+        verified, wall_s, rounds_s = self._compiled.said(
+            with_rounds(text, TURNS, runs), [",".join(kinds), *words], names
+        )
+        return Result(bool(verified), tuple(wall_s)), dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _program(
         self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
