@@ -361,6 +361,7 @@ def fake_torch(card: Card) -> dict[str, Any]:
         cuda=cuda,
         empty=empty,
         rand=rand,
+        set_num_threads=lambda count: None,
         equal=lambda a, b: bool(np.array_equal(a.data, b.data)),
         lerp=operation(lambda a, b, weight: a + np.float32(weight) * (b - a)),
         addcmul=operation(lambda a, b, c, value: a + np.float32(value) * b * c),

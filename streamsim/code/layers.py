@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from streamsim.code.python import WIDTH as LINE_WIDTH
+from streamsim.code.python_libraries import SINGLE
 from streamsim.code.steps import FLOAT_BYTES
 from streamsim.errors import InputError
 
@@ -129,6 +130,7 @@ def measure(depth, passes, repeat, rows):
         end.synchronize()
         return begin.elapsed_time(end) / 1e3 / repeat
 
+    {single}
     wanted = output_of(pool[:1] * 2)  # one stream: serial
     outputs = (output_of(pool) for _ in range(1 + repeat))
     right = [all(map(torch.equal, output, wanted)) for output in outputs]
@@ -179,6 +181,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
         defaults,
     ]
     text = _REST.format(
+        single=SINGLE,
         arguments="size, launches" if is_repeated else "size",
         init="        self.launches = launches\n" if is_repeated else "",
         forward=_FORWARD[is_repeated],

@@ -48,6 +48,7 @@ class Writer(ABC):
 
     name: str
     imports: tuple[str, ...]
+    settled: tuple[str, ...] = ()  # before outputs are compared
     synchronise: str
     event: str
 
@@ -275,6 +276,7 @@ class Writer(ABC):
         fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
         program = self.replay if plan.is_graph else f"lambda: {self._called('pool')}"
         return [
+            *self.settled,
             f"wanted = output_of(lambda: {self._called(f'pool[:1] * {self.streams}')})  # one stream: serial",
             *(self._captured() if plan.is_graph else ()),
             f"outputs = (output_of({program}) for _ in range(1 + repeat))",
