@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Part, Point, Workload, WorkloadKernel
     from streamsim.program.workload_text import parse_kernel, workload_of_sizes
     from streamsim.recorded.card_profile import profile_of
-    from streamsim.recorded.program import HostCosts, RecordedProgram, program_of
+    from streamsim.recorded.program import RecordedProgram, program_of
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.recording import (
         AnnotationKind,
@@ -250,7 +250,7 @@ _HOME = {
     "RecordedCalls": "recorded.summary",  # the host's calls of one name
     "program_of": "recorded.program",  # the program that a recording is of, as a schedule
     "RecordedProgram": "recorded.program",  # what program_of gives
-    "HostCosts": "recorded.program",  # what recording cost
+    "HostCosts": "recorded.recording_costs",  # what recording cost
     "profile_of": "recorded.card_profile",  # the profile of a recording's card
     "replay": "recorded.replay",  # a recorded program, predicted beside what was recorded
     "untraced": "recorded.replay",  # the program without what recording cost

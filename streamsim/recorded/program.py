@@ -29,6 +29,7 @@ from streamsim.program.schedule import (
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.recording_costs import HostCosts
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 
 if TYPE_CHECKING:
@@ -44,17 +45,6 @@ ISSUING = 192  # threads that keep a multiprocessor busy with dense arithmetic: 
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
-
-
-class HostCosts(msgspec.Struct, frozen=True):
-    """What recording cost the host, to be taken out: seconds for each call, and for each operation recorded.
-
-    ``first``: whether the first copy or launch takes what the others do.
-    """
-
-    call_s: float = 0.0
-    operation_s: float = 0.0
-    first: bool = False
 
 
 class RecordedProgram(msgspec.Struct, frozen=True):
@@ -169,7 +159,7 @@ class _Writer:
                 times.own_ns[first] -= excess
         times.own_ns[:] = np.maximum(times.own_ns - round(costs.call_s * 1e9), 0)
         operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
-        times.before_ns[:] = np.maximum(times.before_ns - operations, 0)
+        times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:

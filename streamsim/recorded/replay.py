@@ -11,8 +11,9 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
-from streamsim.recorded.program import HostCosts, RecordedProgram, program_of
-from streamsim.recorded.recording import NONE, CallKind, Recording
+from streamsim.recorded.program import RecordedProgram, program_of
+from streamsim.recorded.recording import NONE, Recording
+from streamsim.recorded.recording_costs import by_queries, costs_of, per_call
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.timeline import Timeline, label
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 WORST = 5  # ops shown
-OPERATION = 2 / 3  # of what recording a call costs, what recording an operation of PyTorch does: 2.5 to 4 of 4.7 us
 STEPS = 40  # of halving what recording may have cost
+MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
     "bytes",
@@ -152,42 +153,30 @@ def untraced(
 
     ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
     is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
-    it, a launch is taken to cost what the profile of ``device`` says, if that was measured, and what it took longer to
-    be what each record cost. The first copy or launch is taken to cost what others do. Raises InputError for a time
-    that is not above zero.
+    it, records cost what :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy
+    or launch is taken to cost what others do. Raises InputError for a time that is not above zero.
     """
     device = as_device(device)
-    submit_s = device.host.submit_s
+    submit_s, costs = device.host.submit_s, costs_of(recording, device)
     if untraced_s is None:
-        return program_of(recording, name, _costs(_excess_s(recording, device)), submit_s)
+        return program_of(recording, name, costs, submit_s)
     if not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
-    most = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
+    known = by_queries(recording)
+    longest = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
+    one, most = (per_call(1.0), longest) if known is None else (known, MOST_TIMES)
 
-    def takes_longer(call_s: float) -> bool:
-        program = program_of(recording, name, _costs(call_s), submit_s)
+    def takes_longer(times: float) -> bool:
+        program = program_of(recording, name, one.scaled(times), submit_s)
         timeline = simulate_one_of_many(program.schedule, device)
         return max(timeline.makespan_s, timeline.host_s) > untraced_s
 
     if takes_longer(most):
-        return program_of(recording, name, _costs(_excess_s(recording, device)), submit_s)
+        return program_of(recording, name, costs, submit_s)
     low, high = 0.0, most
     for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if takes_longer(middle) else (low, middle)
-        if high - low < 1e-9:
+        if (high - low) * one.call_s < 1e-9:
             break
-    return program_of(recording, name, _costs(high if low else 0.0), submit_s)
-
-
-def _costs(call_s: float) -> HostCosts:
-    return HostCosts(call_s, call_s * OPERATION, first=True)
-
-
-def _excess_s(recording: Recording, device: Device) -> float:
-    """How much longer launches took than the profile's, at the median; 0 where its host was not measured."""
-    calls = recording.calls
-    took_ns = (calls.end_ns - calls.start_ns)[calls.kind == CallKind.LAUNCH]
-    if not len(took_ns) or device.source("host.kernel_s")[0] != "measured":
-        return 0.0
-    return max(0.0, float(np.median(took_ns)) * 1e-9 - device.host.kernel_s)
+    return program_of(recording, name, one.scaled(high if low else 0.0), submit_s)

@@ -25,8 +25,9 @@ from streamsim.program.schedule import (
     WaitThread,
 )
 from streamsim.recorded.alone import alone_ns
-from streamsim.recorded.program import HostCosts, program_of
+from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import RecordedCard
+from streamsim.recorded.recording_costs import HostCosts
 from streamsim.recorded.replay import replay, untraced
 
 if TYPE_CHECKING:
