@@ -53,8 +53,10 @@ def replay_table(found: Replay, untraced: RecordedProgram, untraced_s: float | N
 
 def _off(program: RecordedProgram) -> str:
     costs = program.costs
-    each = f"{format_seconds(costs.call_s)} a call, {format_seconds(costs.operation_s)} a recorded operation"
-    return f"of the host's time, which the schedule is without: {each}"
+    each = [f"{format_seconds(costs.call_s)} a call"]
+    each += [f"{format_seconds(costs.between_s)} before it"] * (costs.between_s > 0)
+    each += [f"{format_seconds(costs.operation_s)} a recorded operation"] * (costs.operation_s > 0 or len(each) == 1)
+    return f"of the host's time, which the schedule is without: {', '.join(each)}"
 
 
 def replay_json(found: Replay, untraced: RecordedProgram, untraced_s: float | None = None) -> dict[str, Any]:

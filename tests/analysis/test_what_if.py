@@ -108,6 +108,22 @@ def test_what_the_host_does_before_a_step_it_does_once_and_before_an_op_for_ever
     assert [op.duration_s for op in cut.ops if isinstance(op, HostWork)] == [t * NS for t in (7, 2, 2, 7, 2, 2)]
 
 
+def test_later_pieces_are_called_where_the_caches_are_warm() -> None:
+    """Of kernels' calls of 9, 5, 4 in each of two steps the fast quarter ends with the second 4, of the work with 2.
+
+    Copies have no faster ones of their kind than those behind the wait; what has a name is the program's own work.
+    """
+    calls = (
+        *(h2d(1, 10, call_s=8 * NS), HostWork(6 * NS), kernel(1, 20, call_s=9 * NS)),
+        *(HostWork(2 * NS), kernel(1, 20, call_s=5 * NS), HostWork(3 * NS), kernel(1, 20, call_s=4 * NS)),
+        *(HostWork(7 * NS, "load"), d2h(1, 10, call_s=3 * NS)),
+    )
+    cut = in_pieces(program(*(*calls, Synchronize()) * 2, streams=1), 3)
+    host_s = [op.duration_s if isinstance(op, HostWork) else op.call_s for op in cut.ops]
+    cold, warm = (8, 6, 9, 2, 5, 3, 4, 7, 3), (8, 2, 4, 2, 4, 2, 4, 7, 3)
+    assert host_s == [None if t is None else t * NS for t in (*cold, *warm, *warm, None) * 2]
+
+
 def test_a_copy_of_fewer_bytes_than_pieces_is_refused() -> None:
     with pytest.raises(InputError, match="a copy of 10 bytes cannot be cut into 11 pieces"):
         in_pieces(loop(2), 11)

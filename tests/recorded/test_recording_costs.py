@@ -1,0 +1,78 @@
+"""What recording cost, read off calls that do nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from perfect_profiler import recorded
+from strategies import NS, kernel, make_device, program
+
+from streamsim.model import simulate
+from streamsim.program.schedule import HostWork
+from streamsim.recorded.program import program_of
+from streamsim.recorded.recording import NONE, CallKind, HostCalls, Recording
+from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call
+
+LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
+QUERY = "cudaGetDevice_v3020"
+
+
+def with_queries(launches: int, own: int, gap: int, query: str = QUERY) -> Recording:
+    """Launches with a query before each, by a recorder that takes ``own`` in every call and ``gap`` behind it.
+
+    Of the query nothing else takes time. The host works behind each launch.
+    """
+    device = make_device(kernel=LAUNCH)
+    was = recorded(simulate(program(*[kernel(1, 5) for _ in range(launches)]), device))
+    names = (*was.names, query)
+    now, calls = 0, []
+    for row in range(launches):
+        calls.append((CallKind.OTHER, len(was.names), now, now + own))
+        now += own + gap
+        calls.append((CallKind.LAUNCH, int(was.calls.name[row]), now, now + LAUNCH + own))
+        now += LAUNCH + own + gap + WORK
+    n = len(calls)
+    kinds, called, starts, ends = (np.array(column) for column in zip(*calls, strict=True))
+    columns = {name: np.full(n, NONE) for name in HostCalls.dtypes()}
+    columns |= {"kind": kinds, "name": called, "start_ns": starts, "end_ns": ends, "thread": np.zeros(n)}
+    columns |= {"stream": np.where(kinds == CallKind.LAUNCH, 1, NONE), "correlation": np.arange(n)}
+    launched = ends[1::2]
+    work = msgspec.structs.replace(
+        was.work, call=(2 * was.work.call + 1), start_ns=launched.astype(np.int64), end_ns=launched + 5
+    )
+    return msgspec.structs.replace(was, names=names, calls=HostCalls.of(columns), work=work)
+
+
+@examples(30)
+@given(st.integers(ENOUGH, 30), st.integers(1, 400), st.integers(1, 400))
+def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, gap: int) -> None:
+    """Without it each launch takes what it takes, and before each but the first the host does its own work alone."""
+    was = with_queries(launches, own, gap)
+    costs = costs_of(was, make_device(kernel=1))
+    assert (costs.call_s, costs.between_s, costs.operation_s) == pytest.approx((own * NS, gap * NS, 0.0))
+    found = program_of(was, costs=costs).schedule
+    assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
+    between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
+    assert between == pytest.approx([WORK * NS] * (launches - 1))
+
+
+def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
+    """Then launches of 3,010 ticks are as much longer than the profile's of 3,000, if those were measured."""
+    device = make_device(kernel=LAUNCH)
+    device, measured = (
+        msgspec.structs.replace(device, sources={**device.sources, "host.kernel_s": f"{how}: by hand"})
+        for how in ("assumed", "measured")
+    )
+    for was in (with_queries(ENOUGH - 1, 10, 7), with_queries(20, 10, 7, "cudaPointerGetAttributes")):
+        assert costs_of(was, device) == per_call(0.0)
+        found = costs_of(was, measured)
+        assert found.call_s == pytest.approx(10 * NS)
+        assert found.between_s == 0
+
+
+def test_costs_can_be_scaled() -> None:
+    assert HostCosts(2.0, 3.0, True, 4.0).scaled(0.5) == HostCosts(1.0, 1.5, True, 2.0)
