@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from streamsim.device.profile import Device
-    from streamsim.recorded.recording import Recording
+    from streamsim.recorded.recording import CardWork, Recording
 
 BASE = "h100"  # of cards that have no profile: all but the rates of its copies
 LEAST_COPIES, LARGE_BYTES = 3, 1 << 20  # from which a rate is told: so many, and those of the larger half or this size
@@ -82,7 +84,7 @@ def with_own_rates(recording: Recording, device: Device, memories: Sequence[Copy
 
 
 def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: float) -> float | None:
-    """Bytes a second; of pageable memory, which the host stages, by what the call took."""
+    """Bytes a second; of pageable memory, which the host stages, by what the call took once its stream was free."""
     work, calls = recording.work, recording.calls
     rows = np.flatnonzero(
         (work.kind == WorkKind.COPY)
@@ -93,7 +95,7 @@ def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: f
     )
     if memory == CopyMemory.PAGEABLE:
         rows = rows[work.call[rows] >= 0]
-        took_ns = (calls.end_ns - calls.start_ns)[work.call[rows]]
+        took_ns = calls.end_ns[work.call[rows]] - np.maximum(calls.start_ns[work.call[rows]], _free_ns(work)[rows])
     else:
         took_ns = (work.end_ns - work.start_ns)[rows]
     sizes = work.bytes[rows]
@@ -101,3 +103,13 @@ def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: f
     took_s = took_ns[large] * 1e-9 - latency_s
     rates = sizes[large][took_s > 0] / took_s[took_s > 0]
     return float(np.median(rates)) if len(rates) >= LEAST_COPIES else None
+
+
+def _free_ns(work: CardWork) -> NDArray[np.int64]:
+    """By row when all that was before it in its stream had ended; 0 where there was nothing."""
+    found = np.zeros(len(work), np.int64)
+    for stream in np.unique(work.stream):
+        rows = np.flatnonzero(work.stream == stream)
+        rows = rows[np.argsort(work.start_ns[rows], kind="stable")]
+        found[rows[1:]] = np.maximum.accumulate(work.end_ns[rows])[:-1]
+    return found
