@@ -364,8 +364,21 @@ def crowd_of(
     return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), most) - 1, 3)))
 
 
-def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
-    """What an op asks of its engine, from the profile."""
+def goes_on_at_once(schedule: Schedule, i: int) -> bool:
+    """Whether nothing is launched between a kernel and the one before: both of a graph, and no more known than a time.
+
+    In a program of calls a graph is what one call put on the card: all but the first of its ops have calls of no time.
+    """
+    op = schedule.ops[i]
+    if not isinstance(op, Kernel) or op.duration_s is None or op.elements or op.share != 1:
+        return False
+    before = next((other for other in reversed(schedule.ops[:i]) if other.stream == op.stream), None)
+    return isinstance(before, Kernel) and (schedule.launch == "graph" or op.call_s == 0)
+
+
+def need_of(schedule: Schedule, device: Device, i: int) -> Need:
+    """What op ``i`` asks of its engine, from the profile."""
+    op = schedule.ops[i]
     if isinstance(op, Copy):
         side = device.h2d if op.direction == "h2d" else device.d2h
         if is_pageable(schedule, op):
@@ -392,7 +405,7 @@ def need_of(schedule: Schedule, device: Device, op: Op) -> Need:
         latency, duplex, crowded_alone, crowded_duplex = latencies
         return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
-    floor = Fraction(in_ticks(device.compute.floor_s))
+    floor = Fraction(0 if goes_on_at_once(schedule, i) else in_ticks(device.compute.floor_s))
     if op.duration_s is None:
         return _from_table(device, op, floor)
     return _given(device, op, floor)

@@ -37,7 +37,7 @@ class Card:
         self.schedule, self.device, self.ops = schedule, device, schedule.ops
         self.order = cuda_order(schedule, device)
         self.waits = dependences(schedule, device, self.order)
-        self.need = [need_of(schedule, device, op) if is_work(op) else Need() for op in self.ops]
+        self.need = [need_of(schedule, device, i) if is_work(op) else Need() for i, op in enumerate(self.ops)]
         self.left = [
             n.works * n.share if isinstance(op, Kernel) else Fraction(n.bytes)
             for op, n in zip(self.ops, self.need, strict=True)

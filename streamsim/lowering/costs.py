@@ -13,6 +13,8 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from msgspec.structs import replace
+
 from streamsim.device.front_ends import LINEAR
 from streamsim.program.schedule import (
     Copy,
@@ -198,11 +200,37 @@ def shapes_of(schedule: Schedule, device: Device, streams: int) -> tuple[list[Sh
     if pageable:
         of_copy = matters[Copy]
         matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
+    at_once = behind_kernels(schedule)
+    keys = [matters[type(op)](op) for op in schedule.ops]
+    for i in at_once:
+        keys[i] = at_once, keys[i]
     number: dict[object, int] = defaultdict(count().__next__)
-    shape = array("i", [number[matters[type(op)](op)] for op in schedule.ops])
+    shape = array("i", map(number.__getitem__, keys))
     alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
     calls = call_ticks(schedule.launch, device, streams)
-    return [_shape(alike[k], device, calls, pageable) for k in range(len(number))], shape
+    cards = dict.fromkeys(alike, device)
+    if at_once:
+        without_launch = replace(device, compute=replace(device.compute, floor_s=0.0))
+        cards |= dict.fromkeys((shape[i] for i in at_once), without_launch)
+    return [_shape(alike[k], cards[k], calls, pageable) for k in range(len(number))], shape
+
+
+def behind_kernels(schedule: Schedule) -> tuple[int, ...]:
+    """Kernels of a graph that stand right behind another one of their stream and are given by their time alone.
+
+    These begin as the one before ends, within 0.1 us, and take what they are told, as recorded ones do; launched one by
+    one no kernel takes less than the device's least time, of which a microsecond lies between two launches.
+    """
+    is_graph, latest, found = schedule.launch == "graph", dict[int | None, bool](), list[int]()
+    if not is_graph and not any(op.call_s == 0 for op in schedule.ops if isinstance(op, Kernel)):
+        return ()
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel):
+            is_whole = op.duration_s is not None and op.share == 1 and not op.elements
+            if latest.get(op.stream) and is_whole and (is_graph or op.call_s == 0):
+                found.append(i)
+        latest[op.stream] = isinstance(op, Kernel)
+    return tuple(found)
 
 
 def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:

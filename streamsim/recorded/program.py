@@ -157,7 +157,8 @@ class _Writer:
             excess, first = first_excess_ns(self._recording, times.own_ns)
             if first != NONE:
                 times.own_ns[first] -= excess
-        times.own_ns[:] = np.maximum(times.own_ns - round(costs.call_s * 1e9), 0)
+        least = np.minimum(times.own_ns, np.diff(self._rows_from) > 0)  # what takes no time is an op of a graph's
+        times.own_ns[:] = np.maximum(times.own_ns - round(costs.call_s * 1e9), least)
         operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
         times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
@@ -200,10 +201,13 @@ class _Writer:
             self._gap[thread] += own_ns
 
     def _issue(self, i: int, kind: int, thread: int, own_ns: int, rows: Sequence[int]) -> None:
-        """A call that has put work on the card; that of a graph puts all of it there when it returns."""
-        call_s: float | None = own_ns * 1e-9
+        """A call that has put work on the card; that of a graph before it returns, if the first of it began by then."""
+        call_s, rest_ns = own_ns * 1e-9, 0
         if kind == GRAPH_LAUNCH:
-            self._put(HostWork(own_ns * 1e-9, self._called(i), thread), i)
+            begun_ns = min(self._of_work.start_ns[row] for row in rows) - int(self._calls.start_ns[i])
+            rest_ns = own_ns - min(own_ns, max(0, begun_ns - self._submit_ns))
+            if own_ns > rest_ns:
+                self._put(HostWork((own_ns - rest_ns) * 1e-9, self._called(i), thread), i)
             call_s = 0.0
         for row in rows:
             op = self._work(row, kind, thread, call_s)
@@ -213,6 +217,8 @@ class _Writer:
             self._latest[thread] = op.stream
             self._put(op, i, row)
             call_s = 0.0
+        if rest_ns:
+            self._put(HostWork(rest_ns * 1e-9, self._called(i), thread), i)
 
     def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
         work = self._of_work

@@ -133,8 +133,8 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
         program(h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(100, 10),)), buffers=BUFFERS),
         PLAIN, 20, 10, "needless-order", 10,
     ),
-    # Kernels of 1 tick that take the floor of 10 each.
-    "kernel floor": (program(*[kernel(1, 1)] * 4), make_device(floor=10), 40, 4, "small-chunks", 36),
+    # Kernels of 1 tick, which work on some elements, and take the floor of 10 each.
+    "kernel floor": (program(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10), 40, 4, "small-chunks", 36),
 }  # fmt: skip
 
 

@@ -121,7 +121,7 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
         for i in mine:
             ahead = [timeline.start[j] for j in mine if j < i and queue[j] == queue[i]]
             could = max([timeline.ready[i], *ahead])
-            drain = {j: oracle.need_of(schedule, device, schedule.ops[j]).drain for j in mine}
+            drain = {j: oracle.need_of(schedule, device, j).drain for j in mine}
             running = [(timeline.start[j], timeline.end[j] - drain[j]) for j in mine if j != i]
             assert all(any(s <= t < e for s, e in running) for t in range(could, timeline.start[i]))
 
@@ -168,7 +168,7 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
         if b.because == "engine":  # it was ready, and started when the one before it left (or, at its side, started)
             assert timeline.ready[b.op] < start
             assert timeline.engine[a.op] == timeline.engine[b.op]
-            leaves = timeline.end[a.op] - oracle.need_of(schedule, device, schedule.ops[a.op]).drain
+            leaves = timeline.end[a.op] - oracle.need_of(schedule, device, a.op).drain
             assert start == leaves or (queue[a.op] == queue[b.op] and start == timeline.start[a.op])
             continue
         assert start == timeline.ready[b.op]

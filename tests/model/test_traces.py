@@ -141,6 +141,20 @@ def test_synchronising_an_event_never_recorded_returns_at_once() -> None:
     assert calls(make_device(synchronize=1, wake=2), kernel(1, 9), Synchronize(event=0)) == [(0, 0), (0, 1)]
 
 
+def test_in_a_graph_kernels_go_on_at_once() -> None:
+    # A launch takes 10 at least. In a graph the one behind the copy does, and those behind it take the 3 that they are
+    # said to; but not one that is a part of a launch or has elements, of which the time hangs on what a launch takes.
+    device = make_device(floor=10)
+    ops = (h2d(1, 4), kernel(1, 3), kernel(1, 3), kernel(1, 3))
+    assert spans(device, *ops) == [(0, 4), (4, 14), (14, 24), (24, 34)]
+    assert spans(device, *ops, launch="graph") == [(0, 4), (4, 14), (14, 17), (17, 20)]
+    assert spans(device, *ops[:2], kernel(1, 3, elements=1), launch="graph")[-1] == (14, 24)
+    assert spans(device, *ops[:2], kernel(1, 3, share=0.5), launch="graph")[-1] == (14, 24)
+    # A recorded program's graph is one call, and its other ops have calls of no time.
+    own = [kernel(1, 3, call_s=0.0) for _ in range(2)]
+    assert spans(device, kernel(1, 3), *own) == [(0, 10), (10, 13), (13, 16)]
+
+
 def test_a_graph_is_paid_for_once() -> None:
     # 10, then 2 for each copy, while those before it run: the first is issued at 12, and the card hears of it 1 later.
     # Other calls inside the graph are free; the synchronise is not.

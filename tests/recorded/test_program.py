@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pytest
 import strategies as card
 from hypothesis import assume, given, settings
@@ -26,7 +27,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.program import program_of
-from streamsim.recorded.recording import RecordedCard
+from streamsim.recorded.recording import CallKind, RecordedCard
 from streamsim.recorded.recording_costs import HostCosts
 from streamsim.recorded.replay import replay, untraced
 
@@ -149,6 +150,24 @@ def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:
     found = program_of(was, costs=HostCosts(2 * NS, 0.0, first=True))
     assert [op.call_s for op in found.schedule.ops] == [pytest.approx(t * NS) for t in (3, 9, 3, 3)]
     assert found.taken_out_s == pytest.approx((497 + 2 + 2) * NS)
+
+
+@pytest.mark.parametrize(("begins", "parts"), [(40, (30, 60)), (10, (90,)), (200, (90,)), (100, (90,))])
+def test_a_graph_runs_while_the_call_that_launches_it_does(begins: int, parts: tuple[int, ...]) -> None:
+    """A call of 90 ticks; the card has it 10 later. Its first kernel began at 40: so by 30 it had been handed over.
+
+    One that began by 10 was handed over at once, and one behind the call when it returned.
+    """
+    was = recorded(simulate(program(kernel(1, 5), kernel(1, 5)), make_device(kernel=90)))
+    kinds, starts = np.array([CallKind.GRAPH_LAUNCH], np.int8), np.array([begins, begins + 5])
+    calls = msgspec.structs.replace(was.calls.rows(np.array([0])), kind=kinds)
+    work = msgspec.structs.replace(was.work, call=np.zeros(2, np.int64), start_ns=starts, end_ns=starts + 5)
+    found = program_of(msgspec.structs.replace(was, calls=calls, work=work), submit_s=10 * NS).schedule
+    host = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
+    assert host == pytest.approx([t * NS for t in parts])
+    kernels = [i for i, op in enumerate(found.ops) if isinstance(op, Kernel)]
+    assert [found.ops[i].call_s for i in kernels] == [0, 0]
+    assert kernels[0] == (1 if begins > 10 else 0)
 
 
 @pytest.mark.parametrize("share", [0.9, 0.5])
