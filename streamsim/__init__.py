@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         Unread,
         WorkKind,
     )
+    from streamsim.recorded.recording_costs import HostCosts
     from streamsim.recorded.replay import EngineReplay, Misplaced, Replay, replay, untraced
     from streamsim.recorded.summary import (
         RecordedAmount,
