@@ -195,18 +195,20 @@ def _recipe(item: WrittenProgram) -> Recipe:
 def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """What its calibrations show, before and after; each front end by all rounds of the run, those beside programs too.
 
-    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does.
+    A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does. Of a run that
+    was cut short there is none after it.
     """
     beside = _rounds_beside(run)
-    if run.samples is None or run.samples_after is None or not beside:
+    taken = [plain["front_ends"] for plain in (run.samples, run.samples_after) if plain is not None]
+    if run.samples is None or not beside:
         return run.samples, run.samples_after
-    both = [plain["front_ends"] for plain in (run.samples, run.samples_after)]
     known = {
-        name: {**library, "rounds": pooled([library["rounds"], both[1][name]["rounds"], beside.get(name, {})])}
-        for name, library in both[0].items()
-        if name in both[1]
+        name: {**library, "rounds": pooled([*(each[name]["rounds"] for each in taken), beside.get(name, {})])}
+        for name, library in taken[0].items()
+        if all(name in each for each in taken)
     }
-    return {**run.samples, "front_ends": known}, {**run.samples_after, "front_ends": known}
+    after = run.samples_after and {**run.samples_after, "front_ends": known}
+    return {**run.samples, "front_ends": known}, after
 
 
 def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
