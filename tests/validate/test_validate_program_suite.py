@@ -246,7 +246,7 @@ def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> 
 
 
 def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
-    """Those of both calibrations, and of the programs in that language; what the record keeps is left alone."""
+    """Those of both calibrations, or of the one there is, and of the programs; what the record keeps is left alone."""
     recipe = planned_programs(7, 1, ("cupy",))[0].recipe
     own = Program("cupy", rounds_s=(3.0, 4.0), others_s={"k": (5.0, 6.0)})
     entries = tuple(Entry(name, "", recipe=recipe, program=program) for name, program in (("a", own), ("b", own)))
@@ -261,6 +261,9 @@ def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
     assert before["front_ends"] != expected["front_ends"]
     without = msgspec.structs.replace(run, entries=())
     assert to_fit(without) == (before, after)
+    cut_short = to_fit(msgspec.structs.replace(run, samples_after=None))
+    rounds = {CHUNK_ROUND: (1, 3, 4, 3, 4), "k": (2, 5, 6, 5, 6), "i": (1,)}
+    assert cut_short == ({"date": "", "front_ends": {"cupy": {"version": "it", "rounds": rounds}}}, None)
 
 
 @pytest.mark.usefixtures("library")
