@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -242,3 +242,39 @@ def test_linear_layers_as_a_workload() -> None:
     found = linear_layers(10, 8, 2)
     assert (found.elements, found.inputs, found.outputs) == (10, (32,), (32,))
     assert [(kernel.name, kernel.parameter) for kernel in found.kernels] == [(LINEAR, 8), (LINEAR, 8), ("relu", 0)]
+
+
+# Records of the suite
+
+
+def of_record(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What comparing a record of the project says of each front end."""
+    path = ROOT / "validate" / "records" / f"programs-suite-{name}.json.gz"
+    assert main(["compare", str(path), "--worst", "0", "--json"]) == 0
+    programs: dict[str, Any] = json.loads(capsys.readouterr().out)["programs"]
+    return programs
+
+
+def test_where_nothing_else_ran_on_the_host_programs_take_what_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The goals: median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, and the choice."""
+    found = of_record("h200-2", capsys)
+    assert set(found) == {"cupy", "pytorch"}
+    for of_one in found.values():
+        assert of_one["host"]["apart"] == 1
+        assert of_one["choice"]["within_5_percent_percent"] >= 95
+        for klass, median, p95 in ((DEVICE_BOUND, 2, 8), (HOST_BOUND, 8, 25)):
+            assert of_one["errors"][klass]["n"] > 30
+            assert of_one["errors"][klass]["median_percent"] <= median
+            assert of_one["errors"][klass]["p95_percent"] <= p95
+
+
+@pytest.mark.parametrize("name", ["h100", "h100-2", "h200"])
+def test_compiled_programs_take_what_is_predicted_within_a_point(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their 95th percentiles are within a point of the goals on either card, at whichever speed the host was."""
+    found = of_record(name, capsys)
+    assert set(found) == {"cuda-c++", "cupy", "pytorch"}
+    errors = found["cuda-c++"]["errors"]
+    assert errors[DEVICE_BOUND]["n"] + errors[HOST_BOUND]["n"] == 150
+    assert errors[DEVICE_BOUND]["p95_percent"] <= 8 + 1
+    assert errors[HOST_BOUND]["p95_percent"] <= 25 + 1
+    assert found["cuda-c++"]["choice"]["worst_percent"] <= 8
