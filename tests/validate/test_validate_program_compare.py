@@ -255,7 +255,7 @@ def of_record(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return programs
 
 
-def test_where_nothing_else_ran_on_the_host_programs_take_what_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_the_host_keeps_one_speed_programs_take_what_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
     """The goals: median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, and the choice."""
     found = of_record("h200-2", capsys)
     assert set(found) == {"cupy", "pytorch"}

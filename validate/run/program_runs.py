@@ -199,9 +199,9 @@ def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     was cut short there is none after it.
     """
     beside = _rounds_beside(run)
-    taken = [plain["front_ends"] for plain in (run.samples, run.samples_after) if plain is not None]
     if run.samples is None or not beside:
         return run.samples, run.samples_after
+    taken = [plain["front_ends"] for plain in (run.samples, run.samples_after) if plain is not None]
     known = {
         name: {**library, "rounds": pooled([*(each[name]["rounds"] for each in taken), beside.get(name, {})])}
         for name, library in taken[0].items()
