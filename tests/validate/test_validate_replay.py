@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +17,17 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Buffer, Copy, Kernel, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu import kernels
-from streamsim_validate.gpu.bench import Bench, measure_launch_s, prepare
+from streamsim_validate.gpu.bench import Bench, each_launch_s, prepare
+from streamsim_validate.gpu.cuda_source import LAUNCHES, NS_BITS, SLICES_BITS
 from streamsim_validate.gpu.kernels import KernelSpec, pass_through_reference, register
+from streamsim_validate.gpu.launches import (
+    MOST_SLICES,
+    MOST_WAVES,
+    SHORTEST_SLICE_S,
+    SHORTEST_WAVE_S,
+    Busy,
+    slices_in,
+)
 from streamsim_validate.gpu.replayer import Replayer
 from streamsim_validate.records.recipe import blocking_streams, legacy, legacy_kernels, relay, stages
 from streamsim_validate.records.timed import closed, with_timing_events
@@ -107,17 +117,23 @@ def test_each_op_is_the_cuda_call_it_stands_for(op: Op, calls: list[tuple[str, .
         (Kernel(1, "sleep", 257, 50), [("streamsim_sleep", 512)]),
         # elements from the largest region: 64 bytes are 16 floats
         (Kernel(1, "copy", duration_s=1e-3, reads=(DEVICE,), writes=(DEVICE,)), [("streamsim_copy", 256)]),
-        # an anonymous kernel is one wave of its share of the card: 4 multiprocessors x 2048 threads
-        (Kernel(1, duration_s=1e-3), [("streamsim_spin", 8192)]),
+        # an anonymous kernel that fills the card, 4 multiprocessors x 2048 threads, has as many waves of them as there
+        # are 12.5 us in its time, a power of two and 16 at most; one of a share of it has the threads of that share
+        (Kernel(1, duration_s=1e-3), [("streamsim_spin", 16 * 8192)]),
+        (Kernel(1, duration_s=60e-6), [("streamsim_spin", 4 * 8192)]),
+        (Kernel(1, duration_s=10e-6), [("streamsim_spin", 8192)]),
         (Kernel(1, duration_s=1e-3, fill=0.25), [("streamsim_spin", 2048)]),
         (Kernel(1, duration_s=1e-3, fill=1e-6), [("streamsim_spin", 256)]),
-        (Kernel(1, duration_s=1e-3, elements=10**6, reads=(DEVICE,), writes=(DEVICE,)), [("streamsim_spin", 8192)]),
+        (
+            Kernel(1, duration_s=1e-3, elements=10**6, reads=(DEVICE,), writes=(DEVICE,)),
+            [("streamsim_spin", 16 * 8192)],
+        ),
     ],
 )
 def test_a_kernel_has_the_threads_it_needs(kernel: Kernel, threads: list[tuple[str, int]]) -> None:
     gpu, cuda = fake_gpu()
     bench = Bench(gpu)
-    bench._launch_s = {1: 0.0, 32: 0.0}
+    bench._launch_s = dict.fromkeys(product((1, 31, 32), (1, 2, 4, 8, 16, 32, 64)), 0.0)
     schedule = Schedule((kernel,), ("non-blocking",), BUFFERS)
     prepare(bench, [schedule])
     Replayer(schedule, bench).replay()
@@ -132,24 +148,48 @@ def test_the_stand_in_has_no_more_blocks_than_the_driver_says_fit() -> None:
     gpu, cuda = fake_gpu()
     cuda.resident_blocks = 4
     bench = Bench(gpu)
-    bench._launch_s = {1: 0.0, 16: 0.0}
-    assert bench.spin_of(Kernel(1, duration_s=1e-3)) == (16, 1_000_000)
-    assert bench.spin_of(Kernel(1, duration_s=2e-3, fill=0.25)) == (4, 2_000_000)
+    bench._launch_s = {(1, 1): 0.0, (16, 8): 0.0, (1, 64): 0.0, (15, 64): 0.0}
+    assert bench.spin_of(Kernel(1, duration_s=100e-6)) == Busy(8 * 16, 1, 100e-6 / 8)
+    assert bench.spin_of(Kernel(1, duration_s=640e-6, fill=0.25)) == Busy(4, 64, 10e-6)
 
 
 def test_the_stand_in_is_told_its_time_less_what_a_launch_takes() -> None:
-    """2 us for one block and 5 us for all 32, so 3.5 us for the 16.5th: halves of the card have 16 blocks, 3.45 us."""
+    """5 us for all 32 blocks in 8 waves; in 32 slices 2 us for one block and 4 us for 31, so 3 us for half the card."""
     bench = Bench(fake_gpu()[0])
-    bench._launch_s = {1: 2e-6, 32: 5e-6}
-    assert bench.spin_of(Kernel(1, duration_s=100e-6)) == (32, 95_000)
-    assert bench.spin_of(Kernel(1, duration_s=100e-6, fill=0.5)) == (16, 100_000 - 2_000 - round(3_000 * 15 / 31))
-    assert bench.spin_of(Kernel(1, duration_s=1e-6)) == (1, 0)  # a launch that does nothing
+    bench._launch_s = {(1, 1): 2e-6, (32, 8): 5e-6, (1, 32): 2e-6, (31, 32): 4e-6}
+    all_of_it, half = bench.spin_of(Kernel(1, duration_s=105e-6)), bench.spin_of(Kernel(1, duration_s=99e-6, fill=0.5))
+    assert all_of_it == Busy(8 * 32, 1, all_of_it.slice_s)
+    assert half == Busy(16, 32, half.slice_s)
+    assert [8 * all_of_it.slice_s, 32 * half.slice_s] == pytest.approx([100e-6, 96e-6])
+    nothing = bench.spin_of(Kernel(1, duration_s=1e-6))  # what no launch is over in
+    assert (nothing.blocks, nothing.parameter(0) & ((1 << NS_BITS) - 1)) == (1, 0)
+
+
+@given(st.integers(1, 1000), st.integers(1, 64), st.floats(0, 1000), st.integers(0, 1 << 20))
+def test_the_stand_in_reads_what_it_is_told_off_its_parameter(
+    blocks: int, slices: int, slice_s: float, launch: int
+) -> None:
+    """As in the CUDA source: nanoseconds in the lowest bits, then slices, then the launch, none below 0."""
+    parameter = Busy(blocks, slices, slice_s).parameter(launch)
+    assert 0 <= parameter < 1 << 63
+    assert parameter % (1 << NS_BITS) == round(slice_s * 1e9)
+    assert (parameter >> NS_BITS) % (1 << SLICES_BITS) == slices
+    assert parameter >> (NS_BITS + SLICES_BITS) == launch % LAUNCHES
+
+
+@given(st.floats(1e-9, 1), st.booleans())
+def test_the_stand_in_is_cut_into_a_power_of_two_of_slices_none_too_short(duration_s: float, fills_card: bool) -> None:
+    slices, shortest_s = slices_in(duration_s, fills_card), SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
+    most = MOST_WAVES if fills_card else MOST_SLICES
+    assert slices.bit_count() == 1
+    assert slices == 1 or duration_s / slices >= shortest_s
+    assert slices == most or duration_s / (2 * slices) < shortest_s
 
 
 def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorter_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A card on which each launch takes 3 us beyond the 50 it is told, and a run 20 us whatever is in it."""
+    """A card on which each launch takes 53 us, and a run 20 us whatever is in it."""
     gpu, cuda = fake_gpu()
 
     def elapsed_ms(_start: int, _stop: int) -> float:
@@ -158,7 +198,7 @@ def test_what_a_launch_takes_is_the_time_of_a_longer_chain_less_that_of_a_shorte
         return 1e3 * (20e-6 + 53e-6 * launches)
 
     monkeypatch.setattr(cuda, "eventElapsedTime", elapsed_ms)
-    assert measure_launch_s(Bench(gpu), 7) == pytest.approx(3e-6)
+    assert each_launch_s(Bench(gpu), Busy(7, 1, 50e-6)) == pytest.approx(53e-6)
     assert {threads for _, threads in cuda.threads_launched} == {7 * 256}
 
 

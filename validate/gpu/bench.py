@@ -5,23 +5,23 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING
 
 from streamsim.errors import InputError
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec
-from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, stand_in
+from streamsim_validate.gpu.launches import SHORTEST_WAVE_S, THREADS_PER_BLOCK, Argument, Busy, slices_in, stand_in
 from streamsim_validate.gpu.memory import Arena, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.queue_order import QueueOrder
 from streamsim_validate.gpu.reference import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from streamsim.program.schedule import Kernel, Schedule
     from streamsim_validate.gpu.card import Gpu
 
-NS = 1e-9
 SPIN_PROBE_S, SPIN_PROBE_CHAINS, SPIN_PROBE_RUNS = 50e-6, (4, 20), 7  # longer than it takes to issue a launch
 
 
@@ -40,7 +40,8 @@ class Bench:
     queue_order: QueueOrder = field(init=False)
     _functions: dict[KernelSpec, int] = field(default_factory=dict)
     memo: Memo = field(default_factory=Memo)
-    _launch_s: dict[int, float] = field(default_factory=dict)
+    launches: Iterator[int] = field(default_factory=count)  # of the stand-in, by number
+    _launch_s: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.arena = Arena(self.gpu)
@@ -64,21 +65,37 @@ class Bench:
         each = cuda.occupancyMaxActiveBlocksPerMultiprocessor(self.function(SPIN), THREADS_PER_BLOCK, 0)
         return card.multiprocessors * max(1, int(each))
 
-    def spin_of(self, kernel: Kernel) -> tuple[int, int]:
-        """(blocks, nanoseconds that each of them holds its threads) of the stand-in for a kernel with a duration."""
-        duration_s, share = stand_in(kernel, self.gpu.threads, self._measured_launch_s(1))
+    def spin_of(self, kernel: Kernel) -> Busy:
+        """The launch of the stand-in for a kernel with a duration."""
+        duration_s, share = stand_in(kernel, self.gpu.threads, self._measured_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
-        return blocks, max(0, round((duration_s - self._spin_launch_s(blocks)) / NS))
+        slices = slices_in(duration_s, fills_card=blocks == self.most_blocks)
+        return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
 
-    def _spin_launch_s(self, blocks: int) -> float:
-        """What a launch takes beyond the time that its blocks are told; between one block and all, in proportion."""
-        least, most = (self._measured_launch_s(count) for count in (1, self.most_blocks))
-        return least + (most - least) * (blocks - 1) / max(1, self.most_blocks - 1)
+    def _busy(self, blocks: int, slices: int, slice_s: float) -> Busy:
+        """What keeps so many blocks of the card busy for some slices of time.
 
-    def _measured_launch_s(self, blocks: int) -> float:
-        if blocks not in self._launch_s:
-            self._launch_s[blocks] = measure_launch_s(self, blocks)
-        return self._launch_s[blocks]
+        All of them by short blocks one after another, as kernels that fill the card are: where others hold a part of it
+        they go on in the rest. Fewer by as many blocks, which could not be one after another without more of the card.
+        """
+        if blocks < self.most_blocks:
+            return Busy(blocks, slices, slice_s)
+        return Busy(blocks * slices, 1, slice_s)
+
+    def _spin_launch_s(self, blocks: int, slices: int) -> float:
+        """What a launch takes beyond the time that its blocks are told; of fewer than all in proportion to them."""
+        most = self.most_blocks
+        if blocks == most:
+            return self._measured_launch_s(most, slices)
+        few_s, many_s = (self._measured_launch_s(count, slices) for count in (1, most - 1))
+        return few_s + (many_s - few_s) * (blocks - 1) / max(1, most - 2)
+
+    def _measured_launch_s(self, blocks: int, slices: int) -> float:
+        if (blocks, slices) not in self._launch_s:
+            slice_s = max(SPIN_PROBE_S, slices * SHORTEST_WAVE_S) / slices
+            launch = self._busy(blocks, slices, slice_s)
+            self._launch_s[blocks, slices] = max(0.0, each_launch_s(self, launch) - slices * slice_s)
+        return self._launch_s[blocks, slices]
 
     def close(self) -> None:
         """Give the memory back."""
@@ -92,16 +109,16 @@ def source_of(spec: KernelSpec) -> str:
     return spec.source if spec.source is BUILT_IN_SOURCE else f"{PRELUDE}#line 1\n{spec.source}"
 
 
-def measure_launch_s(bench: Bench, blocks: int) -> float:
-    """Seconds that a launch of the stand-in takes beyond the time that it is told, back to back in one stream.
+def each_launch_s(bench: Bench, busy: Busy) -> float:
+    """Seconds that a launch of the stand-in takes, back to back in one stream.
 
     As the kernels of a profile are measured: the difference of two chains, so that what a run costs once drops out.
     """
     cuda = bench.gpu.cuda
     stream = bench.gpu.streams(("non-blocking",))[1]
     start, stop = bench.gpu.timing_events()
-    argument = Argument(1, round(SPIN_PROBE_S / NS), (), ())
-    launch = (bench.function(SPIN), blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
+    argument = Argument(1, busy.parameter(0), (), ())
+    launch = (bench.function(SPIN), busy.blocks, 1, 1, THREADS_PER_BLOCK, 1, 1, 0, stream, argument.address, 0)
 
     def chain_s(length: int) -> float:
         cuda.eventRecord(start, stream)
@@ -115,7 +132,7 @@ def measure_launch_s(bench: Bench, blocks: int) -> float:
     chain_s(long)  # wakes the card up
     each_s = statistics.median((chain_s(long) - chain_s(short)) / (long - short) for _ in range(SPIN_PROBE_RUNS))
     bench.queue_order.lose()
-    return max(0.0, each_s - SPIN_PROBE_S)
+    return each_s
 
 
 def prepare(bench: Bench, schedules: Iterable[Schedule]) -> None:

@@ -107,7 +107,10 @@ class Compiler:
         if spec.launch is not None:
             return self._python_launch(spec, kernel, elements)
         bench = self._bench
-        blocks, parameter = bench.spin_of(kernel) if spec is SPIN else (blocks_of(elements), kernel.parameter)
+        blocks, parameter = blocks_of(elements), kernel.parameter
+        if spec is SPIN:
+            busy = bench.spin_of(kernel)
+            blocks, parameter = busy.blocks, busy.parameter(next(bench.launches))
         argument = Argument(
             elements,
             parameter,

@@ -1,6 +1,9 @@
 """The CUDA source of the built-in kernels, and the declaration of the argument that every kernel takes."""
 
 MOST_ARRAYS = 4
+# Of the stand-in's parameter: the bits of a slice's nanoseconds and of a block's slices, and behind them the number of
+# the launch, which launches so far apart that none of them overlap may share.
+NS_BITS, SLICES_BITS, LAUNCHES = 40, 8, 1 << 15
 
 PRELUDE = f"""
 #define MOST_ARRAYS {MOST_ARRAYS}
@@ -16,6 +19,7 @@ struct Arrays {{
 # The loops over arrays are unrolled so that the struct is indexed by constants and stays in constant memory.
 BUILT_IN_SOURCE = (
     PRELUDE
+    + f"enum {{ NS_BITS = {NS_BITS}, SLICES_BITS = {SLICES_BITS}, LAUNCHES = {LAUNCHES} }};"
     + r"""
 __device__ __forceinline__ long long thread_index() { return (long long)blockIdx.x * blockDim.x + threadIdx.x; }
 
@@ -157,14 +161,44 @@ __device__ __forceinline__ void pass_regions(const Arrays& a) {
     }
 }
 
-// Each block passes its part of the bytes through and holds its threads until it has been there for so many
-// nanoseconds. Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
+// Computes for about half a microsecond on a multiprocessor that is full of blocks which do so.
+__device__ __forceinline__ void compute() {
+    float x = threadIdx.x;
+    #pragma unroll
+    for (int n = 0; n < 32; ++n) asm volatile("fma.rn.f32 %0, %0, 0f3F7FFFFF, 0f33800000;" : "+f"(x));
+}
+
+// Of each launch of the stand-in that is in slices: those taken, and the blocks that have found none left.
+__device__ unsigned taken[LAUNCHES], ended[LAUNCHES];
+
+// Passes the bytes through and keeps the threads of each block busy for so many nanoseconds. Or in slices, as many as
+// all blocks together have, of which each takes one after another: where some find no room at once, the others do the
+// work. One thread keeps the time and the other warps compute, so that what runs beside them has what kernels leave.
+// `parameter`: nanoseconds of a slice, slices of a block, and the number of the launch: Busy in launches.py.
+// Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
 extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays a) {
     __shared__ Stopwatch stopwatch;
-    const bool keeps_time = threadIdx.x == 0 && a.parameter > 0;
+    __shared__ volatile int is_over;
+    const long long slice_ns = a.parameter & ((1LL << NS_BITS) - 1);
+    const unsigned slices = (unsigned)(a.parameter >> NS_BITS) & ((1u << SLICES_BITS) - 1);
+    const unsigned launch = (unsigned)(a.parameter >> (NS_BITS + SLICES_BITS));
+    const bool keeps_time = threadIdx.x == 0 && slice_ns > 0;
+    if (threadIdx.x == 0) is_over = slice_ns == 0;
+    __syncthreads();
     if (keeps_time) stopwatch.start();
     pass_regions(a);
-    if (keeps_time) stopwatch.wait_until(a.parameter);
+    if (keeps_time) {
+        if (slices == 1) {
+            stopwatch.wait_until(slice_ns);
+        } else {
+            for (long long until_ns = slice_ns; atomicAdd(&taken[launch], 1) < slices * gridDim.x; until_ns += slice_ns)
+                stopwatch.wait_until(until_ns);
+            if (atomicAdd(&ended[launch], 1) == gridDim.x - 1) taken[launch] = ended[launch] = 0;
+        }
+        is_over = 1;
+    }
+    if (threadIdx.x >= warpSize)
+        while (!is_over) compute();
     __syncthreads();
 }
 """

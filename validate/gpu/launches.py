@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim_validate.gpu.cuda_source import MOST_ARRAYS
+from streamsim_validate.gpu.cuda_source import LAUNCHES, MOST_ARRAYS, NS_BITS, SLICES_BITS
 from streamsim_validate.gpu.kernels import FLOAT_BYTES, KernelSpec
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Kernel
 
 THREADS_PER_BLOCK = 256
+NS = 1e-9
+SHORTEST_WAVE_S, MOST_WAVES = 12.5e-6, 16  # of blocks one after another, each of which the card has to start
+SHORTEST_SLICE_S, MOST_SLICES = 3e-6, 64  # that a block takes while it is there
 
 
 def elements_of(spec: KernelSpec, kernel: Kernel) -> int:
@@ -85,6 +88,30 @@ class Argument:
             self.arrays.out[k], self.arrays.out_width[k] = address, width
         self._pointers = (ctypes.c_void_p * 1)(ctypes.addressof(self.arrays))
         self.address = ctypes.addressof(self._pointers)
+
+
+class Busy(NamedTuple):
+    """What a launch of the stand-in is told: ``blocks``, and the ``slices`` of so many seconds that each takes.
+
+    With several slices they are all blocks' together: where some of these find no room, the others do the work. The
+    shorter they are, the less time is lost at the end, when some blocks still have one and others none.
+    """
+
+    blocks: int
+    slices: int
+    slice_s: float
+
+    def parameter(self, launch: int) -> int:
+        """As the CUDA source has it, of the launch of that number."""
+        slice_ns = round(max(0.0, self.slice_s) / NS)
+        return slice_ns | self.slices << NS_BITS | launch % LAUNCHES << (NS_BITS + SLICES_BITS)
+
+
+def slices_in(duration_s: float, fills_card: bool) -> int:
+    """How many slices, or waves, the stand-in cuts such a time into: a power of two, so that few kinds are probed."""
+    shortest_s, most = (SHORTEST_WAVE_S, MOST_WAVES) if fills_card else (SHORTEST_SLICE_S, MOST_SLICES)
+    most = max(1, min(most, int(duration_s / shortest_s)))
+    return 1 << (most.bit_length() - 1)
 
 
 def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:

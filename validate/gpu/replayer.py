@@ -20,9 +20,9 @@ import msgspec
 from streamsim.analysis.races import check
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel, Schedule
-from streamsim_validate.gpu.bench import NS
 from streamsim_validate.gpu.calls import Call, Calls, Compiler, capture
 from streamsim_validate.gpu.kernels import find_kernel
+from streamsim_validate.gpu.launches import NS
 from streamsim_validate.gpu.memory import HOST_POISON, SCRATCH_DEVICE, Key, buffers_of
 from streamsim_validate.gpu.reference import Expected, Output, has_reference, host_buffers, outputs, run_reference
 from streamsim_validate.records import closed, first_closing, with_timing_events
