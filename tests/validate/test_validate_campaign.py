@@ -158,11 +158,11 @@ def test_a_line_that_another_validator_is_writing_stays(tmp_path: Path) -> None:
 
 
 def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """3 schedules, 3 times each repeat: 9 x 333,333 numbers are half of what a file may hold."""
+    """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
     monkeypatch.setattr(campaign, "import_cupy", lambda: None)
     monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
-    with pytest.raises(InputError, match=r"repeats = 333334: of 3 schedules, more than a record holds; ask for 333333"):
-        run(a_plan(tmp_path, repeats=333_334))
+    with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
+        run(a_plan(tmp_path, repeats=250_001))
 
 
 def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,7 +26,7 @@ from streamsim_validate.compare.predictions import compare, predict_device_s, ro
 from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
 from streamsim_validate.records.chains import Timing, rows_of, timings_of
 from streamsim_validate.records.files import write_record
-from streamsim_validate.records.host_calls import HostCalls, fit_host_calls, speed_of
+from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, fit_host_calls, speed_of
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
@@ -93,6 +94,45 @@ def test_predictions_follow_the_host() -> None:
     assert [row.error for row in compare(RECORD).rows] == pytest.approx([0, 0], abs=0.005)
     without = compare(a_record(a_run(ENTRIES, ()))).rows
     assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
+
+
+def pace_s(factor: float) -> float:
+    """Seconds in which the host issues the pace on that card."""
+    schedule = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN)
+    return simulate(closed(schedule), slowed(factor)).issued[len(schedule.ops) - 1] * 1e-9
+
+
+def a_paced_entry(*factors: float) -> Entry:
+    """Samples of which each was measured on a host so many times as slow, and so was the pace beside it."""
+    each = [an_entry("x", 0, factor) for factor in factors]
+    times = {name: tuple(getattr(one, name)[0] for one in each) for name in ("device_s", "wall_s", "issue_s")}
+    return msgspec.structs.replace(each[0], **times, paces_s=tuple(map(pace_s, factors)))
+
+
+def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> None:
+    """However many samples a host was slow for, the one in the middle is right; without a pace only fast ones are."""
+    for factors in ((1, 1, SLOWER, 1, SLOWER), (SLOWER, 1, SLOWER, SLOWER, 1)):
+        entry = a_paced_entry(*factors)
+        (row,) = compare(a_record(a_run((entry,), ()))).rows
+        assert [row.error, row.wall_error] == pytest.approx([0, 0], abs=0.005)
+        assert row.measured_s == statistics.median(entry.device_s)
+    unknown = msgspec.structs.replace(entry, paces_s=())
+    (row,) = compare(a_record(a_run((unknown,), ()))).rows
+    assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
+
+
+def test_a_given_device_is_taken_as_it_is_whatever_the_pace() -> None:
+    entry = a_paced_entry(SLOWER, SLOWER, SLOWER)
+    (row,) = compare(a_record(a_run((entry,), ())), H200).rows
+    assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
+
+
+def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
+    """Fewer than three, or one that no clock has seen: the run's own profile then."""
+    for entry in (a_paced_entry(SLOWER, SLOWER), a_paced_entry(SLOWER, SLOWER, SLOWER)):
+        known = msgspec.structs.replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
+        assert profiles_of(a_run((), ())).of_samples(known) == []
+        assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
 
 
 def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:

@@ -146,6 +146,44 @@ def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest
     assert len(places) > 1
 
 
+def test_the_pace_is_issued_just_before_each_sample_of_a_job_and_just_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a host that takes 1, 2, 3 ... ms for it, it is 1.5, 3.5, 5.5 ... in the mean of both. Companions have none."""
+    order: list[str] = []
+    run = Replayer.run
+
+    def watched(self: Replayer) -> Sample:
+        order.append(self.schedule.name)
+        return run(self)
+
+    def issue(self: Replayer) -> float:
+        order.append(self.schedule.name)
+        return order.count("pace") * 1e-3
+
+    pace, companion = (Job(name, msgspec.structs.replace(SMALL_COPY, name=name)) for name in ("pace", "beside"))
+    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion])
+    assert [result.paces_s for result in results] == [[]] * 3
+    monkeypatch.setattr(Replayer, "run", watched)
+    monkeypatch.setattr(Replayer, "issue", issue)
+    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion], pace=pace)
+    assert sorted(seconds for result in results for seconds in result.paces_s) == pytest.approx(
+        [(2 * k + 1.5) * 1e-3 for k in range(6)]
+    )
+    assert [len(result.paces_s) for result in results] == [2] * 3
+    timed = [name == "pace" for name in order[order.index("pace") :] if name != "beside"]
+    assert timed == [True, False, True] * 6
+
+
+def test_a_sample_that_fails_leaves_no_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replayer, "run", lambda _self: Sample(1e-3, 1e-3, 1e-3))
+
+    def issue(_self: Replayer) -> float:
+        raise InputError("the card says no")
+
+    monkeypatch.setattr(Replayer, "issue", issue)
+    (result,) = measure(_jobs(1), fake_gpu()[0], 2, pace=COMPANION)
+    assert (result.status, result.samples, result.paces_s) == ("failed: the card says no", [], [])
+
+
 def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     _groups_of_two(monkeypatch)
     gpu, cuda = fake_gpu()

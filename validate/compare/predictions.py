@@ -8,6 +8,7 @@ program's time, as the host's clock sees it, stands beside it.
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +21,7 @@ from streamsim.program.schedule import Copy, RecordEvent, Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.profiles import drift_of, profiles_of
-from streamsim_validate.compare.programs import device_of, program_row, schedule_of
+from streamsim_validate.compare.programs import device_of, predict_wall_s, program_row, schedule_of
 from streamsim_validate.records import (
     SHORTEST_S,
     Entry,
@@ -36,6 +37,8 @@ from streamsim_validate.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from streamsim.device.profile import Device
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
@@ -47,8 +50,8 @@ OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that n
 def compare(record: Record, device: Device | None = None) -> Comparison:
     """Predict every schedule of ``record`` and set it beside what was measured.
 
-    With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as
-    they were probed with each group of schedules; or with ``device``, as it is, for all of them. Either way with
+    With the mean of the profiles that each run calibrated before it measured and after, and the host's calls as fast
+    as they were beside each sample; or with ``device``, as it is, for all of them. Either way with
     the run's number of connections. Raises InputError when nothing was measured, when the record has no profile and
     none is given, and when the profile is another card's, or can predict none of the schedules.
     """
@@ -58,9 +61,12 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
-        predict = row_of if entry.program is None else program_row
+        own = profiles[id(run)]
         try:
-            rows.append(predict(entry, run, profiles[id(run)].of(entry)))
+            if entry.program is None:
+                rows.append(row_of(entry, run, own.of(entry), own.of_samples(entry)))
+            else:
+                rows.append(program_row(entry, run, own.of(entry)))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
@@ -95,10 +101,12 @@ def _check_measured(record: Record) -> None:
     raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
 
 
-def row_of(entry: Entry, run: Run, device: Device) -> Row:
+def row_of(entry: Entry, run: Run, device: Device, by_sample: Sequence[Device] = ()) -> Row:
     """Predict one entry.
 
-    Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
+    ``by_sample``: with the host as fast as it was for each of its samples. What is predicted then stands to what is
+    measured as it does for the sample in the middle: where a host changes its speed, the median of the samples may fall
+    on either. Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
     """
     schedule = entry.build()
     measured_s, spread_s = median_and_spread(entry.device_s)
@@ -117,9 +125,9 @@ def row_of(entry: Entry, run: Run, device: Device) -> Row:
         workload="" if recipe is None else workload_key(recipe.workload),
         measured_s=measured_s,
         noise=spread_s / measured_s,
-        predicted_s=predict_device_s(schedule, device),
+        predicted_s=_as_beside(partial(predict_device_s, schedule), device, by_sample, entry.device_s),
         wall_s=wall_s,
-        wall_predicted_s=simulate_one_of_many(closed(schedule), device).host_s,
+        wall_predicted_s=_as_beside(partial(predict_wall_s, closed(schedule)), device, by_sample, entry.wall_s),
         issue_s=issue_s,
         formulas_s=formulas(schedule, device, None if recipe is None else recipe.workload),
         simplicity=() if recipe is None else recipe.simplicity,
@@ -138,6 +146,16 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     if holds_host(schedule.ops[: first_closing(schedule)]):
         return BLOCKING
     return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
+
+
+def _as_beside(
+    predict: Callable[[Device], float], device: Device, by_sample: Sequence[Device], samples_s: Sequence[float]
+) -> float:
+    """What is predicted beside the median of the samples."""
+    if not by_sample or min(samples_s) < SHORTEST_S:
+        return predict(device)
+    ratios = [predict(then) / sample_s for then, sample_s in zip(by_sample, samples_s, strict=True)]
+    return statistics.median(samples_s) * statistics.median(ratios)
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:

@@ -1,15 +1,17 @@
 """What moved while a run was measured, and the profile that each of its schedules is predicted with.
 
 A run calibrates before it measures and after, and its profile is the mean of both: no two calibrations agree better
-than to some per cent. A host's calls cost 10 to 25 % more or less within minutes. So a run that calibrates probes them
-again with every group of schedules (:mod:`streamsim_validate.run.measure`), and a schedule is predicted with the run's
-profile, in which the calls that the probes are of take as many times as long as the probes did, and nothing else is
-changed. Its own times say nothing about it: no number is fitted to them.
+than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
+a second. So a run that calibrates issues a chain of calls just before each sample and just after it
+(:mod:`streamsim_validate.run.measure`), and a sample is predicted with the run's profile, in which calls take as many
+times as long as those did, and nothing else is changed. Older records have chains for each group of schedules. A
+schedule's own times say nothing about it: no number is fitted to them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +19,7 @@ import msgspec
 from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of, with_values
 from streamsim.errors import InputError
-from streamsim_validate.records import SHORTEST_S, HostCalls, fit_host_calls, speed_of, timings_of
+from streamsim_validate.records import SHORTEST_S, HostCalls, fit_host_calls, pace_of, speed_of, timings_of
 
 if TYPE_CHECKING:
     from streamsim.device.kernel_costs import KernelCost
@@ -29,14 +31,30 @@ FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
 @dataclass(frozen=True)
 class Profiles:
-    """What a run's schedules are predicted with: by the number of their group, or else that of the ``whole`` run."""
+    """What a run's schedules are predicted with.
+
+    ``whole``: the run's. ``groups``: with the host as fast as it was then, by the number of the group. ``is_own``: it
+    was calibrated in the run, and so follows the host.
+    """
 
     whole: Device
     groups: dict[int, Device]
+    is_own: bool = True
 
     def of(self, entry: Entry) -> Device:
-        """The profile for one of the run's entries."""
-        return self.groups.get(entry.group, self.whole)
+        """The profile for one of the run's entries, the host as fast as it was for most of its samples."""
+        paces = self._paces(entry)
+        return _at_speed(self.whole, median(paces)) if paces else self.groups.get(entry.group, self.whole)
+
+    def of_samples(self, entry: Entry) -> list[Device]:
+        """The same for each sample of the entry; none where the host's speed is not known for each."""
+        return [_at_speed(self.whole, pace) for pace in self._paces(entry)]
+
+    def _paces(self, entry: Entry) -> list[float]:
+        """How many times as long as calibrated calls took beside each sample; none where that is not known."""
+        usual = _usual(self.whole)
+        is_known = self.is_own and usual.copy_s and len(entry.paces_s) >= FEWEST_REPEATS
+        return [pace_of(seconds, usual) for seconds in entry.paces_s] if is_known and min(entry.paces_s) > 0 else []
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
@@ -54,7 +72,8 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
     whole = profile if as_calibrated else profile.with_connections(run.connections)
     found = speeds_by_group(run, whole) if device is None else {}
-    return Profiles(whole, {number: _at_speed(whole, speed) for number, speed in found.items()})
+    groups = {number: _at_speed(whole, speed) for number, speed in found.items()}
+    return Profiles(whole, groups, is_own=device is None)
 
 
 def _own_profile(run: Run) -> Device | None:
@@ -74,9 +93,13 @@ def speeds_by_group(run: Run, device: Device) -> dict[int, float]:
 
     None of them does where the device's calls cost nothing.
     """
-    usual = HostCalls(*(getattr(device.host, call) for call in HostCalls._fields))
+    usual = _usual(device)
     telling = {group.number: _telling(group) for group in run.groups if _calls_of(group) is not None}
     return {number: speed_of(timings, usual) for number, timings in telling.items()} if usual.copy_s else {}
+
+
+def _usual(device: Device) -> HostCalls:
+    return HostCalls(*(getattr(device.host, call) for call in HostCalls._fields))
 
 
 def _calls_of(group: Group) -> HostCalls | None:

@@ -146,6 +146,12 @@ class Replayer:
                 device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
         return Sample(device_s, wall_ns * NS, issue_ns * NS)
 
+    def issue(self) -> float:
+        """Replay once a program that leaves the hardware queues as they are; seconds in which it was issued."""
+        with self._named_errors():
+            issue_ns, _ = _replay(self._plain)
+        return issue_ns * NS
+
     def _replay_in_order(self, calls: Calls) -> tuple[int, int]:
         """:func:`_replay` with the hardware queues as in a process of its own."""
         self._bench.queue_order.before(self.schedule)

@@ -13,6 +13,7 @@ from streamsim_validate.records.host_calls import (
     CHUNK,
     MIX_LENGTH,
     MIXES,
+    PACE_CHAIN,
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
@@ -20,6 +21,7 @@ from streamsim_validate.records.host_calls import (
     fit_host_calls,
     growths_over_streams,
     mix_kind,
+    pace_of,
     speed_of,
 )
 from streamsim_validate.records.journal import (
@@ -84,6 +86,7 @@ __all__ = [
     "MOST_VALUES",
     "NORMAL",
     "NOTHING",
+    "PACE_CHAIN",
     "PROGRAMS",
     "RECORD_CHAINS",
     "SHORTEST_S",
@@ -128,6 +131,7 @@ __all__ = [
     "median_and_spread",
     "mix_kind",
     "now",
+    "pace_of",
     "per_link",
     "read_journal",
     "read_record",

@@ -45,6 +45,9 @@ def mix_chain(letters: str, streams: int) -> Chain:
     return Chain(mix_kind(letters), streams, MIX_LENGTH)
 
 
+PACE_CHAIN = mix_chain(CHUNK, FEW_STREAMS)  # issued beside each sample of a schedule
+
+
 def fit_host_calls(timings: Timings) -> HostCalls:
     """From the chains that calibration's ``host_calls`` are. Raises InputError when one is missing.
 
@@ -78,6 +81,11 @@ def speed_of(timings: Timings, usual: HostCalls) -> float:
         took_s = median(timing.issue_s for timing in _runs(timings, letters, streams))
         apart.append(took_s / (MIX_LENGTH * link_s))
     return math.exp(mean(map(math.log, apart)))
+
+
+def pace_of(issue_s: float, usual: HostCalls) -> float:
+    """How many times as long as ``usual`` the host's calls took where it issued ``PACE_CHAIN`` in so many seconds."""
+    return issue_s / (MIX_LENGTH * sum(usual.kernel_s if letter == "k" else usual.copy_s for letter in CHUNK))
 
 
 def _few_streams_s(timings: Timings, letters: str) -> float:

@@ -60,10 +60,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     """A schedule and its samples, in seconds (see :mod:`streamsim_validate.records.timed` for what each time is of).
 
     The schedule is a suite's ``recipe`` (in files ``case``) or a ``schedule`` given whole; ``digest``: its fingerprint,
-    "" in a record of before there was one. ``status`` is "ok", or says
-    why it was skipped or failed. ``verified``: its output was compared; False when it names none. ``timeline``: where
-    the run was told to trace. ``group``: number of the :class:`Group` in which it was measured, 0 for none.
-    A program in a language has ``wall_s`` alone; one of the suite of them says more (``program``).
+    "" in a record of before there was one. ``status`` is "ok", or says why it was skipped or failed. ``verified``: its
+    output was compared; False when it names none. ``timeline``: where the run was told to trace. ``group``: number of
+    the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
+    suite of them says more (``program``). ``paces_s``: how long the host took to issue
+    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both;
+    empty where that was not measured.
     """
 
     key: str
@@ -78,14 +80,17 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     timeline: Spans | None = None
     group: int = 0
     program: Program | None = None
+    paces_s: Times = ()
 
     def __post_init__(self) -> None:
         if {len(self.device_s), len(self.issue_s)} not in ({len(self.wall_s)}, {0}):
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
         if self.program is not None and self.recipe is None:
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
+        if len(self.paces_s) not in (len(self.device_s), 0):
+            raise InputError(f"entry {self.key!r}: paces_s and device_s have different numbers of samples")
         of_program = () if self.program is None else self.program.all_times
-        for times in (self.device_s, self.wall_s, self.issue_s, *of_program):
+        for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, *of_program):
             check_times(f"entry {self.key!r}", times)
 
     def build(self) -> Schedule:

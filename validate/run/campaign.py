@@ -36,6 +36,7 @@ from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
     MOST_VALUES,
+    PACE_CHAIN,
     PROGRAMS,
     Entry,
     Group,
@@ -68,6 +69,7 @@ from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite
 REPEATS = 11
 DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, and how many unless told otherwise
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
+TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
@@ -78,6 +80,7 @@ TakeSamples = Callable[[Gpu], Samples]
 # What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
 CHAINS = {chain.key: chain for chain, _ in host_calls()}
 COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
+PACE = next(job for job in COMPANIONS if job.key == PACE_CHAIN.key)  # issued beside every sample of such a run
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -171,11 +174,11 @@ def run(plan: Plan) -> Record:
 
 
 def _check_size(plan: Plan, schedules: int) -> None:
-    """Raise InputError unless the record can be read; each repeat is three times, and all else is less than those."""
-    if 3 * schedules * plan.repeats > MOST_VALUES // 2:
+    """Raise InputError unless the record can be read; each repeat is four times, and all else is less than those."""
+    if TIMES * schedules * plan.repeats > MOST_VALUES // 2:
         raise InputError(
             f"repeats = {plan.repeats}: of {schedules} schedules, more than a record holds; ask for"
-            f" {MOST_VALUES // 6 // schedules} at most, or measure in parts"
+            f" {MOST_VALUES // (2 * TIMES) // schedules} at most, or measure in parts"
         )
 
 
@@ -272,6 +275,7 @@ def _measure(
         on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
         allow_races=plan.allow_races,
         companions=companions,
+        pace=PACE if companions else None,
         on_group=lambda number, companions: journal.append(group(number, companions)),
         first_group=journal.next_group,
         on_step=on_step,
@@ -349,6 +353,7 @@ def entry(item: Planned, measured: Measured) -> Entry:
         device_s=to_times(sample.device_s for sample in samples),
         wall_s=to_times(sample.wall_s for sample in samples),
         issue_s=to_times(sample.issue_s for sample in samples),
+        paces_s=to_times(measured.paces_s),
         group=measured.group,
     )
 

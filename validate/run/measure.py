@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.collector import collector_off
@@ -43,11 +45,13 @@ class Job(NamedTuple):
 class Measured:
     """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify.
 
-    ``group``: number of the group that it was measured in; 0 for none.
+    ``paces_s``: of each sample how long the host took to issue the pace around it; none without a pace. ``group``:
+    number of the group that it was measured in; 0 for none.
     """
 
     job: Job
     samples: list[Sample] = field(default_factory=list)
+    paces_s: list[float] = field(default_factory=list)
     verified: bool = False
     status: str = "ok"
     group: int = 0
@@ -67,6 +71,7 @@ def measure(
     on_sample: OnSample = lambda _job, _sample: None,
     allow_races: bool = False,
     companions: Sequence[Job] = (),
+    pace: Job | None = None,
     on_group: OnGroup = lambda _number, _companions: None,
     first_group: int = 1,
     on_step: OnStep = quietly,
@@ -81,8 +86,9 @@ def measure(
 
     ``companions`` are measured again with every group, their repeats among those of its jobs. Once a group is
     settled, ``on_group`` is called with its number, from ``first_group`` on, and what came of them; one that fails
-    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``on_step`` is told
-    what is being done, and how far that is.
+    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``pace``: issued just
+    before each sample of a job and just after, so that it is known how fast the host was then; it may use no more
+    streams than there are hardware queues. ``on_step`` is told what is being done, and how far that is.
 
     Raises LostGpuError when a schedule has broken the card's context, after settling it (status
     "lost: ...") and those before it.
@@ -101,10 +107,11 @@ def measure(
         for number, group in enumerate(found, first_group):
             beside: list[Measured] = []
             members = [_Member(job, number, settle, on_sample) for job in group]
-            members += [_Member(job, number, beside.append, lambda _job, _sample: None) for job in companions]
+            members += [_Member(job, number, beside.append, lambda _job, _sample: None, False) for job in companions]
             of_all = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
             try:
-                _measure_group(members, bench, repeats, random.Random(f"{seed} {number}"), of_all, on_step)
+                rng = random.Random(f"{seed} {number}")
+                _measure_group(members, bench, pace, repeats, rng, of_all, on_step)
             finally:
                 if companions:
                     on_group(number, beside)
@@ -148,12 +155,13 @@ def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
 
 
 class _Member(NamedTuple):
-    """A job of a group, and who is told of it."""
+    """A job of a group, and who is told of it. ``is_paced``: it is asked how fast the host was beside its samples."""
 
     job: Job
     group: int
     settle: OnResult
     on_sample: OnSample
+    is_paced: bool = True
 
 
 class _Entrant(NamedTuple):
@@ -165,14 +173,21 @@ class _Entrant(NamedTuple):
 
 
 def _measure_group(
-    members: Sequence[_Member], bench: Bench, repeats: int, rng: random.Random, name: str, on_step: OnStep
+    members: Sequence[_Member],
+    bench: Bench,
+    pace: Job | None,
+    repeats: int,
+    rng: random.Random,
+    name: str,
+    on_step: OnStep,
 ) -> None:
     on_step(f"{name}: making memory ready", 0, len(members))
+    jobs = [*(member.job for member in members), *([pace] if pace else [])]
     try:
-        prepare(bench, (member.job.schedule for member in members))
+        prepare(bench, (job.schedule for job in jobs))
     except InputError:
         bench.arena.clear()  # buffers of earlier groups may be in the way
-        prepare(bench, (member.job.schedule for member in members))
+        prepare(bench, (job.schedule for job in jobs))
     entrants: list[_Entrant] = []
     try:
         for i, member in enumerate(members):
@@ -180,7 +195,8 @@ def _measure_group(
             entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        _run_rounds(entrants, repeats, rng, f"{name}: measuring", on_step)
+        with closing(Replayer(pace.schedule, bench)) if pace else nullcontext() as paced:
+            _run_rounds(entrants, paced, repeats, rng, f"{name}: measuring", on_step)
     finally:
         _leave(entrants, f"{name}: verifying again", on_step)
 
@@ -210,7 +226,9 @@ def _failure(error: InputError) -> str:
     return f"{'lost' if isinstance(error, LostGpuError) else 'failed'}: {error}"
 
 
-def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, what: str, on_step: OnStep) -> None:
+def _run_rounds(
+    entrants: list[_Entrant], pace: Replayer | None, repeats: int, rng: random.Random, what: str, on_step: OnStep
+) -> None:
     order = list(entrants)
     gc.collect()
     with collector_off():
@@ -219,19 +237,24 @@ def _run_rounds(entrants: list[_Entrant], repeats: int, rng: random.Random, what
             for i, entrant in enumerate(order, turn * len(order)):
                 on_step(what, i, repeats * len(order))
                 if entrant.measured.status == "ok":
-                    _sample(entrant)
+                    _sample(entrant, pace if entrant.member.is_paced else None)
 
 
-def _sample(entrant: _Entrant) -> None:
-    measured = entrant.measured
+def _sample(entrant: _Entrant, pace: Replayer | None) -> None:
+    measured, paces_s = entrant.measured, []
     try:
+        if pace:
+            paces_s.append(pace.issue())
         sample = entrant.replayer.run()
+        if pace:
+            paces_s.append(pace.issue())
     except InputError as error:
         measured.status = _failure(error)
         if isinstance(error, LostGpuError):
             raise
         return
     measured.samples.append(sample)
+    measured.paces_s += [fmean(paces_s)] if pace else []
     entrant.member.on_sample(measured.job, sample)
 
 
@@ -254,6 +277,7 @@ def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
                 stopped = error
         if measured.status != "ok":
             measured.samples.clear()
+            measured.paces_s.clear()
         elif not measured.samples:
             measured.status = "interrupted"
         replayer.close()
