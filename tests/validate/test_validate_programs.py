@@ -20,7 +20,7 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.steps import LANGUAGES, Language
+from streamsim.code.steps import LANGUAGES, VERIFIED, Language
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
 from streamsim_validate.run import runner_of
@@ -64,7 +64,7 @@ def test_a_program_of_every_pattern_is_run_and_verified(language: Language, conf
     once, thrice = (runner.run(WORKLOAD, config, 5, 40, times) for times in (1, 3))
     assert once.verified
     assert thrice.verified
-    assert len(once.wall_s) == len(thrice.wall_s) == 5
+    assert len(once.issue_s) == len(once.wall_s) == len(thrice.wall_s) == 5
     calls_s = 0.0 if config.launch == "graph" else 2 * config.chunks * CALL_S  # a graph is one call, whatever is in it
     assert thrice.wall_s[0] - once.wall_s[0] == pytest.approx(2 * 1024 * 40 * ROUND_S + calls_s)
 
@@ -88,7 +88,7 @@ def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
     assert runner.has_own
     before = library.computed_s
     found = runner.run(WORKLOAD, Config(chunks=4, streams=2), 3, work=1000)
-    runs = 1 + 4 + 4  # serial, then 1 + 3 that are verified and 1 + 3 that are timed
+    runs = 1 + VERIFIED + 4  # serial, some that are verified, and 1 + 3 that are timed
     assert found.verified
     assert library.computed_s - before == pytest.approx(runs * 7 * 1024 * ROUND_S)
 
@@ -159,7 +159,7 @@ def test_what_goes_wrong_in_cpp_is_one_line(
 
 def test_a_program_in_cpp_sees_the_card_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number among those that this process sees."""
-    says = 'printf "{\\"verified\\": true, \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
+    says = 'printf "{\\"verified\\": true, \\"issue_s\\": [0], \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
     (tmp_path / "nvcc").write_text(f"#!/bin/sh\nprintf '%s\\n' '#!/bin/sh' '{says}' > $3; chmod +x $3\n")
     (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

@@ -34,6 +34,7 @@ T = TypeVar("T")
 CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
+SAID = ("verified", "issue_s", "wall_s")  # by a program, of itself
 FUNCTION = "kernels"  # of a program, and of a file with the user's own
 
 # In place of the main function of a program: the time of a chain of its launches. The first one, over one float, holds
@@ -73,9 +74,10 @@ CHAIN = """int main(int argc, char** argv) {
 
 
 class Result(NamedTuple):
-    """What a program said of itself."""
+    """What a program said of itself: of each run the seconds until all was issued, and until it was done."""
 
     verified: bool
+    issue_s: tuple[float, ...]
     wall_s: tuple[float, ...]
 
     def checked(self) -> Result:
@@ -174,7 +176,7 @@ class Python:
         gc.collect()
         with collector_off():
             result = names["measure"](**given)
-        return Result(bool(result["verified"]), tuple(result["wall_s"]))
+        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]))
 
     def _kernels(self, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         own = self._function
@@ -203,19 +205,18 @@ class Cuda:
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
         """Compiled, if no other one had the same pattern, and run."""
         text, words = self._program(workload, config, repeats, work, times)
-        verified, wall_s = self._compiled.said(text, words, ["verified", "wall_s"])
-        return Result(bool(verified), tuple(wall_s))
+        verified, issue_s, wall_s = self._compiled.said(text, words, SAID)
+        return Result(bool(verified), tuple(issue_s), tuple(wall_s))
 
     def run_beside(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str], runs: int
     ) -> tuple[Result, Rounds]:
         """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
         text, words = self._program(workload, config, repeats, work)
-        names = ["verified", "wall_s", "rounds_s"]
-        verified, wall_s, rounds_s = self._compiled.said(
-            with_rounds(text, TURNS, runs), [",".join(kinds), *words], names
-        )
-        return Result(bool(verified), tuple(wall_s)), dict(zip(kinds, map(tuple, rounds_s), strict=True))
+        said = self._compiled.said(with_rounds(text, TURNS, runs), [",".join(kinds), *words], [*SAID, "rounds_s"])
+        verified, issue_s, wall_s, rounds_s = said
+        result = Result(bool(verified), tuple(issue_s), tuple(wall_s))
+        return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _program(
         self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
