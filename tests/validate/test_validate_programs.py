@@ -23,6 +23,7 @@ from streamsim import Config, Workload, WorkloadKernel
 from streamsim.code.steps import LANGUAGES, VERIFIED, Language
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
+from streamsim_validate.gpu import Compiled
 from streamsim_validate.run import runner_of
 from streamsim_validate.run.meters import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.programs import Cuda, Python, Result, check_language, function_of
@@ -128,6 +129,38 @@ def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
     (folder,) = {line.split()[-1].rpartition("/")[0] for line in nvcc.read_text().splitlines()}
     runner.close()
     assert not os.path.exists(folder)
+
+
+@needs_compiler
+def test_programs_that_are_known_beforehand_are_compiled_beforehand(nvcc: Path) -> None:
+    """Each text once: one of both without a ring, one of the ring, and that of chains of kernels. Some 4 s: g++."""
+    told: list[tuple[str, int, int]] = []
+    configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config(chunks=4, buffers=2)]
+    with closing(Cuda()) as runner:
+        runner.prepare([(WORKLOAD, config) for config in configs], 3, lambda *step: told.append(step))
+        assert len(nvcc.read_text().splitlines()) == 3
+        assert told == [("compiling programs", k, 3) for k in range(3)]
+        with pytest.raises(InputError, match="more chunks than elements"):
+            runner.run_beside(WORKLOAD, configs[1], 2, 1, ["k"], 3)
+        for config in (configs[0], *configs[2:]):
+            found, rounds = runner.run_beside(WORKLOAD, config, 2, 1, ["k"], 3)
+            assert found.verified
+            assert len(found.issue_s) == len(found.wall_s) == len(rounds["k"]) == 2
+        assert runner.each_s(1000, 2) >= 0
+        assert len(nvcc.read_text().splitlines()) == 3
+
+
+@needs_compiler
+def test_a_program_that_does_not_compile_leaves_the_others(nvcc: Path) -> None:
+    """It says why whenever it is to run, and is compiled once."""
+    good = 'int main(int argc, char** argv) { printf("{\\"a\\": 1}"); return 0; }'
+    with closing(Compiled()) as compiled:
+        compiled.prepare([good, "int main(", good])
+        assert compiled.said(good, [], ["a"]) == [1]
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"it does not compile: .*error"):
+                compiled.said("int main(", [], ["a"])
+    assert len(nvcc.read_text().splitlines()) == 2
 
 
 @needs_compiler
