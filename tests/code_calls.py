@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamsim.code.steps import VERIFIED
 from streamsim.program.schedule import Copy, HostWork, Kernel, RecordEvent, Schedule, Synchronize, WaitEvent
 
 Call = tuple[Any, ...]
@@ -16,8 +17,9 @@ CLOCK: Call = ("clock",)  # the program reads it
 def runs_of(log: list[Call], is_graph: bool, repeat: int = 2) -> tuple[list[list[Call]], list[Call]]:
     """The calls of each run, up to the synchronisation that ends it, and those that were captured.
 
-    The clock is read around each. The serial program and 1 + repeat runs that are verified each follow arrays that are
-    cleared, and a synchronisation; then 1 + repeat are timed, back to back: nothing is called between them.
+    The clock is read before its first call, behind its last one, and behind the synchronisation, which is all that is
+    called between those two. The serial program and the runs that are verified each follow arrays that are cleared, and
+    a synchronisation; then 1 + repeat are timed, back to back: nothing is called between them.
     """
     captured: list[Call] = []
     if is_graph:
@@ -25,12 +27,11 @@ def runs_of(log: list[Call], is_graph: bool, repeat: int = 2) -> tuple[list[list
         captured, log = log[begin + 1 : end], log[:begin] + log[end + 1 :]
     clocks = [k for k, call in enumerate(log) if call == CLOCK]
     parts = [log[a + 1 : b] for a, b in zip([-1, *clocks], [*clocks, len(log)], strict=True)]
-    *before, after = parts[::2]
-    assert before == [[SYNCHRONISE]] * (2 + repeat) + [[]] * (1 + repeat)
+    *before, after = parts[::3]
+    assert before == [[SYNCHRONISE]] * (1 + VERIFIED) + [[]] * (1 + repeat)
     assert not after
-    runs = parts[1::2]
-    assert all(run[-1] == SYNCHRONISE for run in runs)
-    return [run[:-1] for run in runs], captured
+    assert parts[2::3] == [[SYNCHRONISE]] * (2 + VERIFIED + repeat)
+    return parts[1::3], captured
 
 
 def with_events_named(calls: list[Call]) -> list[Call]:

@@ -48,8 +48,7 @@ class Card:
         self.add((direction, host.nbytes, _offset(host), _offset(card)), lambda: np.copyto(to, source))
 
     def perf_counter(self) -> float:
-        """The clock of a program, which takes the times of whole runs: the card has nothing to do then."""
-        assert not self.cuda._pending, "the clock is read while the card is busy"
+        """The clock of a program."""
         self.log.append(("clock",))
         return float(len(self.log))
 

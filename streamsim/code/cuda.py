@@ -8,6 +8,7 @@ from streamsim.code.cuda_lines import INDENT, WIDTH, assigned, block, declared, 
 from streamsim.code.steps import (
     FLOAT_BYTES,
     ONCE,
+    VERIFIED,
     Copy,
     HostWork,
     If,
@@ -262,15 +263,15 @@ class Cuda:
     def _runs(self) -> list[str]:
         """What runs a program; clearing arrays, which spoils the caches of the host, is in the second alone."""
         synchronise = "Check(cudaDeviceSynchronize());"
+        now = "std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();"
         timed = [
-            "auto start = std::chrono::steady_clock::now();",
-            "program();",
-            synchronise,
-            "return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();",
+            *["auto start = std::chrono::steady_clock::now();", "program();"],
+            *[f"issue_s[i] = {now}", synchronise, f"wall_s[i] = {now}"],
         ]
         fresh = [*self._fresh(), synchronise, "timed(program);", *self._output()]
         return [
-            *["auto timed = [&](auto program) {", *indented(timed), "};"],
+            "std::vector<double> issue_s(1 + repeat), wall_s(1 + repeat);  // until all is issued, and done",
+            *["auto timed = [&](auto program, int i = 0) {", *indented(timed), "};"],
             *["auto output_of = [&](auto program) {  // with nothing left of earlier runs", *indented(fresh), "};"],
         ]
 
@@ -322,10 +323,8 @@ class Cuda:
             f"auto serial = output_of([&] {{ pipeline({alone}); }});",
             *(self._captured(f"pipeline({overlapped});") if self.plan.is_graph else ()),
             f"auto all = [&] {{ {program} }};",
-            "bool verified = true;",
-            "for (int i = 0; i <= repeat; ++i) verified &= output_of(all) == serial;",
-            "std::vector<double> wall_s(1 + repeat);  // the first run warms up",
-            "for (double& seconds : wall_s) seconds = timed(all);",
+            f"bool verified = {' && '.join(['output_of(all) == serial'] * VERIFIED)};",
+            "for (int i = 0; i <= repeat; ++i) timed(all, i);  // the first run warms up",
         ]
 
     def _roles(self) -> list[str]:
@@ -353,7 +352,10 @@ class Cuda:
         return [
             f'printf("{{\\"program\\": \\"{plan.pattern} in {NAME}\\"{fixed}");',
             'for (auto& [name, value] : given) printf(", \\"%s\\": %d", name.c_str() + 2, value);',
-            'for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : ", \\"wall_s\\": [", wall_s[i]);',
+            *(
+                f'for (int i = 1; i <= repeat; ++i) printf("%s%.9f", i > 1 ? ", " : "{head}", {name}[i]);'
+                for head, name in ((', \\"issue_s\\": [', "issue_s"), ('], \\"wall_s\\": [', "wall_s"))
+            ),
             'printf("], \\"verified\\": %s}\\n", verified ? "true" : "false");',
             "return verified ? 0 : 1;",
         ]
@@ -475,10 +477,9 @@ void HostWork(double seconds) {
   while (std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds)) {
   }
 }"""
-_CUT = """// Where chunks of an array begin: whole units, equal or the last one smaller.
-std::vector<size_t> Cut(size_t size, size_t unit, size_t parts) {
+_CUT = """std::vector<size_t> Cut(size_t size, size_t unit, size_t parts) {  // where chunks begin, in floats
   size_t units = (size + unit - 1) / unit, even = units / parts, over = units % parts;
-  if (over && parts - over <= even) ++even, over = 0;
+  if (over && parts - over <= even) ++even, over = 0;  // then all are equal but the last one
   std::vector<size_t> at(parts + 1);
   for (size_t i = 0; i <= parts; ++i) at[i] = std::min((even * i + std::min(i, over)) * unit, size);
   return at;

@@ -7,6 +7,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from streamsim.code.steps import (
+    VERIFIED,
     Copy,
     HostWork,
     If,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH = 88  # of ruff and black, unless told otherwise
 INDENT = "    "
+MANY_EVENTS = 3  # lists of them, from which on one that all take their parts of is shorter
 
 
 def call(head: str, arguments: Sequence[str], room: int) -> list[str]:
@@ -168,7 +170,7 @@ class Writer(ABC):
             lines.append(f"pool = [{self.stream(kinds[0])} for _ in range({self.streams})]")
         else:
             lines += ["pool = [", *(f"    {self.stream(kind)}," for kind in kinds), "]"]
-        lines += [self._events(name, count) for name, count in plan.events]
+        lines += self._events()
         lines += ["", f"def pipeline({', '.join(plan.roles) or 'stream'}):", *_indented(self._steps(plan.issue)), ""]
         lines += [*self._runs(), "", *self._compared()]
         head = f"def measure({', '.join(self.arguments)}):  # its times, and whether it is right"
@@ -225,8 +227,19 @@ class Writer(ABC):
         size = self.sizes.get(memory.floats, str(memory.floats))
         return self.card(memory, size) if memory.place == "device" else self.host(memory, size)
 
-    def _events(self, name: str, count: str) -> str:
-        return f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
+    def _events(self) -> list[str]:
+        """A list of each; where each is of chunks and they are many, its part of one list."""
+        events = self.plan.events
+        if len(events) < MANY_EVENTS or {count for _, count in events} != {"chunks"}:
+            return [
+                f"{name} = [{self.event} for _ in range({count})]" if count else f"{name} = {self.event}"
+                for name, count in events
+            ]
+        parts = ", ".join(f"events[{k}::{len(events)}]" for k in range(len(events)))
+        return [
+            f"events = [{self.event} for _ in range({len(events)} * chunks)]",
+            f"{', '.join(name for name, _ in events)} = {parts}",
+        ]
 
     def _captured(self) -> list[str]:
         """The pipeline captured as a graph, in which all streams follow the first and end in it."""
@@ -235,7 +248,11 @@ class Writer(ABC):
         return self.capture([others, INDENT + fork, self._called("pool"), others, INDENT + join])
 
     def _called(self, streams: str) -> str:
-        return f"pipeline({'*' * bool(self.plan.roles)}{streams})"
+        return f"pipeline({self._streams(streams)})"
+
+    def _streams(self, streams: str) -> str:
+        """The streams as the pipeline takes them."""
+        return f"{'*' * bool(self.plan.roles)}{streams}"
 
     def _runs(self) -> list[str]:
         """The functions that run a program: one takes its time, the other its output.
@@ -250,14 +267,17 @@ class Writer(ABC):
             if m.place != "device" and (m.start in ("nothing", "blank") or m.name in plan.results)
         ]
         names = [f"*{m.name}" if m.slots else m.name for m in cards]
-        timed = ["start = time.perf_counter()", "program()", self.synchronise, "return time.perf_counter() - start"]
+        timed = [
+            *["start = time.perf_counter()", "program(*streams)", "issued = time.perf_counter()", self.synchronise],
+            "return issued - start, time.perf_counter() - start",
+        ]
         fresh = [*_each("array", names), INDENT + self.cleared] if names else []
         for start in dict.fromkeys(memory.start for memory in hosts):
             fresh += self.fresh([memory for memory in hosts if memory.start == start])
-        fresh += [self.synchronise, "timed(program)", *self._output()]
+        fresh += [self.synchronise, "timed(program, *streams)", *self._output()]
         return [
-            *["def timed(program):", *_indented(timed), ""],
-            *["def output_of(program):  # with nothing left of earlier runs", *_indented(fresh)],
+            *["def timed(program, *streams):  # until all is issued, and until it is done", *_indented(timed), ""],
+            *["def output_of(program, *streams):  # with nothing left of earlier runs", *_indented(fresh)],
         ]
 
     def _output(self) -> list[str]:
@@ -274,15 +294,16 @@ class Writer(ABC):
     def _compared(self) -> list[str]:
         plan = self.plan
         fixed = f'"streams": {self.streams}, ' if plan.is_pattern and "streams" not in plan.defaults else ""
-        program = self.replay if plan.is_graph else f"lambda: {self._called('pool')}"
+        program = self.replay if plan.is_graph else f"pipeline, {self._streams('pool')}"
         return [
             *self.settled,
-            f"wanted = output_of(lambda: {self._called(f'pool[:1] * {self.streams}')})  # one stream: serial",
+            f"wanted = output_of(pipeline, {self._streams(f'pool[:1] * {self.streams}')})  # one stream: serial",
             *(self._captured() if plan.is_graph else ()),
-            f"outputs = (output_of({program}) for _ in range(1 + repeat))",
+            f"outputs = (output_of({program}) for _ in range({VERIFIED}))",
             f"right = [{self.equal} for output in outputs]",
-            f"wall_s = [timed({program}) for _ in range(1 + repeat)]",
-            f'return {{{fixed}"wall_s": wall_s[1:], "verified": all(right)}}',
+            f"runs = [timed({program}) for _ in range(1 + repeat)]",
+            "issue_s, wall_s = zip(*runs[1:], strict=True)",
+            f'return {{{fixed}"issue_s": issue_s, "wall_s": wall_s, "verified": all(right)}}',
         ]
 
     def _main(self) -> list[str]:

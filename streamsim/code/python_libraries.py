@@ -41,7 +41,7 @@ class CuPy(Writer):
     event = "cp.cuda.Event(disable_timing=True)"
     after = "{0}.wait_event({1}.record())"
     cleared = "array.fill(0)"
-    replay = "lambda: graph.launch(pool[0])"
+    replay = "graph.launch, pool[0]"
     equal = "all(map(np.array_equal, output, wanted))"
     saved = "{}.copy()"
     fetched = "{}.get()"
@@ -106,8 +106,7 @@ class CuPy(Writer):
             [
                 "def copy(to, src):  # as set and get, which cannot be captured",
                 "    ends = (x.data.ptr if type(x) is cp.ndarray else x.ctypes.data for x in (to, src))",
-                "    stream = cp.cuda.get_current_stream().ptr",
-                "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, stream)",
+                "    cp.cuda.runtime.memcpyAsync(*ends, src.nbytes, 4, cp.cuda.get_current_stream().ptr)",
             ]
         ]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Memory as Place
 
 FLOAT_BYTES = 4
+VERIFIED = 3  # runs of a program, before those that are timed
 ONCE = "r"  # begins the names of arrays that are copied back once, of which a chunk may have nothing
 
 Language = Literal["cupy", "pytorch", "cuda-c++"]

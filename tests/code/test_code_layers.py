@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsim.code.layers import code_of_layers
+from streamsim.code.steps import VERIFIED
 from streamsim.errors import InputError
 from streamsim.program.layers import Layer, Layers
 from streamsim.program.offload import Offload
@@ -51,11 +52,11 @@ def run(text: str, seed: int = 0) -> tuple[dict[str, Any], list[Call], list[str]
 
 
 def runs_of(log: list[Call]) -> list[list[Call]]:
-    """The calls of each run, between the two times that the clock is read; each ends with a synchronisation."""
+    """The calls of each run, until the clock is read a second time; it is a third time behind a synchronisation."""
     clocks = [k for k, call in enumerate(log) if call == CLOCK]
-    runs = [log[a + 1 : b] for a, b in zip(clocks[::2], clocks[1::2], strict=True)]
-    assert all(calls[-1] == SYNCHRONISE for calls in runs)
-    return [calls[:-1] for calls in runs]
+    begun, issued, done = clocks[::3], clocks[1::3], clocks[2::3]
+    assert all(log[a + 1 : b] == [SYNCHRONISE] for a, b in zip(issued, done, strict=True))
+    return [log[a + 1 : b] for a, b in zip(begun, issued, strict=True)]
 
 
 @st.composite
@@ -83,10 +84,10 @@ def test_a_program_makes_the_calls_of_its_schedule_and_verifies_its_output(
     serial, *rest = runs_of(log)
     assert {call[-1] for call in serial if call[0] in ("h2d", "kernel")} == {1}
     assert [call[:-1] for call in with_events_named(serial)] == [call[:-1] for call in wanted]
-    assert len(rest) == 2 * (1 + REPEAT)
+    assert len(rest) == VERIFIED + 1 + REPEAT
     assert all(with_events_named(calls) == wanted for calls in rest)
     assert result["verified"]
-    assert len(result["wall_s"]) == REPEAT
+    assert len(result["issue_s"]) == len(result["wall_s"]) == REPEAT
     assert result["layer_s"] == [0.001 / REPEAT] * len(layers.steps)
     assert set(places) <= {config.memory}
 
@@ -124,7 +125,7 @@ def test_a_program_takes_other_numbers_and_prints_one_line_of_json(
     said = json.loads(out)
     assert (code, out.count("\n")) == (0, 1)
     assert said["verified"] is True
-    assert len(said["wall_s"]) == 4
+    assert len(said["issue_s"]) == len(said["wall_s"]) == 4
     assert len(said["layer_s"]) == 3
     numbers = [said[name] for name in ("program", "depth", "passes", "rows", "card_bytes")]
     assert numbers == ["offload in pytorch", 1, 3, 2, 4096]

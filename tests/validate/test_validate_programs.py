@@ -20,9 +20,10 @@ from strategies import make_device
 from timed_arrays import CALL_S, MINE, ROUND_S, Library
 
 from streamsim import Config, Workload, WorkloadKernel
-from streamsim.code.steps import LANGUAGES, Language
+from streamsim.code.steps import LANGUAGES, VERIFIED, Language
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.errors import InputError
+from streamsim_validate.gpu import Compiled
 from streamsim_validate.run import runner_of
 from streamsim_validate.run.meters import FEW, NEAR, TRIES, rounds_for, said_s
 from streamsim_validate.run.programs import Cuda, Python, Result, check_language, function_of
@@ -64,7 +65,7 @@ def test_a_program_of_every_pattern_is_run_and_verified(language: Language, conf
     once, thrice = (runner.run(WORKLOAD, config, 5, 40, times) for times in (1, 3))
     assert once.verified
     assert thrice.verified
-    assert len(once.wall_s) == len(thrice.wall_s) == 5
+    assert len(once.issue_s) == len(once.wall_s) == len(thrice.wall_s) == 5
     calls_s = 0.0 if config.launch == "graph" else 2 * config.chunks * CALL_S  # a graph is one call, whatever is in it
     assert thrice.wall_s[0] - once.wall_s[0] == pytest.approx(2 * 1024 * 40 * ROUND_S + calls_s)
 
@@ -88,7 +89,7 @@ def test_a_function_of_ones_own_takes_the_place_of_the_stand_in(
     assert runner.has_own
     before = library.computed_s
     found = runner.run(WORKLOAD, Config(chunks=4, streams=2), 3, work=1000)
-    runs = 1 + 4 + 4  # serial, then 1 + 3 that are verified and 1 + 3 that are timed
+    runs = 1 + VERIFIED + 4  # serial, some that are verified, and 1 + 3 that are timed
     assert found.verified
     assert library.computed_s - before == pytest.approx(runs * 7 * 1024 * ROUND_S)
 
@@ -131,6 +132,38 @@ def test_programs_in_cpp_of_one_pattern_are_compiled_once(nvcc: Path) -> None:
 
 
 @needs_compiler
+def test_programs_that_are_known_beforehand_are_compiled_beforehand(nvcc: Path) -> None:
+    """Each text once: one of both without a ring, one of the ring, and that of chains of kernels. Some 4 s: g++."""
+    told: list[tuple[str, int, int]] = []
+    configs = [Config(chunks=4, streams=2), Config(chunks=2000), Config(chunks=1), Config(chunks=4, buffers=2)]
+    with closing(Cuda()) as runner:
+        runner.prepare([(WORKLOAD, config) for config in configs], 3, lambda *step: told.append(step))
+        assert len(nvcc.read_text().splitlines()) == 3
+        assert told == [("compiling programs", k, 3) for k in range(3)]
+        with pytest.raises(InputError, match="more chunks than elements"):
+            runner.run_beside(WORKLOAD, configs[1], 2, 1, ["k"], 3)
+        for config in (configs[0], *configs[2:]):
+            found, rounds = runner.run_beside(WORKLOAD, config, 2, 1, ["k"], 3)
+            assert found.verified
+            assert len(found.issue_s) == len(found.wall_s) == len(rounds["k"]) == 2
+        assert runner.each_s(1000, 2) >= 0
+        assert len(nvcc.read_text().splitlines()) == 3
+
+
+@needs_compiler
+def test_a_program_that_does_not_compile_leaves_the_others(nvcc: Path) -> None:
+    """It says why whenever it is to run, and is compiled once."""
+    good = 'int main(int argc, char** argv) { printf("{\\"a\\": 1}"); return 0; }'
+    with closing(Compiled()) as compiled:
+        compiled.prepare([good, "int main(", good])
+        assert compiled.said(good, [], ["a"]) == [1]
+        for _ in range(2):
+            with pytest.raises(InputError, match=r"it does not compile: .*error"):
+                compiled.said("int main(", [], ["a"])
+    assert len(nvcc.read_text().splitlines()) == 2
+
+
+@needs_compiler
 def test_a_program_in_cpp_that_cannot_be_is_refused_before_it_is_compiled(nvcc: Path) -> None:
     with pytest.raises(InputError, match="more chunks than elements"):
         run_in_cpp(Config(chunks=2000))
@@ -159,7 +192,7 @@ def test_what_goes_wrong_in_cpp_is_one_line(
 
 def test_a_program_in_cpp_sees_the_card_that_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number among those that this process sees."""
-    says = 'printf "{\\"verified\\": true, \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
+    says = 'printf "{\\"verified\\": true, \\"issue_s\\": [0], \\"wall_s\\": [0.$CUDA_VISIBLE_DEVICES]}"'
     (tmp_path / "nvcc").write_text(f"#!/bin/sh\nprintf '%s\\n' '#!/bin/sh' '{says}' > $3; chmod +x $3\n")
     (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")

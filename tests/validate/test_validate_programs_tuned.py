@@ -200,7 +200,7 @@ class Scripted:
 
     def run(self, _workload: Workload, config: Config, repeats: int, _work: int = 1, times: int = 1) -> Result:
         self.fails(config)
-        return Result(self.verified, (1e-6 * config.chunks + 2e-5 * times,) * repeats)
+        return Result(self.verified, (1e-6,) * repeats, (1e-6 * config.chunks + 2e-5 * times,) * repeats)
 
     def close(self) -> None:
         """Nothing."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAIN = "int main("
-MEASURES = "  std::vector<double> wall_s("  # a program begins to
+MEASURES = "  for (int i = 0; i <= repeat; ++i) timed("  # a program begins to
 ROUNDS = f"""
 class Rounds {{  // of calls that the letters of a kind stand for
   static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};

@@ -1,4 +1,7 @@
-"""Programs in C++, compiled with nvcc in a folder of their own that goes with them."""
+"""Programs in C++, compiled with nvcc in a folder of their own that goes with them.
+
+Those that are known beforehand are compiled side by side, before anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,16 @@ import os
 import shutil
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
 from streamsim_validate.gpu.card import first_error_line
+from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 NVCC = "nvcc"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -30,7 +35,7 @@ class Compiled:
 
     def __init__(self, card: int = 0) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="streamsim-")
-        self._programs: dict[str, Path] = {}
+        self._programs: dict[str, Path | InputError] = {}  # by text; or why there is none
         seen = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
         self._environment = os.environ | {VISIBLE: seen[card] if card < len(seen) else str(card)}
 
@@ -50,17 +55,34 @@ class Compiled:
             reason = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
             raise InputError(f"exit code {done.returncode}: {reason[0]}") from None
 
+    def prepare(self, texts: Iterable[str], on_step: OnStep = quietly) -> None:
+        """Compile these side by side; what is wrong with one is said when it is to run."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._programs]
+        numbers = range(len(self._programs), len(self._programs) + len(new))
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
+            for done, found in enumerate(pool.map(self._built, new, numbers)):
+                on_step("compiling programs", done, len(new))
+                self._programs[new[done]] = found
+        finally:
+            pool.shutdown(cancel_futures=True)  # Ctrl-C waits for those that have begun
+
     def _compiled(self, text: str) -> Path:
-        if text not in self._programs:
-            program = Path(self._folder.name) / f"pipeline{len(self._programs)}"
-            source = program.with_suffix(".cu")
-            source.write_text(text, encoding="utf-8")
-            call = [NVCC, "-O3", "-o", str(program), str(source)]
-            done = subprocess.run(call, capture_output=True, text=True, env=self._environment, check=False)
-            if done.returncode:
-                raise InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
-            self._programs[text] = program
-        return self._programs[text]
+        self.prepare([text])
+        found = self._programs[text]
+        if isinstance(found, InputError):
+            raise found
+        return found
+
+    def _built(self, text: str, number: int) -> Path | InputError:
+        program = Path(self._folder.name) / f"pipeline{number}"
+        source = program.with_suffix(".cu")
+        source.write_text(text, encoding="utf-8")
+        call = [NVCC, "-O3", "-o", str(program), str(source)]
+        done = subprocess.run(call, capture_output=True, text=True, env=self._environment, check=False)
+        if done.returncode:
+            return InputError(f"it does not compile: {first_error_line(done.stderr or done.stdout)}")
+        return program
 
     def close(self) -> None:
         """Remove the folder."""

@@ -1,6 +1,7 @@
 """Programs as ``streamsim code`` writes them, run: those in CuPy and PyTorch in this process.
 
-One in C++ is compiled once for each pattern, and runs in a process of its own each time.
+One in C++ is compiled once for each pattern, side by side where they are known beforehand, and runs in a process of its
+own each time.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import runpy
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -22,9 +24,10 @@ from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import one_line
 from streamsim_validate.calibrate import TURNS
 from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
+from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.code.steps import Language
     from streamsim_validate.calibrate import Rounds
@@ -34,6 +37,7 @@ T = TypeVar("T")
 CUDA: Language = "cuda-c++"
 MODULES: dict[Language, str] = {"cupy": "cupy", "pytorch": "torch"}
 INSTALL: dict[Language, str] = {"cupy": "pip install 'streamsim[cuda13]'", "pytorch": "pip install torch"}
+SAID = ("verified", "issue_s", "wall_s")  # by a program, of itself
 FUNCTION = "kernels"  # of a program, and of a file with the user's own
 
 # In place of the main function of a program: the time of a chain of its launches. The first one, over one float, holds
@@ -72,10 +76,17 @@ CHAIN = """int main(int argc, char** argv) {
 """
 
 
+def chains() -> str:
+    """The program that times chains of launches."""
+    plain = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (WorkloadKernel(),)), Config(), CUDA)
+    return plain.partition(MAIN)[0] + CHAIN
+
+
 class Result(NamedTuple):
-    """What a program said of itself."""
+    """What a program said of itself: of each run the seconds until all was issued, and until it was done."""
 
     verified: bool
+    issue_s: tuple[float, ...]
     wall_s: tuple[float, ...]
 
     def checked(self) -> Result:
@@ -174,7 +185,7 @@ class Python:
         gc.collect()
         with collector_off():
             result = names["measure"](**given)
-        return Result(bool(result["verified"]), tuple(result["wall_s"]))
+        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]))
 
     def _kernels(self, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         own = self._function
@@ -203,22 +214,29 @@ class Cuda:
     def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
         """Compiled, if no other one had the same pattern, and run."""
         text, words = self._program(workload, config, repeats, work, times)
-        verified, wall_s = self._compiled.said(text, words, ["verified", "wall_s"])
-        return Result(bool(verified), tuple(wall_s))
+        verified, issue_s, wall_s = self._compiled.said(text, words, SAID)
+        return Result(bool(verified), tuple(issue_s), tuple(wall_s))
+
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], runs: int, on_step: OnStep = quietly) -> None:
+        """Compile what :meth:`run_beside` of these and :meth:`each_s` run."""
+        texts = [chains()]
+        for workload, config in asked:
+            with suppress(InputError):  # it is told when it is to run
+                texts.append(with_rounds(self._program(workload, config)[0], TURNS, runs))
+        self._compiled.prepare(texts, on_step)
 
     def run_beside(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str], runs: int
     ) -> tuple[Result, Rounds]:
         """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
         text, words = self._program(workload, config, repeats, work)
-        names = ["verified", "wall_s", "rounds_s"]
-        verified, wall_s, rounds_s = self._compiled.said(
-            with_rounds(text, TURNS, runs), [",".join(kinds), *words], names
-        )
-        return Result(bool(verified), tuple(wall_s)), dict(zip(kinds, map(tuple, rounds_s), strict=True))
+        said = self._compiled.said(with_rounds(text, TURNS, runs), [",".join(kinds), *words], [*SAID, "rounds_s"])
+        verified, issue_s, wall_s, rounds_s = said
+        result = Result(bool(verified), tuple(issue_s), tuple(wall_s))
+        return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _program(
-        self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
+        self, workload: Workload, config: Config, repeats: int = 1, work: int = 1, times: int = 1
     ) -> tuple[str, list[str]]:
         """The program of the pattern, and the words that say which one of it."""
         code_of(workload, config, CUDA)  # what it refuses of these numbers
@@ -233,10 +251,8 @@ class Cuda:
 
     def each_s(self, elements: int, work: int) -> float:
         """Seconds on the card of a launch of the stand-in over so many floats, in a chain of them."""
-        kernel = WorkloadKernel()
-        text = code_of(Workload(1, (FLOAT_BYTES,), (FLOAT_BYTES,), (kernel,)), Config(), CUDA)
         words = [str(elements), str(work), str(CHAIN_LENGTH)]
-        return float(self._compiled.said(text.partition(MAIN)[0] + CHAIN, words, ["each_s"])[0])
+        return float(self._compiled.said(chains(), words, ["each_s"])[0])
 
     def close(self) -> None:
         """Remove the folder."""
