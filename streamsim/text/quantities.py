@@ -20,12 +20,11 @@ _SI, _IEC = "(?P<prefix>[kKMGT])?", "(?P<iec>[kmgt])i"
 _COUNT = re.compile(rf"{_NUMBER}(?:(?i:{_IEC})|{_SI})\s*", re.ASCII)
 _BYTES = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b)|{_SI}B)?\s*", re.ASCII)
 _SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.ASCII)  # two look like a micro sign
-_DURATION = re.compile(rf"{_NUMBER}(?:(?P<prefix>min|h)|s)?\s*", re.ASCII)
 _SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b/s)|{_SI}B/s)?\s*", re.ASCII)
 _NEARLY_BYTES = re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?P<rate>/s)?\s*", re.ASCII | re.IGNORECASE)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "min": 60, "h": 3600}
+_TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
 _PARTS = {"m": 10**3, "u": 10**6, "\u00b5": 10**6, "\u03bc": 10**6, "n": 10**9, "%": 100}  # dividing rounds once
 
@@ -72,12 +71,6 @@ def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: floa
     """``"0.57ms"`` -> 0.00057. Raises InputError that names ``field`` unless in ``least..most`` seconds."""
     hint = "a time such as 0.57ms, 2.7us or 1e-3 (seconds)"
     return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
-
-
-def parse_duration(text: str, field: str = "time", least: float = 1.0, most: float = LONGEST_S) -> float:
-    """``"8min"`` -> 480: how long somebody waits. Raises InputError that names ``field`` unless in ``least..most``."""
-    hint = "a time such as 8min, 90s or 1.5h"
-    return _within(text, field, _parse(_DURATION, text, field, hint), least, most, hint)
 
 
 def parse_share(text: str, field: str = "share") -> float:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamsim_validate.records import PROGRAMS, read_record
-from streamsim_validate.run import REPEATS, VISITS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +38,7 @@ def test_programs_are_run_verified_and_compared(tmp_path: Path) -> None:
             by_language.setdefault(entry.program.language, []).append(entry.status)
             if entry.status == "ok":
                 assert entry.verified
-                assert 2 <= entry.program.tries <= VISITS
-                assert len(entry.program.rounds_s) == 2 * entry.program.tries
-                assert len(entry.issue_s) == len(entry.wall_s) == REPEATS * entry.program.tries
-                assert all(map(float.__lt__, entry.issue_s, entry.wall_s))
+                assert len(entry.program.rounds_s) == 2
                 assert min(entry.program.rounds_s) > 0
                 assert min(entry.program.kernels_s) > 0
     assert by_language["cupy"] == ["ok"] * COUNT, said

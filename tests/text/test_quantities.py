@@ -17,7 +17,6 @@ from streamsim.text.quantities import (
     parse_bandwidth,
     parse_bytes,
     parse_count,
-    parse_duration,
     parse_number,
     parse_seconds,
 )
@@ -25,7 +24,7 @@ from streamsim.text.shown import shown
 
 PREFIXES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 TIMES = {"s": 0, "ms": -3, "us": -6, "\N{MICRO SIGN}s": -6, "\N{GREEK SMALL LETTER MU}s": -6, "ns": -9}
-PARSERS = (parse_bytes, parse_count, parse_number, parse_seconds, parse_duration, parse_bandwidth)
+PARSERS = (parse_bytes, parse_count, parse_number, parse_seconds, parse_bandwidth)
 spaces = st.sampled_from(("", " ", "  "))
 
 
@@ -82,13 +81,6 @@ def test_a_prefix_scales_a_number_with_an_exponent_too(number: str, space: str) 
         assert parse_bytes(f"{number}{space}{prefix}B") == 20 * scale
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("8min", 480), ("0.5 min", 30), ("1.5h", 5400), ("90s", 90), (" 90 ", 90)]
-)
-def test_how_long_somebody_waits_may_be_in_minutes_and_hours(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
-
-
 @given(st.integers(1, 1000), st.sampled_from(("M", "G", "Mi", "Gi")))
 def test_bandwidths(number: int, prefix: str) -> None:
     multiple = {"Mi": 2**20, "Gi": 2**30, **PREFIXES}[prefix]
@@ -118,10 +110,6 @@ def test_a_bare_number_is_in_the_unit() -> None:
         (parse_seconds, "2 days"),
         (parse_seconds, "-1us"),
         (parse_seconds, "1e9"),
-        (parse_duration, "8m"),
-        (parse_duration, "8mins"),
-        (parse_duration, "0.5s"),
-        (parse_duration, "25h"),
         (parse_bandwidth, "25GB"),
         (parse_bandwidth, "25Gb/s"),
         (parse_bandwidth, "25Gbps"),

@@ -38,7 +38,6 @@ from streamsim_validate.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -110,76 +109,6 @@ def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> N
     assert durations_us(3, 100, 40)[0] == pytest.approx(38)
     assert durations_us(2, 100, 40)[0] == pytest.approx(38)
     assert durations_us(3, 30, 40)[0] == pytest.approx(28)
-
-
-def a_visited(chunks: int, kernel_us: float, runs_us: Sequence[tuple[float, float]]) -> Entry:
-    """A program whose runs took so long to issue and until they were done, all in two visits."""
-    entry = an_entry(chunks, kernel_us, 1, (1.0, 1.5))
-    issue_s, wall_s = (tuple(us * US for us in some) for some in zip(*runs_us, strict=True))
-    assert entry.program is not None
-    program = msgspec.structs.replace(entry.program, tries=2)
-    return msgspec.structs.replace(entry, issue_s=issue_s, wall_s=wall_s, program=program)
-
-
-def test_a_program_counts_at_the_quiet_speed_of_its_own_calls_by_hand() -> None:
-    """64 chunks whose calls are calibrated to take 768 us; two visits, one of them on a slow host.
-
-    Issued in 768, 780, 790 and 900 or more us: the fastest tenth of eight ends with 776, so up to 854 count. Their
-    wall times are 800, 790 and 810 us, whatever rounds beside them took and however quick the others were.
-    """
-    issues, walls = (768, 780, 900, 790, 1152, 1152, 1152, 1160), (800, 790, 700, 810, 1200, 1190, 1180, 500)
-    (row,) = compare(a_record(a_visited(64, 6.4, list(zip(issues, walls, strict=True))))).rows
-    assert row.measured_s == row.wall_s == pytest.approx(800 * US)
-    assert row.noise == pytest.approx(10 / 2 / 800)
-    assert row.issue_s == pytest.approx(780 * US)
-    assert row.klass == HOST_BOUND
-    assert row.predicted_s == pytest.approx(MANY_US * US)
-    assert row.speeds == pytest.approx([us / 768 for us in issues])
-    assert row.quiet == pytest.approx((1, 780 / 768, 790 / 768))
-    assert row.at_speed_s == pytest.approx((0.256 + statistics.geometric_mean((768, 780, 790))) * US, rel=1e-3)
-    assert row.tries == 2
-
-
-def test_what_a_program_says_of_its_calls_tells_the_classes_apart() -> None:
-    """Four fifths of the wall time of quiet runs, whatever was calibrated and however long slow runs took to issue."""
-    slow = [(300.0, 310.0)] * 3
-    entries = [a_visited(n, 1, [(issue_us, 100.0)] * 3 + slow) for n, issue_us in ((1, 81.0), (2, 79.0))]
-    assert [row.klass for row in compare(a_record(*entries)).rows] == [HOST_BOUND, DEVICE_BOUND]
-
-
-def test_slow_runs_show_a_host_at_two_speeds_and_explain_no_miss() -> None:
-    """Ten programs with two quiet runs and a slow one each; of one the quiet ones took twice what is predicted.
-
-    Its calls took what was calibrated, so the miss is the model's; of another the calls took twice as long, and it is
-    theirs.
-    """
-    quiet, slow = (768.0, MANY_US), (2 * 768.0, 2 * MANY_US)
-    entries = [a_visited(64, 6.4, [quiet, quiet, slow])] * 8
-    entries += [a_visited(64, 6.4, [(768.0, 2 * MANY_US)] * 2 + [slow]), a_visited(64, 6.4, [slow] * 3)]
-    speeds = speeds_of(compare(a_record(*entries)), "cupy")
-    assert speeds is not None
-    assert speeds.apart == pytest.approx(2.0)
-    assert (speeds.n, speeds.visits) == (30, 20)
-    assert speeds.quiet == pytest.approx(21 / 30)
-    assert (speeds.programs, speeds.misses, speeds.of_host, speeds.while_moving) == (10, 2, 1, 0)
-
-
-def test_intervals_are_as_wide_as_calls_varied_while_they_were_quiet() -> None:
-    """Half of the rounds beside it at half the speed make them no wider; the measured time is that of quiet runs."""
-    card = msgspec.structs.replace(CARD, spread={"model": 0.001})
-    entry = a_visited(64, 1, [(768.0, MANY_US)] * 3 + [(1536.0, 2 * MANY_US)] * 5)
-    assert entry.program is not None
-    program = entry.program
-    steady, moving = (
-        msgspec.structs.replace(entry, program=msgspec.structs.replace(program, rounds_s=rounds_s))
-        for rounds_s in ((ROUND_S_USUAL,) * 4, (ROUND_S_USUAL, 2 * ROUND_S_USUAL) * 2)
-    )
-    found = [
-        expectations(record, compare(record, card).rows, 40, device=card)[0]
-        for record in (a_record(one) for one in (steady, moving))
-    ]
-    assert found[0].width == found[1].width < 0.06
-    assert all(one.is_inside for one in found)
 
 
 def test_the_classes_are_told_apart_by_what_was_measured() -> None:

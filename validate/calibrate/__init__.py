@@ -14,7 +14,7 @@ from streamsim_validate.calibrate.front_ends import (
     Rounds,
     kinds_of,
     measure_front_ends,
-    quiet_of,
+    pooled,
     time_round,
     variation,
 )
@@ -34,8 +34,8 @@ __all__ = [
     "kinds_of",
     "measure_front_ends",
     "measure_probes",
+    "pooled",
     "probes",
-    "quiet_of",
     "read_samples",
     "time_round",
     "variation",

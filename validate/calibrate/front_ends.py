@@ -19,7 +19,7 @@ from streamsim.collector import collector_off
 from streamsim.device.front_ends import TIMES, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import quiet_limit, relative_deviation
+from streamsim_validate.records import relative_deviation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,18 +160,9 @@ def time_round(
     return seconds
 
 
-def quiet_of(stretches: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
-    """The runs of all these stretches of time together, of the kinds that the first one has, without disturbed ones.
-
-    The stretch in which a kind was fastest says what is quiet: a host that was slow for all of a calibration outvotes
-    no other, however many runs each has.
-    """
-    found: Rounds = {}
-    for kind in stretches[0]:
-        own = [stretch[kind] for stretch in stretches if stretch.get(kind)]
-        limit = min(map(quiet_limit, own), default=0.0)
-        found[kind] = tuple(seconds for runs in own for seconds in runs if seconds <= limit)
-    return found
+def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
+    """The runs of all these together, of the kinds that the first one has."""
+    return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
 
 
 def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEnd:

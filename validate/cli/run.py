@@ -6,19 +6,17 @@ from pathlib import Path
 import click
 
 from streamsim.cli.notes import say
-from streamsim.cli.options import FILE, Quantity
+from streamsim.cli.options import FILE
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
-from streamsim.text.quantities import parse_duration
-from streamsim_validate.records import PROGRAMS, Record, journal_path, median_and_spread, quiet_runs
-from streamsim_validate.run import REPEATS, VISITS, Plan, run
+from streamsim_validate.records import PROGRAMS, Record, journal_path, median_and_spread
+from streamsim_validate.run import REPEATS, Plan, run
 from streamsim_validate.suites import PROGRAM_COUNT, RANDOM_COUNT, SUITES
 
 US_PER_S = 1e6
 MOST_CONNECTIONS = 32
 LARGEST_SEED = (1 << 63) - 1  # what a record holds
-LIMIT = Quantity("time", parse_duration)
 
 
 @click.command("run")
@@ -47,16 +45,6 @@ LIMIT = Quantity("time", parse_duration)
     multiple=True,
     help=f"Of the suite {PROGRAMS}: programs in this language. Repeatable. Default: all that are installed.",
 )
-@click.option(
-    "--visits",
-    type=click.IntRange(1, 1000),
-    help=f"Of the suite {PROGRAMS}: to each program, at most.  [default: {VISITS}]",
-)
-@click.option(
-    "--limit",
-    type=LIMIT,
-    help=f"Of the suite {PROGRAMS}: after so long (8min) no program is visited again. Default: never.",
-)
 @click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
 @click.option(
     "--connections",
@@ -74,8 +62,6 @@ def run_command(
     output: Path,
     no_calibrate: bool,
     count: int | None,
-    visits: int | None,
-    limit: float | None,
     kernels: tuple[Path, ...],
     **options: object,
 ) -> None:
@@ -87,7 +73,7 @@ def run_command(
     Examples:
       streamsim-validate run --suite quick -o quick.json.gz
       streamsim-validate run --suite random --seed 2026 --count 100 -o random.json.gz
-      streamsim-validate run --suite programs --front-end cupy --seed 2026 --limit 8min -o programs.json.gz
+      streamsim-validate run --suite programs --front-end cupy --seed 2026 -o programs.json.gz
       streamsim-validate run my-schedule.json --repeats 25 -o mine.json.gz
     """  # noqa: D301 - click wants the backspace itself
     if schedules and suite:
@@ -100,8 +86,6 @@ def run_command(
         kernels=tuple(map(str, kernels)),
         calibrate=not no_calibrate,
         count=count or 0,
-        visits=visits or 0,
-        limit_s=limit or 0.0,
         **options,  # type: ignore[arg-type]
     )
     if os.path.exists(journal_path(plan.output)):
@@ -111,7 +95,7 @@ def run_command(
 
 def _summarise(record: Record, path: str) -> None:
     for session, entry in record.measured():
-        wall, wall_spread = median_and_spread(quiet_runs(entry).wall_s)
+        wall, wall_spread = median_and_spread(entry.wall_s)
         device, spread = median_and_spread(entry.device_s) if entry.device_s else (wall, wall_spread)
         times = f"{device * US_PER_S:10.1f} us +- {spread * US_PER_S:5.1f}  wall {wall * US_PER_S:10.1f} us"
         click.echo(f"{times}  connections={session.connections}  {entry.key}")

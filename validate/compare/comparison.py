@@ -32,10 +32,9 @@ class Row(msgspec.Struct, frozen=True):
     ``formulas_s``: the published predictors. ``workload``: what is chunked, "" for a user's own schedule.
     ``simplicity``: the smaller, the simpler.
 
-    Of a program in a language all times are wall times, of the runs that were issued quietly, ``issue_s`` is what
-    issuing it took, ``front_end`` the language, ``speeds`` how many times as long as calibrated its calls took in every
-    run, ``quiet`` in those that count, ``at_speed_s`` what is predicted with that, and ``tries`` how often it was
-    visited. In earlier records all runs count, and the speeds are those of calls before and after it.
+    Of a program in a language all times are wall times, ``issue_s`` is what its calls cost, ``front_end`` the language,
+    ``speeds`` how many times as long as calibrated such calls took before and after it, ``at_speed_s`` what is
+    predicted with that, and ``tries`` how often it was measured.
     """
 
     key: str
@@ -54,7 +53,6 @@ class Row(msgspec.Struct, frozen=True):
     simplicity: tuple[int, ...] = ()
     front_end: str = ""
     speeds: tuple[float, ...] = ()
-    quiet: tuple[float, ...] = ()
     tries: int = 1
     at_speed_s: float = 0.0
 
@@ -70,7 +68,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def at_speed_error(self) -> float:
-        """Of a program: the signed relative error with calls as fast as they were in what counts of it."""
+        """Of a program: the signed relative error with the host as fast as it was beside it."""
         return self.at_speed_s / self.measured_s - 1
 
     @property

@@ -95,7 +95,8 @@ def expectations(
             else:
                 drawn = device_of(drawn, entries[0].program)
                 programs, predict = [schedule_of(entry, drawn) for entry in entries], predict_wall_s
-                drawn = with_host_spread(drawn, entries)
+                rounds = (asked[run.connections, entry.key].speeds for entry in entries)
+                drawn = with_host_spread(drawn, (speed for speeds in rounds for speed in speeds))
             predicted = intervals(programs, drawn, samples, seed, level, predict)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]

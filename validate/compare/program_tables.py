@@ -23,7 +23,7 @@ NAME_WIDTH = 30
 def to_lines(comparison: Comparison) -> Iterator[list[str]]:
     """Sections of lines: errors beside the goals, the choice, the host."""
     yield _errors("wall time, by front end", comparison.by_front_end())
-    yield _errors("with calls as fast as in each", comparison.by_front_end(lambda row: row.at_speed_error))
+    yield _errors("at the host's speed beside each", comparison.by_front_end(lambda row: row.at_speed_error))
     yield list(_choices(comparison))
     yield [line for name in comparison.front_ends for line in _host(name, speeds_of(comparison, name))]
 
@@ -65,8 +65,8 @@ def _choices(comparison: Comparison) -> Iterator[str]:
 
 
 def _at_other_speeds(comparison: Comparison, choice: Choice) -> bool:
-    """Whether calls were faster in what counts of the best measured than of the pick."""
-    speeds = {(row.connections, row.key): row.quiet for row in comparison.rows}
+    """Whether the host was faster while the best was measured than it was for the pick."""
+    speeds = {(row.connections, row.key): row.speeds for row in comparison.rows}
     picked, best = (speeds[choice.connections, key] for key in (choice.picked, choice.best))
     return bool(picked and best) and max(picked) > MOVED * max(best)
 
@@ -77,7 +77,7 @@ def share_within(choices: Sequence[Choice]) -> float:
 
 
 def speeds_of(comparison: Comparison, front_end: str) -> HostSpeeds | None:
-    """How fast the host was in the programs of a front end."""
+    """How fast the host was beside the programs of a front end."""
     return host_speeds(row for row in comparison.rows if row.front_end == front_end)
 
 
@@ -87,17 +87,17 @@ def _host(name: str, found: HostSpeeds | None) -> Iterator[str]:
     calls = f"host, {name}: calls took {found.low:.2f} to {found.high:.2f} times as long as calibrated"
     if found.two:
         (fast, often), (slow, rarely) = found.two
-        calls += f", at two speeds {found.apart:.2f} apart: {fast:.2f} {often} times and {slow:.2f} {rarely} times"
+        calls += f", at two speeds {found.apart:.2f} apart: {fast:.2f} in {often} rounds, {slow:.2f} in {rarely}"
     else:
         calls += f", at no two speeds {TWO_SPEEDS:g} apart"
     yield calls
-    if found.quiet < 1:
-        yield f"  {found.visits} visits to {found.programs} programs; {found.quiet:.0%} of the runs are quiet and count"
+    if found.again:
+        yield f"  {found.again} of {found.programs} were measured again, since the host had been faster"
     if found.misses:
         left = found.misses - found.of_host - found.while_moving
         yield (
-            f"  misses: {found.misses} of {found.programs} are beyond the goals; {found.of_host} of them within with"
-            f" calls as fast as they were, {found.while_moving} while that changed, {left} neither"
+            f"  misses: {found.misses} of {found.programs} are beyond the goals; {found.of_host} of them within at the"
+            f" host's speed beside them, {found.while_moving} while it changed its speed, {left} neither"
         )
 
 

@@ -1,13 +1,9 @@
 """Programs in a language beside their predictions: wall time, from the first call until the last synchronisation ends.
 
 A program is predicted with the calls of its front end as they were calibrated in its run, and with what its kernels
-take alone, over all the work and over a chunk. The host is calibrated at its quiet speed, so a program counts at that
-too: its time is that of the runs that were issued quietly, and what issuing took is what tells the host-bound from the
-device-bound. A prediction with calls as fast as in those runs says of a miss whether it is what calls cost, or the
-model. Nothing is fitted to the programs.
-
-Earlier records do not say how long issuing took. There all runs count, and rounds of such calls just before a program
-and just after say how fast its host was.
+take alone, over all the work and over a chunk. A round of such calls just before it and just after says how fast its
+host was then: with that the host-bound are told from the device-bound, and a prediction at that speed says of a miss
+whether it is the host's. Nothing is fitted to the programs.
 """
 
 from __future__ import annotations
@@ -26,10 +22,10 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.records import SHORTEST_S, median_and_spread, quiet_limit, quiet_runs, workload_key
+from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -43,7 +39,7 @@ def device_of(profile: Device, program: Program) -> Device:
     return with_front_end(profile, program.language)
 
 
-def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
+def speeds_of(program: Program, device: Device) -> tuple[float, ...]:
     """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
     host = device.host
     usual_s = 2 * host.copy_s + host.kernel_s + host.enter_s
@@ -90,39 +86,6 @@ def calls_s(schedule: Schedule, device: Device) -> float:
     return sum(lower(schedule, device).call) * S_PER_TICK
 
 
-def issuing_s(schedule: Schedule, device: Device) -> float:
-    """The same without the synchronisation that ends it: what issuing it takes."""
-    return calls_s(msgspec.structs.replace(schedule, ops=schedule.ops[:-1]), device)
-
-
-class Host(NamedTuple):
-    """The host of a program: how many times as long as calibrated its calls took.
-
-    ``speeds``: in every run, or in rounds beside it; ``quiet``: in what counts. ``issue_s``: what issuing it took then.
-    """
-
-    speeds: tuple[float, ...]
-    quiet: tuple[float, ...]
-    issue_s: float
-    then: Device
-
-
-def _host_of(entry: Entry, schedule: Schedule, device: Device) -> Host:
-    program = entry.program
-    assert program is not None
-    if not entry.issue_s:
-        speeds = speeds_beside(program, device)
-        then = _at_mean(device, speeds)
-        return Host(speeds, speeds, calls_s(schedule, then), then)
-    usual_s, quiet_s = max(SHORTEST_S, issuing_s(schedule, device)), quiet_runs(entry).issue_s
-    speeds, quiet = (tuple(seconds / usual_s for seconds in some) for some in (entry.issue_s, quiet_s))
-    return Host(speeds, quiet, statistics.median(quiet_s), _at_mean(device, quiet))
-
-
-def _at_mean(device: Device, speeds: Sequence[float]) -> Device:
-    return at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
-
-
 def program_row(entry: Entry, run: Run, profile: Device) -> Row:
     """Predict one program with a profile as it is. Raises InputError as :func:`schedule_of`, and for a time of 0."""
     recipe, program = entry.recipe, entry.program
@@ -130,14 +93,16 @@ def program_row(entry: Entry, run: Run, profile: Device) -> Row:
     assert program is not None
     device = device_of(profile, program)
     schedule = schedule_of(entry, device)
-    measured_s, spread_s = median_and_spread(quiet_runs(entry).wall_s)
+    measured_s, spread_s = median_and_spread(entry.wall_s)
     if not measured_s >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
-    host, predicted_s = _host_of(entry, schedule, device), predict_wall_s(schedule, device)
+    speeds = speeds_of(program, device)
+    then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
+    issue_s, predicted_s = calls_s(schedule, then), predict_wall_s(schedule, device)
     return Row(
         key=entry.key,
         connections=run.connections,
-        klass=HOST_BOUND if host.issue_s > HOST_SHARE * measured_s else DEVICE_BOUND,
+        klass=HOST_BOUND if issue_s > HOST_SHARE * measured_s else DEVICE_BOUND,
         pattern=recipe.pattern,
         effect=recipe.effect,
         workload=f"{program.language}: {workload_key(recipe.workload)}",
@@ -146,26 +111,21 @@ def program_row(entry: Entry, run: Run, profile: Device) -> Row:
         predicted_s=predicted_s,
         wall_s=measured_s,
         wall_predicted_s=predicted_s,
-        issue_s=host.issue_s,
+        issue_s=issue_s,
         formulas_s={},
         simplicity=recipe.simplicity,
         front_end=program.language,
-        speeds=host.speeds,
-        quiet=host.quiet,
+        speeds=speeds,
         tries=program.tries,
-        at_speed_s=predict_wall_s(schedule, host.then),
+        at_speed_s=predict_wall_s(schedule, then),
     )
 
 
-def with_host_spread(device: Device, entries: Sequence[Entry]) -> Device:
-    """The same with calls as uncertain as their calibration says and, beyond that, as rounds beside programs varied.
+def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
+    """The same with calls as uncertain as their calibration says and, beyond that, as rounds of them varied.
 
-    Quiet ones, where what counts of the programs is.
+    ``speeds``: of rounds beside all of its programs, over what was calibrated.
     """
-    speeds = [speed for entry in entries if entry.program for speed in speeds_beside(entry.program, device)]
-    if speeds and all(entry.issue_s for entry in entries):
-        limit = quiet_limit(speeds)
-        speeds = [speed for speed in speeds if speed <= limit]
     logs = [math.log(speed) ** 2 for speed in speeds if speed > 0]
     if not device.spread or not logs:
         return device
@@ -177,18 +137,18 @@ def with_host_spread(device: Device, entries: Sequence[Entry]) -> Device:
 # The speed of the host
 
 TWO_SPEEDS = 1.2  # apart at least
-FEW = 0.1  # of the times, below which it is no speed of its own
+FEW = 0.1  # of the rounds, below which it is no speed of its own
 MOVED = 1.15  # from before a program until after it
 BEYOND = {DEVICE_BOUND: 0.08, HOST_BOUND: 0.25}  # an error that is a miss: the goals of the 95th percentile
 
 
 class HostSpeeds(NamedTuple):
-    """How fast the host was in the programs of a front end: times what was calibrated, 2 is half as fast.
+    """How fast the host was beside the programs of a front end: times what was calibrated, 2 is half as fast.
 
-    ``low``, ``high``: the 10th and 90th percentile of ``n`` runs, or of rounds beside the programs of earlier records.
-    ``two``: (median, how many) of either side, where there are two speeds. ``misses`` of so many programs are beyond
-    the goals; ``of_host`` of these within them at the speed of what counts of each, and ``while_moving`` others of
-    programs during which that changed. ``visits``: to all programs; ``quiet``: the share of what was timed that counts.
+    ``low``, ``high``: the 10th and 90th percentile of ``n`` rounds. ``two``: (median, rounds) of either side, where
+    there are two speeds. ``misses`` of so many programs are beyond the goals; ``of_host`` of these within them at the
+    speed beside each, and ``while_moving`` others of programs during which the host changed its speed. ``again``:
+    programs that were measured more than once, since the host was slower beside them than it had been.
     """
 
     n: int
@@ -199,8 +159,7 @@ class HostSpeeds(NamedTuple):
     misses: int
     of_host: int
     while_moving: int
-    visits: int
-    quiet: float
+    again: int
 
     @property
     def apart(self) -> float:
@@ -209,7 +168,7 @@ class HostSpeeds(NamedTuple):
 
 
 def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
-    """Of the programs of one front end; None where no speed is known."""
+    """Of the programs of one front end; None where no speed was measured beside them."""
     programs = list(rows)
     speeds = sorted(speed for row in programs for speed in row.speeds if speed > 0)
     if not speeds:
@@ -218,13 +177,12 @@ def host_speeds(rows: Iterable[Row]) -> HostSpeeds | None:
     of_host = [row for row in missed if abs(row.at_speed_error) <= BEYOND[row.klass]]
     moving = [row for row in missed if row not in of_host and _has_moved(row)]
     tenths = statistics.quantiles(speeds, n=10, method="inclusive") if len(speeds) > 1 else [speeds[0]] * 9
-    counts = len(programs), len(missed), len(of_host), len(moving), sum(row.tries for row in programs)
-    quiet = sum(len(row.quiet) for row in programs) / sum(len(row.speeds) for row in programs)
-    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts, quiet)
+    counts = len(programs), len(missed), len(of_host), len(moving), sum(row.tries > 1 for row in programs)
+    return HostSpeeds(len(speeds), tenths[0], tenths[-1], _two_speeds(speeds), *counts)
 
 
 def _has_moved(row: Row) -> bool:
-    return len(row.quiet) > 1 and max(row.quiet) > MOVED * min(row.quiet)
+    return len(row.speeds) > 1 and max(row.speeds) > MOVED * min(row.speeds)
 
 
 def _two_speeds(speeds: list[float]) -> tuple[tuple[float, int], ...]:

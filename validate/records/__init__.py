@@ -2,8 +2,8 @@
 
 A :class:`Record` holds runs, a run its entries: each a schedule (or the :class:`Recipe` of one) and its samples. While
 it is being measured it is a :class:`Journal`. What the numbers of a record mean is here, too: which schedule a time is
-of (``timed``), what a measured time line shows (``spans``), what the probes among the schedules say of the host's calls
-(``chains``, ``host_calls``), and which runs of a program count (``visits``).
+of (``timed``), what a measured time line shows (``spans``), and what the probes among the schedules say of the host's
+calls (``chains``, ``host_calls``).
 """
 
 from streamsim_validate.records.card import CALIBRATED_ON, Card, check_same_card
@@ -25,7 +25,6 @@ from streamsim_validate.records.host_calls import (
     speed_of,
 )
 from streamsim_validate.records.journal import (
-    LOST,
     Header,
     Journal,
     RunBegins,
@@ -73,7 +72,6 @@ from streamsim_validate.records.spans import (
 )
 from streamsim_validate.records.stored import MOST_VALUES, read_stored, unzipped
 from streamsim_validate.records.timed import closed, first_closing, with_timing_events
-from streamsim_validate.records.visits import Runs, is_confirmed, joined, quiet_limit, quiet_runs
 
 __all__ = [
     "CALIBRATED_ON",
@@ -83,7 +81,6 @@ __all__ = [
     "D2H",
     "H2D",
     "LINEAR",
-    "LOST",
     "MIXES",
     "MIX_LENGTH",
     "MOST_VALUES",
@@ -113,7 +110,6 @@ __all__ = [
     "Run",
     "RunBegins",
     "RunEnds",
-    "Runs",
     "Spans",
     "Timing",
     "Traced",
@@ -129,8 +125,6 @@ __all__ = [
     "fit_host_calls",
     "growths_over_streams",
     "header",
-    "is_confirmed",
-    "joined",
     "journal_path",
     "key_of",
     "linear_layers",
@@ -139,8 +133,6 @@ __all__ = [
     "now",
     "pace_of",
     "per_link",
-    "quiet_limit",
-    "quiet_runs",
     "read_journal",
     "read_record",
     "read_stored",

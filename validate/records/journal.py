@@ -22,7 +22,6 @@ from streamsim_validate.records.spans import Spans
 from streamsim_validate.records.stored import check_values, check_version, decoded, read_stored
 
 JOURNAL_SUFFIX = ".journal"
-LOST = "lost"  # begins the status of what has broken the card's context
 
 
 class Header(msgspec.Struct, frozen=True, tag_field="line", tag="header"):
@@ -166,14 +165,9 @@ class Journal:
         runs = (run for run in fold(self.lines).runs if run.connections == connections)
         return (entry for run in runs for entry in run.entries)
 
-    def complete(self, connections: int, repeats: int) -> dict[str, Entry]:
-        """The entries, by key, that need not be measured again."""
-        return {entry.key: entry for entry in self.entries(connections) if _is_complete(entry, repeats)}
-
-    @property
-    def lost(self) -> set[str]:
-        """Keys of what has broken the card's context, whatever came of it before."""
-        return {line.key for line in self.lines if isinstance(line, Entry) and line.status.startswith(LOST)}
+    def complete(self, connections: int, repeats: int) -> set[str]:
+        """Keys of the entries that need not be measured again."""
+        return {entry.key for entry in self.entries(connections) if _is_complete(entry, repeats)}
 
     def traced(self, connections: int) -> set[str]:
         """Keys of the entries that have a time line."""
@@ -206,7 +200,7 @@ class Journal:
 
 def _is_complete(entry: Entry, repeats: int) -> bool:
     """What does not fit will not fit; a schedule that broke the card's context would break it again."""
-    return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", LOST))
+    return len(entry.wall_s) >= repeats if entry.status == "ok" else entry.status.startswith(("skipped", "lost"))
 
 
 def read_journal(path: Path) -> list[Line]:

@@ -38,8 +38,8 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
     round of such calls just before the program and, where it was measured, just after it; ``others_s``: of rounds of
-    other kinds, by kind; ``links_s``: of a copy each way at once; all in the order of its visits, of which there were
-    ``tries``. In a record without ``issue_s`` they are of one visit, the last that was taken.
+    other kinds, by kind; ``links_s``: of a copy each way at once. ``tries``: the visit that this was, of those that it
+    took to find host and link quiet.
     """
 
     language: str
@@ -63,9 +63,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     "" in a record of before there was one. ``status`` is "ok", or says why it was skipped or failed. ``verified``: its
     output was compared; False when it names none. ``timeline``: where the run was told to trace. ``group``: number of
     the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
-    suite of them says more (``program``), and has ``issue_s`` as well: the runs of all its visits, in their order.
-    ``paces_s``: how long the host took to issue :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before
-    each sample and just after, the mean of both; empty where that was not measured.
+    suite of them says more (``program``). ``paces_s``: how long the host took to issue
+    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both;
+    empty where that was not measured.
     """
 
     key: str
@@ -83,9 +83,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     paces_s: Times = ()
 
     def __post_init__(self) -> None:
-        numbers = len(self.device_s), len(self.issue_s)
-        of_program_alone = 0 if self.program is not None else len(self.wall_s), len(self.wall_s)
-        if numbers not in ((len(self.wall_s),) * 2, (0, 0), of_program_alone):
+        if {len(self.device_s), len(self.issue_s)} not in ({len(self.wall_s)}, {0}):
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
         if self.program is not None and self.recipe is None:
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")

@@ -7,7 +7,6 @@ A campaign has a process for each number of hardware queues (``python -m streams
 from streamsim_validate.run.campaign import REPEATS, Plan, run
 from streamsim_validate.run.capture import Program, ProgramError, capture, parse_program
 from streamsim_validate.run.meters import Kernels, Meter, Programs
-from streamsim_validate.run.program_runs import VISITS
 from streamsim_validate.run.programs import FUNCTION, Runner, check_language, runner_of
 from streamsim_validate.run.tuning import BUDGET, Task, Tried, Tuned, check_output, tune
 
@@ -15,7 +14,6 @@ __all__ = [
     "BUDGET",
     "FUNCTION",
     "REPEATS",
-    "VISITS",
     "Kernels",
     "Meter",
     "Plan",

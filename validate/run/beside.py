@@ -6,35 +6,33 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
-from streamsim_validate.calibrate import KINDS, kinds_of, time_round
+from streamsim_validate.calibrate import KINDS, QUIET, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import LINEAR
+from streamsim_validate.records import LINEAR, SHORTEST_S
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
     from streamsim_validate.calibrate import Rounds
     from streamsim_validate.gpu import Gpu, Library
-    from streamsim_validate.progress import OnStep
     from streamsim_validate.run.programs import Result
 
 ROUNDS = 3  # behind one that warms up
+DISTURBED = 1.2  # times what it takes where nothing disturbs host or link
 LINK_BYTES = 8 << 20
 
 
 class Beside(Protocol):
     """Runs the programs of a language, and measures beside them."""
-
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
-        """What can be done before the first of these programs is run."""
 
     def run(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
@@ -53,6 +51,21 @@ class Beside(Protocol):
 
     def close(self) -> None:
         """Leave nothing behind."""
+
+
+class Quiet:
+    """How long the same thing takes where nothing disturbs it: what ends the fast quarter of all so far."""
+
+    def __init__(self) -> None:
+        self._seen_s: list[float] = []
+
+    def saw(self, seconds: Sequence[float]) -> None:
+        """It took so long."""
+        self._seen_s.extend(seconds)
+
+    def slowness(self, seconds: Sequence[float]) -> float:
+        """How many times as long it took, at the longest of these."""
+        return max(seconds) / max(SHORTEST_S, float(np.quantile(self._seen_s, QUIET)))
 
 
 class Link:
@@ -85,9 +98,6 @@ class BesideLibrary:
         self._linear: dict[tuple[int, int], tuple[LinearLayers, Python]] = {}
         self._known: dict[tuple[Workload, int], tuple[float, ...]] = {}
         self.kinds = kinds_of(library)
-
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
-        """Nothing: they are loaded as they are run."""
 
     def run(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
@@ -149,10 +159,6 @@ class BesideCuda:
     def __init__(self, card: int = 0) -> None:
         self._cuda = Cuda(card)
         self._known: dict[tuple[int, int], float] = {}
-
-    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
-        """Compile them."""
-        self._cuda.prepare(asked, ROUNDS, on_step)
 
     def run(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]

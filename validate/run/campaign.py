@@ -6,12 +6,10 @@ was calibrated when all is measured, side by side.
 """
 
 import hashlib
-import math
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_all_start_methods, get_context
@@ -60,8 +58,6 @@ from streamsim_validate.records import (
 from streamsim_validate.run.measure import Job, Measured, measure
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.program_runs import (
-    VISITS,
-    Visiting,
     WrittenProgram,
     check_installed,
     measure_programs,
@@ -73,6 +69,7 @@ from streamsim_validate.suites import PROGRAM_COUNT, RANDOM, RANDOM_COUNT, suite
 REPEATS = 11
 DRAWN = {RANDOM: RANDOM_COUNT, PROGRAMS: PROGRAM_COUNT}  # the suites that are, and how many unless told otherwise
 COMPLAINT = "streamsim-validate: error: "  # a dying context may print more after it
+TIMES = 4  # of a repeat
 STDERR = 2  # the process's progress goes there
 
 # Forked where that can be: a process that is spawned runs the caller's script again unless that guards against it.
@@ -93,9 +90,8 @@ class Plan(msgspec.Struct, frozen=True):
     measuring process has to learn them. ``timelines``: trace each schedule too, once all are measured.
     ``allow_races``: measure schedules whose ops race, too. ``seed``: of the order of the repeats, and of the
     schedules of the suite ``random`` or the programs of ``programs``; ``count``: how many of those (0: 200, and 150 of
-    each language). ``front_ends``: the languages of the programs, () for all; ``visits``: to each at most (0: 5);
-    ``limit_s``: after so many seconds (0: never) none is visited again. Raises InputError when another suite is given
-    what is of one.
+    each language). ``front_ends``: the languages of the programs, () for all. Raises InputError when another suite is
+    given a count or front ends.
     """
 
     output: str
@@ -111,8 +107,6 @@ class Plan(msgspec.Struct, frozen=True):
     allow_races: bool = False
     count: int = 0
     front_ends: tuple[Language, ...] = ()
-    visits: int = 0
-    limit_s: float = 0.0
 
     def __post_init__(self) -> None:
         what = "schedule files" if self.schedules else f"the suite {self.suite}"
@@ -121,10 +115,8 @@ class Plan(msgspec.Struct, frozen=True):
                 f"count = {self.count}: only the suites {' and '.join(DRAWN)} are drawn, and this run is of {what};"
                 " leave --count out"
             )
-        asked = {"--front-end": self.front_ends, "--visits": self.visits, "--limit": self.limit_s}
-        option = next((option for option, given in asked.items() if given), None)
-        if option and not self.is_of_programs:
-            raise InputError(f"{option}: only the suite {PROGRAMS} has programs, and this run is of {what}")
+        if self.front_ends and not self.is_of_programs:
+            raise InputError(f"--front-end: only the suite {PROGRAMS} has programs, and this run is of {what}")
         if self.is_of_programs and (self.kernels or self.timelines):
             option = "--kernels" if self.kernels else "--timelines"
             raise InputError(f"{option}: the programs of the suite {PROGRAMS} have their own kernels and no time lines")
@@ -138,11 +130,6 @@ class Plan(msgspec.Struct, frozen=True):
     def drawn(self) -> int:
         """How many schedules are drawn, or programs of each language; 0 where none are."""
         return 0 if self.schedules else self.count or DRAWN.get(self.suite, 0)
-
-    def visiting(self, known: Mapping[str, Entry]) -> Visiting:
-        """How a run that begins now visits programs, of which so much is known."""
-        end_s = time.monotonic() + self.limit_s if self.limit_s else math.inf
-        return Visiting(self.repeats, self.visits or VISITS, lambda: time.monotonic() >= end_s, known)
 
     @property
     def title(self) -> str:
@@ -187,15 +174,11 @@ def run(plan: Plan) -> Record:
 
 
 def _check_size(plan: Plan, schedules: int) -> None:
-    """Raise InputError unless the record can be read; each repeat is four times, and all else is less than those.
-
-    Of a program it is two, of each visit.
-    """
-    each = 2 * (plan.visits or VISITS) if plan.is_of_programs else 4
-    if each * schedules * plan.repeats > MOST_VALUES // 2:
+    """Raise InputError unless the record can be read; each repeat is four times, and all else is less than those."""
+    if TIMES * schedules * plan.repeats > MOST_VALUES // 2:
         raise InputError(
             f"repeats = {plan.repeats}: of {schedules} schedules, more than a record holds; ask for"
-            f" {MOST_VALUES // 2 // each // schedules} at most, or measure in parts"
+            f" {MOST_VALUES // (2 * TIMES) // schedules} at most, or measure in parts"
         )
 
 
@@ -256,16 +239,11 @@ def measure_plan(
     being done.
     """
     with Journal(journal_path(plan.output), header(gpu.card, plan.title, fingerprint(plan.kernels))) as journal:
-        visiting = plan.visiting(journal.complete(connections, plan.repeats))
-        left, untraced = _left(plan, connections, journal, visiting)
+        left, untraced = _left(plan, connections, journal)
         if left:
             before = _plain(take_samples, gpu)
             journal.append(RunBegins(connections, now(), plan.seed, plan.repeats, before, plan.drawn))
-            if plan.is_of_programs:
-                programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
-                measure_programs(programs, gpu, plan.device, visiting, journal.append, on_step)
-            else:
-                _measure(plan, left, gpu, journal, COMPANIONS if take_samples else (), on_step)
+            _measure(plan, left, gpu, journal, COMPANIONS if take_samples else (), on_step)
         if journal.unended == connections:
             after = _plain(take_samples, gpu)
             journal.append(RunEnds(now(), samples=after))
@@ -285,6 +263,10 @@ def fingerprint(paths: Sequence[str]) -> str:
 def _measure(
     plan: Plan, left: dict[str, Planned], gpu: Gpu, journal: Journal, companions: Sequence[Job], on_step: OnStep
 ) -> None:
+    if plan.is_of_programs:
+        programs = [item for item in left.values() if isinstance(item, WrittenProgram)]
+        measure_programs(programs, gpu, plan.device, plan.repeats, journal.append, on_step)
+        return
     measure(
         [item.job for item in left.values()],
         gpu,
@@ -300,13 +282,11 @@ def _measure(
     )
 
 
-def _left(plan: Plan, connections: int, journal: Journal, visiting: Visiting) -> tuple[dict[str, Planned], list[Job]]:
+def _left(plan: Plan, connections: int, journal: Journal) -> tuple[dict[str, Planned], list[Job]]:
     """What is to be measured yet, by its key, and what is to be traced."""
     items = planned(plan, connections)
     journal.check_planned(connections, {item.key: digest(item.schedule) for item in items})
-    done, traced = set(visiting.known), journal.traced(connections)
-    if plan.is_of_programs:
-        done = journal.lost | {key for key, entry in visiting.known.items() if visiting.is_over(entry)}
+    done, traced = journal.complete(connections, plan.repeats), journal.traced(connections)
     left = {item.key: item for item in items if item.key not in done}
     return left, [item.job for item in items if plan.timelines and item.key not in traced]
 

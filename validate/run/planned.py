@@ -22,12 +22,7 @@ class Planned(msgspec.Struct, frozen=True):
         return Job(self.key, self.schedule)
 
     def ran(
-        self,
-        status: str = "ok",
-        walls: Sequence[float] = (),
-        program: Program | None = None,
-        group: int = 0,
-        issues: Sequence[float] = (),
+        self, status: str = "ok", walls: Sequence[float] = (), program: Program | None = None, group: int = 0
     ) -> Entry:
         """What came of it as a program, which says itself how long it took and whether its output is right."""
         return Entry(
@@ -37,7 +32,6 @@ class Planned(msgspec.Struct, frozen=True):
             verified=status == "ok",
             recipe=self.recipe,
             wall_s=to_times(walls),
-            issue_s=to_times(issues),
             program=program,
             group=group,
         )

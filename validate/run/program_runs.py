@@ -1,51 +1,38 @@
 """The suite ``programs``, measured: each program by itself, and beside it its kernels alone and the speed of the host.
 
-Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike. Each is
-visited once all have been visited before, minutes later, as what else runs on a host goes on for minutes: until two
-visits issued it as quickly as any did, a few times at most. How long it took until it was done decides nothing.
+Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike. Those
+beside which the host or the link was slower than it has been are visited again once all have been measured, a few times
+at most: what else runs on a host goes on for minutes. Of the visits to a program the one on the quietest host and link
+stays, whatever time it showed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
 from importlib.util import find_spec
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
-from streamsim_validate.calibrate import quiet_of
+from streamsim_validate.calibrate import pooled
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import (
-    CHUNK_ROUND,
-    LOST,
-    STAND_IN,
-    Entry,
-    Program,
-    Recipe,
-    config_of,
-    is_confirmed,
-    joined,
-    key_of,
-    to_times,
-)
-from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary, Link
+from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
+from streamsim_validate.run.beside import DISTURBED, Beside, BesideCuda, BesideLibrary, Link, Quiet
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
 from streamsim_validate.suites import drawn_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.records import Run
-    from streamsim_validate.run.programs import Result
 
-SKIPPED = "skipped"
-VISITS = 5
+LOST, SKIPPED = "lost", "skipped"
+TRIES = 5
 OTHERS = 2  # kinds of rounds beside each program, in turn, of which its front end is calibrated with the others
 
 
@@ -80,59 +67,41 @@ def check_installed(languages: Sequence[Language]) -> None:
             raise InputError(f"--front-end {language}: is not installed; {INSTALL[language]}, or leave it out")
 
 
-class Visiting(NamedTuple):
-    """How programs are visited: so many runs each time, ``visits`` times at most, only once where it ``is_late``.
-
-    ``known``: by key what came of visits that were made already.
-    """
-
-    repeats: int
-    visits: int = VISITS
-    is_late: Callable[[], bool] = lambda: False
-    known: Mapping[str, Entry] = MappingProxyType({})
-
-    def is_over(self, entry: Entry) -> bool:
-        """Whether a program that this came of needs no other visit, or can have none."""
-        assert entry.program is not None
-        return entry.status != "ok" or entry.program.tries >= self.visits or is_confirmed(entry)
-
-
 def measure_programs(
     items: Sequence[WrittenProgram],
     gpu: Gpu,
     card: int,
-    visiting: Visiting,
+    repeats: int,
     on_entry: Callable[[Entry], None],
     on_step: OnStep = quietly,
 ) -> None:
-    """Visit each program until its quietest visit is confirmed; ``on_entry`` is told all that came of it so far.
+    """Measure each program so often; ``on_entry`` is called with what came of it, again for each quieter visit.
 
-    One that fails has the reason in its ``status``, and so have those of a language that is not here; where it fails
-    later, there is what came of it before. ``card``: its number. Raises LostGpuError when a program has broken the
-    card's context, and KeyboardInterrupt.
+    One that fails has the reason in its ``status``, and so have those of a language that is not here. ``card``: its
+    number. Raises LostGpuError when a program has broken the card's context, and KeyboardInterrupt.
     """
-    found = dict(visiting.known)
-    with closing(_Visits(gpu, card, visiting.repeats)) as visits:
-        visits.prepare(items, on_step)
-        for number in range(visiting.visits):
-            for i, item in enumerate(items):
-                before = found.get(item.key)
-                if before is not None and (visiting.is_over(before) or visiting.is_late()):
-                    continue
-                on_step("measuring programs again" if number else "measuring programs", i, len(items))
-                entry = _settled(visits, item, on_entry)
-                if entry.status == "ok":
-                    found[item.key] = entry if before is None else joined(before, entry)
-                    on_entry(found[item.key])
-                elif before is None:
-                    on_entry(entry)
-            items = [item for item in items if item.key in found and not visiting.is_over(found[item.key])]
+    with closing(_Visits(gpu, card, repeats)) as visits:
+        kept: dict[str, Program] = {}
+        left = list(items)
+        for number in range(1, 1 + TRIES):
+            for i, item in enumerate(left):
+                on_step("measuring programs" if number == 1 else "measuring disturbed programs again", i, len(left))
+                found = _settled(visits, item, number, on_entry)
+                program = found.program
+                assert program is not None
+                if found.status != "ok":
+                    if number == 1:
+                        on_entry(found)
+                elif item.key not in kept or visits.slowness(program) < visits.slowness(kept[item.key]):
+                    kept[item.key] = program
+                    on_entry(found)
+            left = [item for item in left if item.key in kept and visits.slowness(kept[item.key]) > DISTURBED]
 
 
-def _settled(visits: _Visits, item: WrittenProgram, on_entry: Callable[[Entry], None]) -> Entry:
+def _settled(visits: _Visits, item: WrittenProgram, number: int, on_entry: Callable[[Entry], None]) -> Entry:
     """What came of a visit. Raises LostGpuError, once it is told, and KeyboardInterrupt."""
     try:
-        return visits.visit(item)
+        return visits.visit(item, number)
     except LostGpuError as error:
         on_entry(item.left(f"{LOST}: {error}"))
         raise
@@ -141,31 +110,34 @@ def _settled(visits: _Visits, item: WrittenProgram, on_entry: Callable[[Entry], 
 
 
 class _Visits:
-    """Measures programs."""
+    """Measures programs, and knows how fast host and link have been beside them."""
 
     def __init__(self, gpu: Gpu, card: int, repeats: int) -> None:
         self._gpu, self._card, self._repeats = gpu, card, repeats
         self._link = Link(gpu)
         self._besides: dict[Language, Beside | str] = {}
+        self._calls: defaultdict[str, Quiet] = defaultdict(Quiet)  # by language
+        self._copies = Quiet()
         self._number: Counter[str] = Counter()  # of visits, by language
 
-    def prepare(self, items: Sequence[WrittenProgram], on_step: OnStep) -> None:
-        """Do all that needs no quiet host."""
-        for language in dict.fromkeys(item.language for item in items):
-            self._besides[language] = beside = _beside(language, self._card)
-            if not isinstance(beside, str):
-                recipes = [_recipe(item) for item in items if item.language == language]
-                beside.prepare([(recipe.workload, config_of(recipe)) for recipe in recipes], on_step)
+    def slowness(self, program: Program) -> float:
+        """How many times as slow host or link was beside it as they are where nothing disturbs them."""
+        calls = self._calls[program.language].slowness(program.rounds_s)
+        return max(calls, self._copies.slowness(program.links_s))
 
-    def visit(self, item: WrittenProgram) -> Entry:
-        """Measure it once. Raises InputError."""
+    def visit(self, item: WrittenProgram, number: int) -> Entry:
+        """Measure it once more, for the time of that ``number``. Raises InputError."""
+        if item.language not in self._besides:
+            self._besides[item.language] = _beside(item.language, self._card)
         beside = self._besides[item.language]
         if isinstance(beside, str):
             return item.left(f"{SKIPPED}: {beside}")
-        result, program = run_on(self._gpu, item.key, lambda: self._measured(item, beside))
-        return item.ran(walls=result.wall_s, issues=result.issue_s, program=program)
+        wall_s, program = run_on(self._gpu, item.key, lambda: self._measured(item, beside, number))
+        self._calls[item.language].saw(program.rounds_s)
+        self._copies.saw(program.links_s)
+        return item.ran(walls=wall_s, program=program)
 
-    def _measured(self, item: WrittenProgram, beside: Beside) -> tuple[Result, Program]:
+    def _measured(self, item: WrittenProgram, beside: Beside, number: int) -> tuple[tuple[float, ...], Program]:
         recipe = _recipe(item)
         workload, elements = recipe.workload, recipe.workload.elements or 1
         part = -(-elements // int(recipe.arguments["chunks"]))
@@ -179,7 +151,7 @@ class _Visits:
         rounds_s, *others_s = (to_times(found[kind]) for kind in kinds)
         beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
         others = dict(zip(kinds[1:], others_s, strict=True))
-        return result.checked(), Program(item.language, *beside_it, 1, links_s, others)
+        return result.checked().wall_s, Program(item.language, *beside_it, number, links_s, others)
 
     def _others(self, language: Language, beside: Beside) -> list[str]:
         """The other kinds of rounds whose turn it is: over the programs of a run all are made as often."""
@@ -221,7 +193,7 @@ def _recipe(item: WrittenProgram) -> Recipe:
 
 
 def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What its calibrations show, before and after; each front end by all quiet rounds, those beside programs too.
+    """What its calibrations show, before and after; each front end by all rounds of the run, those beside programs too.
 
     A host may be disturbed for as long as a calibration takes, and seldom is for as long as a run does. Of a run that
     was cut short there is none after it.
@@ -231,7 +203,7 @@ def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         return run.samples, run.samples_after
     taken = [plain["front_ends"] for plain in (run.samples, run.samples_after) if plain is not None]
     known = {
-        name: {**library, "rounds": quiet_of([*(each[name]["rounds"] for each in taken), beside.get(name, {})])}
+        name: {**library, "rounds": pooled([*(each[name]["rounds"] for each in taken), beside.get(name, {})])}
         for name, library in taken[0].items()
         if all(name in each for each in taken)
     }
