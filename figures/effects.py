@@ -15,7 +15,7 @@ from shared import BLUE, FONT_PT, INK, LIGHT, SMALL_PT, Runs, main, tidy, title
 
 from streamsim.device.profile import EFFECTS
 from streamsim.device.variations import without
-from streamsim_validate.compare import PAGEABLE, percentile95, profiles_of, row_of
+from streamsim_validate.compare import PAGEABLE, Profiles, percentile95, profiles_of, row_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,9 @@ def absolute_errors(runs: Runs, change: Callable[[Device], Device]) -> list[floa
     found = []
     for record in runs.records:
         profiles = {id(run): profiles_of(run, runs.device) for run in record.runs}
-        rows = [row_of(entry, run, change(profiles[id(run)].of(entry))) for run, entry in record.measured()]
+        rows = [
+            row_of(entry, run, Profiles(change(profiles[id(run)].of(entry)), {})) for run, entry in record.measured()
+        ]
         found += [abs(row.error) for row in rows if row.klass != PAGEABLE]
     return found
 

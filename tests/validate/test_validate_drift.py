@@ -121,6 +121,17 @@ def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() ->
     assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
 
 
+def test_a_pace_right_behind_another_is_set_beside_the_same_chain_among_others() -> None:
+    """It takes a tenth less there, as the group's own chains show: not the host's doing, and no prediction's."""
+    entry = a_paced_entry(1, SLOWER, 1)
+    quicker = msgspec.structs.replace(entry, paces_s=tuple(0.9 * seconds for seconds in entry.paces_s), group=1)
+    run = a_run((quicker,), (a_group(1, 1.0),))
+    assert profiles_of(run).behind_itself == pytest.approx(0.9, rel=0.01)
+    assert profiles_of(run).speeds_of(quicker) == pytest.approx([1, SLOWER, 1], rel=0.01)
+    (row,) = compare(a_record(run)).rows
+    assert row.error == pytest.approx(0, abs=0.01)
+
+
 def test_a_given_device_is_taken_as_it_is_whatever_the_pace() -> None:
     entry = a_paced_entry(SLOWER, SLOWER, SLOWER)
     (row,) = compare(a_record(a_run((entry,), ())), H200).rows
@@ -131,7 +142,7 @@ def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
     """Fewer than three, or one that no clock has seen: the run's own profile then."""
     for entry in (a_paced_entry(SLOWER, SLOWER), a_paced_entry(SLOWER, SLOWER, SLOWER)):
         known = msgspec.structs.replace(entry, paces_s=(0.0, *entry.paces_s[1:]))
-        assert profiles_of(a_run((), ())).of_samples(known) == []
+        assert profiles_of(a_run((), ())).speeds_of(known) == []
         assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
 
 
@@ -296,8 +307,9 @@ def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
     early, late = expectations(RECORD, rows, samples=20)
     assert early.interval != late.interval
     for expected, entry in ((early, ENTRIES[0]), (late, ENTRIES[1])):
-        profile = profiles_of(RECORD.runs[0]).of(entry)
-        assert expected.row == row_of(entry, RECORD.runs[0], profile)
+        profiles = profiles_of(RECORD.runs[0])
+        profile = profiles.of(entry)
+        assert expected.row == row_of(entry, RECORD.runs[0], profiles)
         alone = a_record(a_run((entry,), GROUPS))
         assert expectations(alone, [expected.row], samples=20) == [expected]
         predicted, _ = time_lines(RECORD, expected.row)

@@ -88,6 +88,35 @@ def test_a_program_is_predicted_with_the_calls_of_its_front_end_and_its_kernels(
     assert found.summaries["front end"].keys() == {"cupy device-bound", "cupy host-bound"}
 
 
+def a_paced_entry(*speeds: float) -> Entry:
+    """64 chunks, each run with calls that take so many times as long, and a round of a stream beside it: 7 us, once."""
+    entry = an_entry(64, 6.4, MANY_US)
+    walls = tuple((speed * 64 * 12 + 0.256) * US for speed in speeds)
+    issue_s, paces_s = (tuple(speed * own_us * US for speed in speeds) for own_us in (64 * 12, 7))
+    return msgspec.structs.replace(entry, wall_s=walls, issue_s=issue_s, paces_s=paces_s)
+
+
+def test_each_run_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> None:
+    """By hand as above: right for every run, whichever speed most runs had; so the one in the middle is."""
+    for speeds in ((1.0, 2.0, 1.0, 1.3), (2.0, 2.0, 1.0)):
+        entry = a_paced_entry(*speeds)
+        (row,) = compare(a_record(entry)).rows
+        assert row.error == pytest.approx(0, abs=1e-6)
+        assert row.measured_s == statistics.median(entry.wall_s)
+        assert row.speeds == pytest.approx(speeds)
+        assert (row.klass, row.issue_s) == (HOST_BOUND, statistics.median(entry.issue_s))
+    calibrated = compare(a_record(entry), CARD).rows[0]  # a device that is given is taken as it is
+    assert calibrated.predicted_s == pytest.approx(MANY_US * US)
+
+
+def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:
+    """The pace says nothing of calls that took twice as long; what issuing took does, and with that it is right."""
+    entry = a_paced_entry(2.0, 2.0, 2.0)
+    (row,) = compare(a_record(msgspec.structs.replace(entry, paces_s=(7 * US,) * 3))).rows
+    assert row.predicted_s == pytest.approx(MANY_US * US)
+    assert row.at_speed_error == pytest.approx(0, abs=1e-6)
+
+
 def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> None:
     """Of 100 us in one piece and 40 us in one of three, each in a chain that hands on in 2 us: 98 and 38 us.
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import nullcontext
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
     CHUNK_ROUND,
     LINEAR,
+    PACE_ROUND,
     PROGRAMS,
     STAND_IN,
     Entry,
@@ -195,46 +197,26 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
         assert min(entry.wall_s) >= least
 
 
-def test_what_was_measured_beside_a_slower_host_is_visited_again(
+def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once all have been measured; a quarter of all rounds takes 1, so none of a quiet visit takes over 1.2.
+    """They take 1, 2, 3 ... s; three runs that are verified, the serial one and one that warms up have ten of them."""
+    rounds = count(1)
+    kinds: list[str] = []
 
-    The first and the third program are quiet at once and the second one on its second visit. The fourth never is: of
-    its visits the last one comes nearest, after one that was slower and three that were quieter than all before.
-    """
-    first = (1.0, 1.0, 1.3, 1.3, 1.1, 1.2, 1.0, 1.5)
-    rounds_s = iter((*first, 1.0, 1.1, 1.0, 1.6, 1.0, 1.4, 1.0, 1.45, 1.0, 1.25))
-    monkeypatch.setattr(
-        beside.BesideLibrary, "_round_s", lambda _, kind: next(rounds_s) if kind == CHUNK_ROUND else 1.0
-    )
-    items = planned_programs(7, 4, ("cupy",))
-    told: list[Entry] = []
-    measure_programs(items, fake_gpu()[0], 0, 3, told.append)
-    assert next(rounds_s, None) is None
-    visits = [(items.index(item), entry.program) for entry in told for item in items if item.key == entry.key]
-    assert [(which, one.tries, one.rounds_s) for which, one in visits if one] == [
-        (0, 1, (1.0, 1.0)),
-        (1, 1, (1.3, 1.3)),
-        (2, 1, (1.1, 1.2)),
-        (3, 1, (1.0, 1.5)),
-        (1, 2, (1.0, 1.1)),
-        (3, 3, (1.0, 1.4)),
-        (3, 5, (1.0, 1.25)),
-    ]
-    assert library.card.log
+    def one_round(_library: object, kind: str, _clock: object) -> float:
+        kinds.append(kind)
+        library.card.log.append(("pace",))
+        return next(rounds) if kind == PACE_ROUND else 1.0
 
-
-@pytest.mark.usefixtures("library")
-def test_what_was_measured_while_others_used_the_link_is_visited_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    both_s = iter((1.0, 1.0, 1.0, 1.9, 1.0, 1.0, 1.0, 1.1))
-    monkeypatch.setattr(beside.Link, "both_s", lambda _: next(both_s))
-    items = planned_programs(7, 3, ("cupy",))
-    found = {}
-    measure_programs(items, fake_gpu()[0], 0, 3, lambda entry: found.update({entry.key: entry.program}))
-    assert next(both_s, None) is None
-    kept = [found[item.key] for item in items]
-    assert [(one.tries, one.links_s) for one in kept if one] == [(1, (1.0, 1.0)), (2, (1.0, 1.1)), (1, (1.0, 1.0))]
+    monkeypatch.setattr(beside, "time_round", one_round)
+    for language in ("cupy", "pytorch"):
+        (entry,) = measured(planned_programs(7, 1, (language,))).values()
+        first = kinds.count(PACE_ROUND) - 2 * len(entry.wall_s)
+        assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
+        assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
+        assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))
+    assert len(entry.wall_s) * 2 + 10 == kinds.count(PACE_ROUND) / 2
 
 
 @pytest.mark.usefixtures("library")
@@ -325,16 +307,16 @@ def test_an_interrupted_run_of_programs_measures_the_others_only(
     plan = Plan(str(tmp_path / "r.json.gz"), suite=PROGRAMS, seed=7, count=4, repeats=2, front_ends=("cupy", "pytorch"))
     assert (plan.drawn, msgspec.structs.replace(plan, count=0).drawn) == (4, 150)
     done: list[str] = []
-    one = program_runs._Visits.visit
+    one = program_runs._Measured.entry
 
-    def stopped(self: Any, item: Any, number: int) -> Entry:
+    def stopped(self: Any, item: Any) -> Entry:
         if len(done) == 5:
             done.append("")
             raise KeyboardInterrupt
         done.append(item.key)
-        return one(self, item, number)
+        return one(self, item)
 
-    monkeypatch.setattr(program_runs._Visits, "visit", stopped)
+    monkeypatch.setattr(program_runs._Measured, "entry", stopped)
     with pytest.raises(KeyboardInterrupt):
         measure_plan(plan, 8, fake_gpu()[0], None)
     measure_plan(plan, 8, fake_gpu()[0], None)
@@ -405,7 +387,8 @@ def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_cal
     config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
     result, rounds = found.run(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
     assert result.verified
-    assert len(result.wall_s) == 2
+    assert [len(times) for times in result[1:]] == [2, 2, 2]
+    assert min(result.paces_s) > 0
     assert list(rounds) == [CHUNK_ROUND, "k", "irwko"]
     assert [len(seconds) for seconds in rounds.values()] == [2, 2, 2]
     assert min(map(min, rounds.values())) > 0

@@ -146,7 +146,7 @@ def test_programs_that_are_known_beforehand_are_compiled_beforehand(nvcc: Path) 
             found, rounds = runner.run_beside(WORKLOAD, config, 2, 1, ["k"], 3)
             assert found.verified
             assert len(found.issue_s) == len(found.wall_s) == len(rounds["k"]) == 2
-        assert runner.each_s(1000, 2) >= 0
+        runner.each_s(1000, 2)
         assert len(nvcc.read_text().splitlines()) == 3
 
 

@@ -11,7 +11,7 @@ from streamsim_validate.compare.comparison import (
 )
 from streamsim_validate.compare.coverage import Coverage, Expected, by_class, expectations
 from streamsim_validate.compare.predictions import classify, compare, predict_device_s, row_of, time_lines
-from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.compare.profiles import Profiles, profiles_of
 from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Comparison",
     "Coverage",
     "Expected",
+    "Profiles",
     "Row",
     "Verdict",
     "by_class",

@@ -107,7 +107,7 @@ def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Devi
     """Entries that are predicted with the same profile and front end, so that they share its draws."""
     found: dict[tuple[int, str], tuple[Device, list[Entry]]] = {}
     for entry in entries:
-        profile = profiles.of(entry)
+        profile = profiles.of_group(entry)
         front_end = "" if entry.program is None else entry.program.language
         found.setdefault((id(profile), front_end), (profile, []))[1].append(entry)
     return list(found.values())

@@ -20,6 +20,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, RecordEvent, Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
+from streamsim_validate.compare.paced import predicted_beside
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.programs import device_of, predict_wall_s, program_row, schedule_of
 from streamsim_validate.records import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
+    from streamsim_validate.compare.profiles import Profiles
 
 HOST_SHARE = 0.7  # of the measured time: from here on the host's calls set it
 OWN_SCHEDULE = "own schedule"  # the pattern and the effect of a schedule that no suite made
@@ -61,12 +63,9 @@ def compare(record: Record, device: Device | None = None) -> Comparison:
         check_same_card(record.card, found.whole)
     rows, unpredicted = [], []
     for run, entry in record.measured():
-        own = profiles[id(run)]
+        predict = row_of if entry.program is None else program_row
         try:
-            if entry.program is None:
-                rows.append(row_of(entry, run, own.of(entry), own.of_samples(entry)))
-            else:
-                rows.append(program_row(entry, run, own.of(entry)))
+            rows.append(predict(entry, run, profiles[id(run)]))
         except InputError as error:
             unpredicted.append(Absent(entry.key, run.connections, str(error)))
     if device is not None and unpredicted and not rows:
@@ -101,12 +100,10 @@ def _check_measured(record: Record) -> None:
     raise InputError(f"{what} has no measured schedule{first}; measure again with `streamsim-validate run`")
 
 
-def row_of(entry: Entry, run: Run, device: Device, by_sample: Sequence[Device] = ()) -> Row:
-    """Predict one entry.
+def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
+    """Predict one entry with the profiles of its run.
 
-    ``by_sample``: with the host as fast as it was for each of its samples. What is predicted then stands to what is
-    measured as it does for the sample in the middle: where a host changes its speed, the median of the samples may fall
-    on either. Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
+    Raises InputError when the profile lacks the cost of one of its kernels, or a measured time is 0.
     """
     schedule = entry.build()
     measured_s, spread_s = median_and_spread(entry.device_s)
@@ -125,11 +122,11 @@ def row_of(entry: Entry, run: Run, device: Device, by_sample: Sequence[Device] =
         workload="" if recipe is None else workload_key(recipe.workload),
         measured_s=measured_s,
         noise=spread_s / measured_s,
-        predicted_s=_as_beside(partial(predict_device_s, schedule), device, by_sample, entry.device_s),
+        predicted_s=_predicted_s(partial(predict_device_s, schedule), entry, profiles, entry.device_s),
         wall_s=wall_s,
-        wall_predicted_s=_as_beside(partial(predict_wall_s, closed(schedule)), device, by_sample, entry.wall_s),
+        wall_predicted_s=_predicted_s(partial(predict_wall_s, closed(schedule)), entry, profiles, entry.wall_s),
         issue_s=issue_s,
-        formulas_s=formulas(schedule, device, None if recipe is None else recipe.workload),
+        formulas_s=formulas(schedule, profiles.of(entry), None if recipe is None else recipe.workload),
         simplicity=() if recipe is None else recipe.simplicity,
     )
 
@@ -148,14 +145,14 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
 
 
-def _as_beside(
-    predict: Callable[[Device], float], device: Device, by_sample: Sequence[Device], samples_s: Sequence[float]
+def _predicted_s(
+    predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
 ) -> float:
-    """What is predicted beside the median of the samples."""
-    if not by_sample or min(samples_s) < SHORTEST_S:
-        return predict(device)
-    ratios = [predict(then) / sample_s for then, sample_s in zip(by_sample, samples_s, strict=True)]
-    return statistics.median(samples_s) * statistics.median(ratios)
+    """What is predicted beside the median of its samples."""
+    speeds = profiles.speeds_of(entry)
+    if not speeds or min(samples_s) < SHORTEST_S:
+        return predict(profiles.of(entry))
+    return predicted_beside(predict, profiles.at_speed, speeds, samples_s)
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:

@@ -33,28 +33,36 @@ FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 class Profiles:
     """What a run's schedules are predicted with.
 
-    ``whole``: the run's. ``groups``: with the host as fast as it was then, by the number of the group. ``is_own``: it
-    was calibrated in the run, and so follows the host.
+    ``whole``: the run's. ``groups``: with the host as fast as it was then, by the number of the group.
+    ``is_own``: it was calibrated in the run, and so follows the host. ``behind_itself``: how many times as long the
+    pace takes, which mostly is right behind another one, as a chain of its kind among others.
     """
 
     whole: Device
     groups: dict[int, Device]
-    is_own: bool = True
+    is_own: bool = False
+    behind_itself: float = 1.0
 
     def of(self, entry: Entry) -> Device:
         """The profile for one of the run's entries, the host as fast as it was for most of its samples."""
-        paces = self._paces(entry)
-        return _at_speed(self.whole, median(paces)) if paces else self.groups.get(entry.group, self.whole)
+        speeds = self.speeds_of(entry)
+        return self.at_speed(median(speeds)) if speeds else self.of_group(entry)
 
-    def of_samples(self, entry: Entry) -> list[Device]:
-        """The same for each sample of the entry; none where the host's speed is not known for each."""
-        return [_at_speed(self.whole, pace) for pace in self._paces(entry)]
+    def of_group(self, entry: Entry) -> Device:
+        """The profile for its group, the host as fast as it was for most of that."""
+        return self.groups.get(entry.group, self.whole)
 
-    def _paces(self, entry: Entry) -> list[float]:
-        """How many times as long as calibrated calls took beside each sample; none where that is not known."""
+    def at_speed(self, speed: float) -> Device:
+        """The profile with calls that take so many times as long."""
+        return _at_speed(self.whole, speed)
+
+    def speeds_of(self, entry: Entry) -> list[float]:
+        """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
         usual = _usual(self.whole)
-        is_known = self.is_own and usual.copy_s and len(entry.paces_s) >= FEWEST_REPEATS
-        return [pace_of(seconds, usual) for seconds in entry.paces_s] if is_known and min(entry.paces_s) > 0 else []
+        is_followed = self.is_own and usual.copy_s and not entry.program
+        if not is_followed or len(entry.paces_s) < FEWEST_REPEATS or min(entry.paces_s) <= 0:
+            return []
+        return [pace_of(seconds, usual) / self.behind_itself for seconds in entry.paces_s]
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
@@ -73,7 +81,17 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     whole = profile if as_calibrated else profile.with_connections(run.connections)
     found = speeds_by_group(run, whole) if device is None else {}
     groups = {number: _at_speed(whole, speed) for number, speed in found.items()}
-    return Profiles(whole, groups, is_own=device is None)
+    return Profiles(whole, groups, device is None, _behind_itself(run, whole, found))
+
+
+def _behind_itself(run: Run, device: Device, speeds: dict[int, float]) -> float:
+    """How many times as long the pace took beside the samples of a group as the group's own chains; 1: not known."""
+    usual = _usual(device)
+    paces: dict[int, list[float]] = {}
+    for entry in run.entries:
+        if entry.group in speeds:
+            paces.setdefault(entry.group, []).extend(pace_of(seconds, usual) for seconds in entry.paces_s)
+    return median([median(own) / speeds[number] for number, own in paces.items() if own] or [1.0])
 
 
 def _own_profile(run: Run) -> Device | None:

@@ -1,15 +1,20 @@
 """Programs in a language beside their predictions: wall time, from the first call until the last synchronisation ends.
 
 A program is predicted with the calls of its front end as they were calibrated in its run, and with what its kernels
-take alone, over all the work and over a chunk. A round of such calls just before it and just after says how fast its
-host was then: with that the host-bound are told from the device-bound, and a prediction at that speed says of a miss
-whether it is the host's. Nothing is fitted to the programs.
+take alone, over all the work and over a chunk; each of its runs with the host as fast as rounds of calls just before it
+and just after say that it was. What issuing it took, which tells the host-bound from the device-bound, says of a miss
+whether it is the calls' or the model's: it is predicted once more with calls that take just that. Nothing is fitted to
+the programs.
+
+Earlier records know no more of the host than rounds before all runs and after them, and are predicted with calls as
+they were calibrated.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,6 +27,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
+from streamsim_validate.compare.paced import predicted_beside
 from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
+    from streamsim_validate.compare.profiles import Profiles
     from streamsim_validate.records import Entry, Program, Run
 
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
@@ -39,11 +46,14 @@ def device_of(profile: Device, program: Program) -> Device:
     return with_front_end(profile, program.language)
 
 
-def speeds_of(program: Program, device: Device) -> tuple[float, ...]:
+def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
     """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
-    host = device.host
-    usual_s = 2 * host.copy_s + host.kernel_s + host.enter_s
+    usual_s = _chunk_s(device) + device.host.enter_s
     return tuple(seconds / usual_s for seconds in program.rounds_s)
+
+
+def _chunk_s(device: Device) -> float:
+    return 2 * device.host.copy_s + device.host.kernel_s
 
 
 def at_speed(device: Device, speed: float) -> Device:
@@ -86,23 +96,53 @@ def calls_s(schedule: Schedule, device: Device) -> float:
     return sum(lower(schedule, device).call) * S_PER_TICK
 
 
-def program_row(entry: Entry, run: Run, profile: Device) -> Row:
-    """Predict one program with a profile as it is. Raises InputError as :func:`schedule_of`, and for a time of 0."""
+def issuing_s(schedule: Schedule, device: Device) -> float:
+    """The same without the synchronisation that ends it: what issuing it takes."""
+    return calls_s(msgspec.structs.replace(schedule, ops=schedule.ops[:-1]), device)
+
+
+class _Host(NamedTuple):
+    """The host of a program.
+
+    ``speeds``: how many times as long as calibrated calls took beside each run, or beside all of them. ``issue_s``:
+    what issuing the program took. ``then``: the device with calls that take that.
+    """
+
+    speeds: tuple[float, ...]
+    issue_s: float
+    then: Device
+
+
+def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
+    assert entry.program is not None
+    if entry.issue_s:
+        speeds = tuple(seconds / _chunk_s(device) for seconds in entry.paces_s)
+        issue_s = statistics.median(entry.issue_s)
+        return _Host(speeds, issue_s, at_speed(device, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
+    speeds = speeds_beside(entry.program, device)
+    then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
+    return _Host(speeds, calls_s(schedule, then), then)
+
+
+def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
+    """Predict one program with its run's profile. Raises InputError as :func:`schedule_of`, and for a time of 0."""
     recipe, program = entry.recipe, entry.program
     assert recipe is not None
     assert program is not None
-    device = device_of(profile, program)
+    device = device_of(profiles.whole, program)
     schedule = schedule_of(entry, device)
     measured_s, spread_s = median_and_spread(entry.wall_s)
-    if not measured_s >= SHORTEST_S:
+    if not min(entry.wall_s) >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
-    speeds = speeds_of(program, device)
-    then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
-    issue_s, predicted_s = calls_s(schedule, then), predict_wall_s(schedule, device)
+    host = _host_of(entry, schedule, device)
+    predicted_s = predict_wall_s(schedule, device)
+    if entry.paces_s and profiles.is_own:
+        predict = partial(predict_wall_s, schedule)
+        predicted_s = predicted_beside(predict, partial(at_speed, device), host.speeds, entry.wall_s)
     return Row(
         key=entry.key,
         connections=run.connections,
-        klass=HOST_BOUND if issue_s > HOST_SHARE * measured_s else DEVICE_BOUND,
+        klass=HOST_BOUND if host.issue_s > HOST_SHARE * measured_s else DEVICE_BOUND,
         pattern=recipe.pattern,
         effect=recipe.effect,
         workload=f"{program.language}: {workload_key(recipe.workload)}",
@@ -111,13 +151,13 @@ def program_row(entry: Entry, run: Run, profile: Device) -> Row:
         predicted_s=predicted_s,
         wall_s=measured_s,
         wall_predicted_s=predicted_s,
-        issue_s=issue_s,
+        issue_s=host.issue_s,
         formulas_s={},
         simplicity=recipe.simplicity,
         front_end=program.language,
-        speeds=speeds,
+        speeds=host.speeds,
         tries=program.tries,
-        at_speed_s=predict_wall_s(schedule, then),
+        at_speed_s=predict_wall_s(schedule, host.then),
     )
 
 

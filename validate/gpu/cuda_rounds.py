@@ -15,12 +15,14 @@ from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
+from streamsim_validate.records import PACE_ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAIN = "int main("
-MEASURES = "  for (int i = 0; i <= repeat; ++i) timed("  # a program begins to
+MEASURES = "  for (int i = 0; i <= repeat; ++i) timed(all, i);"  # a program, itself
+PACED_RUNS = "  MeasureRounds();\n  for (int i = 0; i <= repeat; ++i) Paced([&] { timed(all, i); });"
 ROUNDS = f"""
 class Rounds {{  // of calls that the letters of a kind stand for
   static constexpr size_t kSlice = {SLICE}, kSlices = {SLICES};
@@ -96,6 +98,17 @@ void MeasureRounds() {{
   }}
 }}
 """
+PACED = """
+std::vector<double> paces_s;  // of each run
+
+template <typename Run>
+void Paced(Run run) {{  // between two rounds of calls; of one stream, so that they hardly disturb whose queue is whose
+  static Rounds& rounds = *new Rounds;
+  double before = rounds.Each("{kind}", {turns});
+  run();
+  paces_s.push_back((before + rounds.Each("{kind}", {turns})) / 2);
+}}
+"""
 BESIDE = """
 int main(int argc, char** argv) {  // KINDS and what the program is given
   std::stringstream words(argv[1]);
@@ -106,6 +119,8 @@ int main(int argc, char** argv) {  // KINDS and what the program is given
   for (size_t i = 0; i < kinds.size(); ++i) {
     printf("%s[%.9f, %.9f]", i ? ", " : "", rounds_s[0][i], rounds_s[1][i]);
   }
+  printf("], \\"paces_s\\": [");
+  for (size_t i = 1; i < paces_s.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", paces_s[i]);
   printf("]}\\n");
   return code;
 }
@@ -157,9 +172,10 @@ def with_rounds(text: str, turns: int, runs: int) -> str:
     """A program that measures rounds, too, just before it measures itself and just after.
 
     It takes their kinds, with commas between them, before its own words, and says the medians of so many runs of each,
-    before and after: ``rounds_s``.
+    before and after: ``rounds_s``; and of each run of its own the mean of two rounds of the kind ``PACE_ROUND``, just
+    before it and just after: ``paces_s``.
     """
     head, _, tail = text.partition(MAIN)
-    body = tail.replace(MEASURES, f"  MeasureRounds();\n{MEASURES}", 1)
-    beside = KINDS_BESIDE.format(turns=turns, runs=runs)
+    body = tail.replace(MEASURES, PACED_RUNS, 1)
+    beside = KINDS_BESIDE.format(turns=turns, runs=runs) + PACED.format(turns=turns, kind=PACE_ROUND)
     return f"#include <sstream>\n{head}{ROUNDS}{beside}\nint Program({body}{BESIDE}"

@@ -37,6 +37,7 @@ from streamsim_validate.records.journal import (
 from streamsim_validate.records.programs import (
     CHUNK_ROUND,
     LINEAR,
+    PACE_ROUND,
     PROGRAMS,
     STAND_IN,
     config_of,
@@ -87,6 +88,7 @@ __all__ = [
     "NORMAL",
     "NOTHING",
     "PACE_CHAIN",
+    "PACE_ROUND",
     "PROGRAMS",
     "RECORD_CHAINS",
     "SHORTEST_S",

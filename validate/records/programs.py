@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 STAND_IN, LINEAR, LAST = "stand_in", "linear", "relu"  # kernels; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
 CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
+PACE_ROUND = "iko"  # the same in one stream: beside each run
 ELEMENT_BYTES = 4
 MOST_KERNELS = 1000  # of a program in an earlier record
 EARLIER_BEGINS = b'{"seed":'

@@ -63,9 +63,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     "" in a record of before there was one. ``status`` is "ok", or says why it was skipped or failed. ``verified``: its
     output was compared; False when it names none. ``timeline``: where the run was told to trace. ``group``: number of
     the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
-    suite of them says more (``program``). ``paces_s``: how long the host took to issue
-    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both;
-    empty where that was not measured.
+    suite of them says more (``program``), and ``issue_s`` as well. ``paces_s``: how long the host took to issue
+    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both,
+    or a :data:`~streamsim_validate.records.programs.PACE_ROUND`; empty where that was not measured.
     """
 
     key: str
@@ -83,12 +83,14 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     paces_s: Times = ()
 
     def __post_init__(self) -> None:
-        if {len(self.device_s), len(self.issue_s)} not in ({len(self.wall_s)}, {0}):
+        of_device, of_issue = len(self.device_s), len(self.issue_s)
+        is_replay = of_device == of_issue == len(self.wall_s)
+        if not (is_replay or (of_device == 0 and of_issue in (0, len(self.wall_s)))):
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
         if self.program is not None and self.recipe is None:
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
-        if len(self.paces_s) not in (len(self.device_s), 0):
-            raise InputError(f"entry {self.key!r}: paces_s and device_s have different numbers of samples")
+        if len(self.paces_s) not in (len(self.wall_s), 0):
+            raise InputError(f"entry {self.key!r}: paces_s and wall_s have different numbers of samples")
         of_program = () if self.program is None else self.program.all_times
         for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, *of_program):
             check_times(f"entry {self.key!r}", times)

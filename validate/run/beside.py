@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
-from streamsim_validate.calibrate import KINDS, QUIET, kinds_of, time_round
+from streamsim_validate.calibrate import KINDS, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import LINEAR, SHORTEST_S
+from streamsim_validate.records import LINEAR, PACE_ROUND
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.code.steps import Language
     from streamsim.program.workload import Workload
     from streamsim_validate.calibrate import Rounds
     from streamsim_validate.gpu import Gpu, Library
+    from streamsim_validate.progress import OnStep
     from streamsim_validate.run.programs import Result
 
 ROUNDS = 3  # behind one that warms up
-DISTURBED = 1.2  # times what it takes where nothing disturbs host or link
 LINK_BYTES = 8 << 20
 
 
@@ -46,26 +46,14 @@ class Beside(Protocol):
     def kinds(self) -> tuple[str, ...]:
         """Of the rounds that can be made."""
 
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
+        """Do what can be done before these programs are run."""
+
     def kernels_s(self, workload: Workload, elements: int) -> tuple[float, ...]:
         """Seconds of each kernel of the workload over so many of its elements, alone."""
 
     def close(self) -> None:
         """Leave nothing behind."""
-
-
-class Quiet:
-    """How long the same thing takes where nothing disturbs it: what ends the fast quarter of all so far."""
-
-    def __init__(self) -> None:
-        self._seen_s: list[float] = []
-
-    def saw(self, seconds: Sequence[float]) -> None:
-        """It took so long."""
-        self._seen_s.extend(seconds)
-
-    def slowness(self, seconds: Sequence[float]) -> float:
-        """How many times as long it took, at the longest of these."""
-        return max(seconds) / max(SHORTEST_S, float(np.quantile(self._seen_s, QUIET)))
 
 
 class Link:
@@ -99,12 +87,16 @@ class BesideLibrary:
         self._known: dict[tuple[Workload, int], tuple[float, ...]] = {}
         self.kinds = kinds_of(library)
 
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
+        """Nothing: they are loaded as they are run."""
+
     def run(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]
     ) -> tuple[Result, Rounds]:
         runner = self._layers(workload)[1] if _is_linear(workload) else self._stand_in
         before_s = [self._round_s(kind) for kind in kinds]
-        result = runner.run(workload, config, repeats, work)
+        pace_s = partial(time_round, self._library, PACE_ROUND, time.perf_counter)
+        result = runner.run(workload, config, repeats, work, pace_s=pace_s)
         after_s = [self._round_s(kind) for kind in kinds]
         return result, dict(zip(kinds, zip(before_s, after_s, strict=True), strict=True))
 
@@ -159,6 +151,10 @@ class BesideCuda:
     def __init__(self, card: int = 0) -> None:
         self._cuda = Cuda(card)
         self._known: dict[tuple[int, int], float] = {}
+
+    def prepare(self, asked: Iterable[tuple[Workload, Config]], on_step: OnStep) -> None:
+        """Compile them."""
+        self._cuda.prepare(asked, ROUNDS, on_step)
 
     def run(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str]

@@ -22,7 +22,13 @@ class Planned(msgspec.Struct, frozen=True):
         return Job(self.key, self.schedule)
 
     def ran(
-        self, status: str = "ok", walls: Sequence[float] = (), program: Program | None = None, group: int = 0
+        self,
+        status: str = "ok",
+        walls: Sequence[float] = (),
+        issues: Sequence[float] = (),
+        paces: Sequence[float] = (),
+        program: Program | None = None,
+        group: int = 0,
     ) -> Entry:
         """What came of it as a program, which says itself how long it took and whether its output is right."""
         return Entry(
@@ -32,6 +38,8 @@ class Planned(msgspec.Struct, frozen=True):
             verified=status == "ok",
             recipe=self.recipe,
             wall_s=to_times(walls),
+            issue_s=to_times(issues),
+            paces_s=to_times(paces),
             program=program,
             group=group,
         )

@@ -1,14 +1,11 @@
 """The suite ``programs``, measured: each program by itself, and beside it its kernels alone and the speed of the host.
 
-Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike. Those
-beside which the host or the link was slower than it has been are visited again once all have been measured, a few times
-at most: what else runs on a host goes on for minutes. Of the visits to a program the one on the quietest host and link
-stays, whatever time it showed.
+Every language's programs run in turns, so that a host that changes its speed changes it for all of them alike.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -20,7 +17,7 @@ from streamsim_validate.calibrate import pooled
 from streamsim_validate.gpu import LostGpuError, installed_libraries
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import CHUNK_ROUND, STAND_IN, Entry, Program, Recipe, config_of, key_of, to_times
-from streamsim_validate.run.beside import DISTURBED, Beside, BesideCuda, BesideLibrary, Link, Quiet
+from streamsim_validate.run.beside import Beside, BesideCuda, BesideLibrary, Link
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.programs import CUDA, INSTALL, MODULES, check_language, run_on
 from streamsim_validate.suites import drawn_programs
@@ -30,9 +27,9 @@ if TYPE_CHECKING:
 
     from streamsim_validate.gpu import Gpu
     from streamsim_validate.records import Run
+    from streamsim_validate.run.programs import Result
 
 LOST, SKIPPED = "lost", "skipped"
-TRIES = 5
 OTHERS = 2  # kinds of rounds beside each program, in turn, of which its front end is calibrated with the others
 
 
@@ -75,69 +72,50 @@ def measure_programs(
     on_entry: Callable[[Entry], None],
     on_step: OnStep = quietly,
 ) -> None:
-    """Measure each program so often; ``on_entry`` is called with what came of it, again for each quieter visit.
+    """Measure each program so often; ``on_entry`` is called with what came of it.
 
     One that fails has the reason in its ``status``, and so have those of a language that is not here. ``card``: its
     number. Raises LostGpuError when a program has broken the card's context, and KeyboardInterrupt.
     """
-    with closing(_Visits(gpu, card, repeats)) as visits:
-        kept: dict[str, Program] = {}
-        left = list(items)
-        for number in range(1, 1 + TRIES):
-            for i, item in enumerate(left):
-                on_step("measuring programs" if number == 1 else "measuring disturbed programs again", i, len(left))
-                found = _settled(visits, item, number, on_entry)
-                program = found.program
-                assert program is not None
-                if found.status != "ok":
-                    if number == 1:
-                        on_entry(found)
-                elif item.key not in kept or visits.slowness(program) < visits.slowness(kept[item.key]):
-                    kept[item.key] = program
-                    on_entry(found)
-            left = [item for item in left if item.key in kept and visits.slowness(kept[item.key]) > DISTURBED]
+    with closing(_Measured(gpu, card, repeats)) as measured:
+        measured.prepare(items, on_step)
+        for i, item in enumerate(items):
+            on_step("measuring programs", i, len(items))
+            try:
+                on_entry(measured.entry(item))
+            except LostGpuError as error:
+                on_entry(item.left(f"{LOST}: {error}"))
+                raise
+            except InputError as error:
+                on_entry(item.left(f"failed: {error}"))
 
 
-def _settled(visits: _Visits, item: WrittenProgram, number: int, on_entry: Callable[[Entry], None]) -> Entry:
-    """What came of a visit. Raises LostGpuError, once it is told, and KeyboardInterrupt."""
-    try:
-        return visits.visit(item, number)
-    except LostGpuError as error:
-        on_entry(item.left(f"{LOST}: {error}"))
-        raise
-    except InputError as error:
-        return item.left(f"failed: {error}")
-
-
-class _Visits:
-    """Measures programs, and knows how fast host and link have been beside them."""
+class _Measured:
+    """Measures programs."""
 
     def __init__(self, gpu: Gpu, card: int, repeats: int) -> None:
         self._gpu, self._card, self._repeats = gpu, card, repeats
         self._link = Link(gpu)
         self._besides: dict[Language, Beside | str] = {}
-        self._calls: defaultdict[str, Quiet] = defaultdict(Quiet)  # by language
-        self._copies = Quiet()
-        self._number: Counter[str] = Counter()  # of visits, by language
+        self._number: Counter[str] = Counter()  # of programs, by language
 
-    def slowness(self, program: Program) -> float:
-        """How many times as slow host or link was beside it as they are where nothing disturbs them."""
-        calls = self._calls[program.language].slowness(program.rounds_s)
-        return max(calls, self._copies.slowness(program.links_s))
+    def prepare(self, items: Sequence[WrittenProgram], on_step: OnStep) -> None:
+        """Do all that needs no quiet host."""
+        for language in dict.fromkeys(item.language for item in items):
+            self._besides[language] = beside = _beside(language, self._card)
+            if not isinstance(beside, str):
+                recipes = [_recipe(item) for item in items if item.language == language]
+                beside.prepare([(recipe.workload, config_of(recipe)) for recipe in recipes], on_step)
 
-    def visit(self, item: WrittenProgram, number: int) -> Entry:
-        """Measure it once more, for the time of that ``number``. Raises InputError."""
-        if item.language not in self._besides:
-            self._besides[item.language] = _beside(item.language, self._card)
+    def entry(self, item: WrittenProgram) -> Entry:
+        """What came of a program. Raises InputError."""
         beside = self._besides[item.language]
         if isinstance(beside, str):
             return item.left(f"{SKIPPED}: {beside}")
-        wall_s, program = run_on(self._gpu, item.key, lambda: self._measured(item, beside, number))
-        self._calls[item.language].saw(program.rounds_s)
-        self._copies.saw(program.links_s)
-        return item.ran(walls=wall_s, program=program)
+        result, program = run_on(self._gpu, item.key, lambda: self._measured(item, beside))
+        return item.ran(walls=result.wall_s, issues=result.issue_s, paces=result.paces_s, program=program)
 
-    def _measured(self, item: WrittenProgram, beside: Beside, number: int) -> tuple[tuple[float, ...], Program]:
+    def _measured(self, item: WrittenProgram, beside: Beside) -> tuple[Result, Program]:
         recipe = _recipe(item)
         workload, elements = recipe.workload, recipe.workload.elements or 1
         part = -(-elements // int(recipe.arguments["chunks"]))
@@ -151,7 +129,7 @@ class _Visits:
         rounds_s, *others_s = (to_times(found[kind]) for kind in kinds)
         beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
         others = dict(zip(kinds[1:], others_s, strict=True))
-        return result.checked().wall_s, Program(item.language, *beside_it, number, links_s, others)
+        return result.checked(), Program(item.language, *beside_it, 1, links_s, others)
 
     def _others(self, language: Language, beside: Beside) -> list[str]:
         """The other kinds of rounds whose turn it is: over the programs of a run all are made as often."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import os
 import runpy
+import time
 from contextlib import suppress
 from importlib import import_module
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -83,11 +85,16 @@ def chains() -> str:
 
 
 class Result(NamedTuple):
-    """What a program said of itself: of each run the seconds until all was issued, and until it was done."""
+    """What a program said of itself: of each run the seconds until all was issued, and until it was done.
+
+    ``paces_s``: of a round of calls (``PACE_ROUND``) just before each run and just after, the mean of both; none where
+    nobody asked for them.
+    """
 
     verified: bool
     issue_s: tuple[float, ...]
     wall_s: tuple[float, ...]
+    paces_s: tuple[float, ...] = ()
 
     def checked(self) -> Result:
         """Itself. Raises InputError where its output is wrong."""
@@ -176,16 +183,26 @@ class Python:
         exec(compile(text, f"the program in {self.language}", "exec"), names)  # what streamsim wrote itself
         return names
 
-    def run(self, workload: Workload, config: Config, repeats: int, work: int = 1, times: int = 1) -> Result:
-        """Written, loaded and measured."""
+    def run(
+        self,
+        workload: Workload,
+        config: Config,
+        repeats: int,
+        work: int = 1,
+        times: int = 1,
+        pace_s: Callable[[], float] | None = None,
+    ) -> Result:
+        """Written, loaded and measured. ``pace_s``: makes a round of calls and says how long it took."""
         names = self.loaded(workload, config)
+        clock = names["time"] = _PacedClock(pace_s) if pace_s else names["time"]
         if workload.kernels:
             names[FUNCTION] = self._kernels(names[FUNCTION], times)
         given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": work} if workload.kernels else {})
         gc.collect()
         with collector_off():
             result = names["measure"](**given)
-        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]))
+        paces_s = tuple(clock.paces_s[-repeats:]) if pace_s else ()
+        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]), paces_s)
 
     def _kernels(self, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         own = self._function
@@ -201,6 +218,27 @@ class Python:
 
     def close(self) -> None:
         """Its memory is the library's."""
+
+
+class _PacedClock:
+    """In place of the module ``time`` of a program, which asks it thrice a run: when it begins, is issued, is done.
+
+    ``paces_s``: of each run the mean of the paces just before it and just after.
+    """
+
+    def __init__(self, pace_s: Callable[[], float]) -> None:
+        self._pace_s, self._moments, self._before_s = pace_s, cycle(("begins", "is issued", "is done")), 0.0
+        self.paces_s: list[float] = []
+
+    def perf_counter(self) -> float:
+        """The time, behind the pace where a run begins and before it where one is done."""
+        moment = next(self._moments)
+        if moment == "begins":
+            self._before_s = self._pace_s()
+        now_s = time.perf_counter()
+        if moment == "is done":
+            self.paces_s.append((self._before_s + self._pace_s()) / 2)
+        return now_s
 
 
 class Cuda:
@@ -230,9 +268,10 @@ class Cuda:
     ) -> tuple[Result, Rounds]:
         """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
         text, words = self._program(workload, config, repeats, work)
-        said = self._compiled.said(with_rounds(text, TURNS, runs), [",".join(kinds), *words], [*SAID, "rounds_s"])
-        verified, issue_s, wall_s, rounds_s = said
-        result = Result(bool(verified), tuple(issue_s), tuple(wall_s))
+        names = [*SAID, "rounds_s", "paces_s"]
+        said = self._compiled.said(with_rounds(text, TURNS, runs), [",".join(kinds), *words], names)
+        verified, issue_s, wall_s, rounds_s, paces_s = said
+        result = Result(bool(verified), tuple(issue_s), tuple(wall_s), tuple(paces_s))
         return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _program(
