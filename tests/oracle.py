@@ -312,16 +312,17 @@ class Times:
 
 
 def queues_of(schedule: Schedule, device: Device) -> dict[int, int]:
-    """The hardware queue of every copy and kernel, among those of its engine; the legacy stream counts as stream 1.
+    """The hardware queue in which a copy or kernel stands, of its engine's; the legacy stream counts as stream 1.
 
     A stream stays in its queue until another one takes that. Without one it takes its own (the first stream's is the
-    first, and so on, round and round) if that is nobody's yet, else the one whose latest op is the oldest.
+    first, and so on, round and round) if that is nobody's yet, else the one whose latest op is the oldest. A kernel of
+    a graph right behind another one of its stream stands in none.
     """
     found: dict[int, int] = {}
     owners: dict[str, list[int | None]] = {}
     latest: dict[str, list[int]] = {}  # the last op of each queue
     for i, op in enumerate(schedule.ops):
-        if not isinstance(op, Copy | Kernel):
+        if not isinstance(op, Copy | Kernel) or (schedule.launch == "graph" and is_behind_a_kernel(schedule, i)):
             continue
         engine, stream = engine_name(op, device), max(1, op.stream)
         n = device.connections if engine == "compute" else device.copy_engines.connections
@@ -364,6 +365,13 @@ def crowd_of(
     return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), most) - 1, 3)))
 
 
+def is_behind_a_kernel(schedule: Schedule, i: int) -> bool:
+    """Whether op i is a kernel, and so is the command or wait of the host before it in its stream."""
+    op = schedule.ops[i]
+    before = next((other for other in reversed(schedule.ops[:i]) if other.stream == op.stream), None)
+    return isinstance(op, Kernel) and isinstance(before, Kernel)
+
+
 def goes_on_at_once(schedule: Schedule, i: int) -> bool:
     """Whether nothing is launched between a kernel and the one before: both of a graph, and no more known than a time.
 
@@ -372,8 +380,7 @@ def goes_on_at_once(schedule: Schedule, i: int) -> bool:
     op = schedule.ops[i]
     if not isinstance(op, Kernel) or op.duration_s is None or op.elements or op.share != 1:
         return False
-    before = next((other for other in reversed(schedule.ops[:i]) if other.stream == op.stream), None)
-    return isinstance(before, Kernel) and (schedule.launch == "graph" or op.call_s == 0)
+    return is_behind_a_kernel(schedule, i) and (schedule.launch == "graph" or op.call_s == 0)
 
 
 def need_of(schedule: Schedule, device: Device, i: int) -> Need:

@@ -47,9 +47,14 @@ class Card:
         self.arrived = [-1] * n  # on the card
         self.running: dict[str, list[int]] = {}
         self.draining: dict[int, int] = {}  # kernels whose work is done, and when they end
-        self.queues: dict[str, dict[int, list[int]]] = {}
-        for i, queue in queues_of(schedule, device).items():
-            self.queues.setdefault(engine_name(self.ops[i], device), {}).setdefault(queue, []).append(i)
+        # Of each engine the ops in line, by queue; one that stands in none is a line, by its run's queue and itself.
+        self.queues: dict[str, dict[tuple[int, int], list[int]]] = {}
+        queues, latest = queues_of(schedule, device), dict[int, int]()
+        for i, op in enumerate(self.ops):
+            if isinstance(op, Copy | Kernel):
+                latest[op.stream] = queues.get(i, latest.get(op.stream, -1))
+                line = latest[op.stream], -1 if i in queues else i
+                self.queues.setdefault(engine_name(op, device), {}).setdefault(line, []).append(i)
         self.turn = dict.fromkeys(self.queues, -1)  # the queue served last
         self.delay = [0] * n  # ticks from a copy's start until its bytes flow
         self.calls = calls(schedule, device)
@@ -144,29 +149,27 @@ class Card:
         most = self.device.compute.concurrent_kernels if engine == "compute" else 1
         if len(running) >= most or self.taken(running) >= 1:
             return False
-        heads = {q: ops[0] for q, ops in self.queues[engine].items() if ops}
-        can_go = {q: i for q, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
+        heads = {line: ops[0] for line, ops in self.queues[engine].items() if ops}
+        can_go = {line: i for line, i in heads.items() if (at := self.ready_at(i)) is not None and at <= now}
         if not can_go:
             return False
-        queue = self.turn[engine] = self.pick(engine, can_go)
-        i = can_go[queue]
-        self.queues[engine][queue].pop(0)
+        line = self.pick(engine, can_go)
+        self.turn[engine], i = line[0], can_go[line]
+        self.queues[engine][line].pop(0)
         self.t.start[i], self.t.ready[i] = now, self.ready_at(i) or 0
         self.delay[i] = self.delay_of(engine, i)
         running.append(i)
         return True
 
-    def pick(self, engine: str, can_go: dict[int, int]) -> int:
+    def pick(self, engine: str, can_go: dict[tuple[int, int], int]) -> tuple[int, int]:
         part = self.device.compute if engine == "compute" else self.device.copy_engines
         if part.arbitration == "issue-order":
-            return min(can_go, key=lambda q: can_go[q])
+            return min(can_go, key=lambda line: can_go[line])
         if part.arbitration == "ready-order":
-            return min(can_go, key=lambda q: (self.ready_at(can_go[q]), can_go[q]))
-        mine = self.turn[engine]
-        if mine in can_go:
-            return mine
-        after = [q for q in sorted(can_go) if q > mine]
-        return after[0] if after else min(can_go)
+            return min(can_go, key=lambda line: (self.ready_at(can_go[line]), can_go[line]))
+        numbers = sorted({queue for queue, _ in can_go})
+        queue = next((number for number in numbers if number >= self.turn[engine]), numbers[0])
+        return min((line for line in can_go if line[0] == queue), key=lambda line: can_go[line])
 
     def delay_of(self, engine: str, i: int) -> int:
         """What a copy costs before its bytes flow: more beside one the other way."""

@@ -371,6 +371,17 @@ def schedules(
 
 
 @st.composite
+def runs(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """A graph whose kernels mostly stand right behind others of their stream, over as few queues as make them wait."""
+    stream, event = st.integers(1, 5), st.integers(0, 2)
+    order = st.one_of(st.builds(RecordEvent, event, stream), st.builds(WaitEvent, event, stream))
+    op = st.one_of(*[kernels(stream)] * 5, *[copies(stream, True)] * 2, order, order)
+    ops = draw(st.lists(op, min_size=6, max_size=30))
+    few = {"connections": draw(st.sampled_from((1, 2, 3))), "copy_connections": draw(st.sampled_from((None, 2)))}
+    return program(*ops, streams=5, launch="graph", buffers=BUFFERS), draw(devices(**few))
+
+
+@st.composite
 def small_workloads(draw: st.DrawFn) -> Workload:
     """0..3 inputs and outputs, 0..3 kernels, few elements, so that many chunks do not divide them."""
     sizes = st.lists(st.integers(1, 8), max_size=3)

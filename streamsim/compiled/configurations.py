@@ -164,7 +164,7 @@ class _Costs:
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter = enter_ticks(launch, self.device)
-        issued = breadth, config.is_prefetch, chunks, streams, slots
+        issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
         return *issued, *runs, once, *self._events[launch], begins, more, cold, enter, 0
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:

@@ -20,7 +20,15 @@ from streamsim.rules.queue_owners import NOBODY
 
 COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
 ENTERED = 4  # and where the chunk for which a stream was entered last
-enters, queue_of = rule(entering.enters), rule(queue_owners.queue_of)
+enters, queue_of, runs_on = rule(entering.enters), rule(queue_owners.queue_of), rule(queue_owners.runs_on)
+
+
+@inlined
+def _kind_before(ops, before, waits):
+    """The kind of what is right before an op in its stream: an event, if one waits for others or others for one."""
+    if before < 0 or waits > 0 or ops[uintp(before)].also_from < ops[uintp(before)].also_to:
+        return NOTHING
+    return np.int64(ops[uintp(before)].kind)
 
 
 @inlined
@@ -28,16 +36,19 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     """Write down an op that follows ``before`` in its stream, and waits for its call and so many other things.
 
     ``is_next``: its arrays show that it is of another chunk than what was issued since a stream was entered. It comes
-    through the queue that its stream owns; ``tails`` are the last ops of all queues.
+    through the queue that its stream owns, or that of its run; ``tails`` are the last ops of all queues.
     """
     ops, tails, owners, owned, latest, calls = program[0], program[4], program[6], program[7], program[8], program[9]
     kind = shapes[uintp(shape)].kind
     engine = np.int64(engine_of_kind[kind])
     first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
     own = uintp(engine), uintp(stream)
-    queue = queue_of(stream + 1, np.int64(owned[own]), owners, tails, first, queues)
-    owners[uintp(first + queue)] = stream + 1
-    owned[own] = queue
+    stands = not runs_on(config.graph != 0, kind, _kind_before(ops, before, waits))
+    queue = np.int64(owned[own])
+    if stands:
+        queue = queue_of(stream + 1, queue, owners, tails, first, queues)
+        owners[uintp(first + queue)] = stream + 1
+        owned[own] = queue
     new = ops[uintp(op)]
     new.tick = 0
     new.copies = 0
@@ -56,11 +67,12 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     if before >= 0:
         ops[uintp(before)].after = op
         waits += 1
-    ahead = tails[uintp(first + queue)]
-    tails[uintp(first + queue)] = op
-    if ahead >= 0:
-        ops[uintp(ahead)].behind = op
-        waits += 1
+    if stands:
+        ahead = tails[uintp(first + queue)]
+        tails[uintp(first + queue)] = op
+        if ahead >= 0:
+            ops[uintp(ahead)].behind = op
+            waits += 1
     new.pending = waits + 1
 
 

@@ -147,16 +147,18 @@ def flatten(lowered: Lowered) -> Arrays | None:
     ops["pending"] = lowered.pending
     ops["kind"] = np.frombuffer(lowered.kind, np.uint8)
     ops["place"] = card.engine_of_kind[ops["kind"]] * QUEUES + np.frombuffer(lowered.queue, np.uint8)
-    _queue_up(ops)
+    _queue_up(ops, lowered.runs_on)
     shapes = np.array([shape_row(shape) for shape in lowered.shapes], SHAPE)
     calls = np.frombuffer(lowered.call, np.int64)
     host = _threads(lowered), *_segments(lowered.segments)
     return Arrays(card.record, card.hand_over, lowered.event, shapes, ops, calls, *host, _also(lowered, ops))
 
 
-def _queue_up(ops: Array) -> None:
+def _queue_up(ops: Array, runs_on: frozenset[int]) -> None:
     """In front of each engine the ops of a hardware queue wait for the one before them to be dispatched."""
-    work = np.flatnonzero(ops["kind"] != NOTHING)
+    queued = ops["kind"] != NOTHING
+    queued[list(runs_on)] = False
+    work = np.flatnonzero(queued)
     behind = np.append(work, NONE)[_next_alike(ops["place"][work])]
     ops["behind"] = NONE
     ops["behind"][work] = behind

@@ -26,7 +26,7 @@ NOT_YET = -1  # in place of a tick
 ENDED = -1  # in place of how many things an op waits for
 H2D, D2H, COMPUTE = 0, 1, 2  # engines: with one copy engine the first carries all copies, with none everything
 ENGINES = 3
-QUEUES = MOST_QUEUES  # places for heads in front of an engine
+QUEUES = MOST_QUEUES  # places for heads in front of an engine, and more in front of the last one that is used
 
 
 def _record(*fields: str) -> np.dtype[Any]:
@@ -90,7 +90,7 @@ ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the ca
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
 # more: ticks that the call of a copy or kernel takes beyond its shape's; cold: that the first copy and the first kernel
 # after a wait take in addition; enter: to enter a stream.
-_ISSUED = "breadth prefetch chunks streams slots"
+_ISSUED = "breadth prefetch graph chunks streams slots"
 CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch more cold enter event")
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.
@@ -100,12 +100,13 @@ RUN = _record("end row work pieces")
 def new_state(device: Device, kernels: int) -> tuple[np.ndarray[Any, Any], ...]:
     """Scratch for one run at a time of so many kernels at most: engines, heads, kernels that run, drain and arrive.
 
-    And the engines as they are before a run.
+    And the engines as they are before a run. Kernels that stand in no queue are heads, too: all of them at most, in
+    front of the one engine behind whose places no other's are.
     """
     profiles = device.copy_engines, device.copy_engines, device.compute
     return (
         np.zeros(ENGINES, ENGINE),
-        np.zeros(ENGINES * QUEUES, HEAD),
+        np.zeros(ENGINES * QUEUES + kernels, HEAD),
         np.zeros(device.compute.concurrent_kernels, RUNNING),
         np.empty(kernels, DRAINING),  # memory that is not written to costs nothing
         np.empty(kernels, ARRIVING),

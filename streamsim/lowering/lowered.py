@@ -22,7 +22,7 @@ from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.hand_overs import crossing
-from streamsim.rules.queue_owners import NOBODY, queue_of
+from streamsim.rules.queue_owners import NOBODY, queue_of, runs_on
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class Lowered(NamedTuple):
     shape: array[int]  # index into shapes
     kind: bytearray  # shapes[shape[op]].kind
     stream: array[int]  # or NO_STREAM
-    queue: bytearray  # hardware queue (connection), among those of the op's engine
+    queue: bytearray  # hardware queue (connection) through which the op comes, among those of its engine
+    runs_on: frozenset[int]  # kernels that come with the one before them: they do not stand in their queue
     after: array[int]  # the op that follows in the same stream, or -1
     also: Links  # which ops wait for which others
     pending: array[int]  # how many things an op waits for: other ops, and its call
@@ -110,6 +111,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
     order = order_of(schedule, device, columns)
+    run_on = _run_on(columns) if schedule.launch == "graph" else frozenset()
     calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
@@ -120,7 +122,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         shape=shape,
         kind=columns.kind,
         stream=columns.stream,
-        queue=_queues(device, columns),
+        queue=_queues(device, columns, run_on),
+        runs_on=run_on,
         after=order.after,
         also=order.also,
         pending=order.pending,
@@ -141,17 +144,28 @@ def _launch_ticks(schedule: Schedule, device: Device) -> int:
     return ticks(device.host.graph_launch_s)
 
 
-def _queues(device: Device, columns: Columns) -> bytearray:
+def _run_on(columns: Columns) -> frozenset[int]:
+    """The ops of a graph that stand in no queue."""
+    latest: dict[int, int] = {}  # by stream the kind of its last op, an event's among them
+    found = []
+    for op, (kind, stream) in enumerate(zip(columns.kind, columns.stream, strict=True)):
+        if runs_on(True, kind, latest.get(stream, NOTHING)):
+            found.append(op)
+        latest[stream] = kind
+    return frozenset(found)
+
+
+def _queues(device: Device, columns: Columns, run_on: frozenset[int]) -> bytearray:
     """The hardware queue of every copy and kernel, among those of its engine; 0 for what goes to no engine."""
     engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
     counts = [copies.connections] * (copies.count or 1) + [device.connections]
     owners = [QueueOwners(count) for count in counts]
-    nowhere = QueueOwners(1)
-    queue_of = [owner.queue_of for owner in (*(owners[engine] for engine in engine_of[:NOTHING]), nowhere)]  # by kind
+    by_kind = [*(owners[engine] for engine in engine_of[:NOTHING]), QueueOwners(1)]
     users = dict.fromkeys(zip(columns.kind, columns.stream, strict=True))  # by first use
     if len({stream for kind, stream in users if kind != NOTHING}) > min(counts):
-        return bytearray([queue_of[kind](stream) for kind, stream in zip(columns.kind, columns.stream, strict=True)])
-    kept = {(kind, stream): queue_of[kind](stream) for kind, stream in users}  # by each stream, as there are enough
+        each = enumerate(zip(columns.kind, columns.stream, strict=True))
+        return bytearray(by_kind[kind].queue_of(stream, op in run_on) for op, (kind, stream) in each)
+    kept = {(kind, stream): by_kind[kind].queue_of(stream) for kind, stream in users}  # as each stream has its own
     return bytearray(map(kept.__getitem__, zip(columns.kind, columns.stream, strict=True)))
 
 
@@ -164,9 +178,14 @@ class QueueOwners:
         self._owned: dict[int, int] = {}  # stream -> the queue that it took last
         self._issued = 0
 
-    def queue_of(self, stream: int) -> int:
-        """The queue of the next op issued, which is in ``stream``; the legacy stream, 0, shares that of stream 1."""
+    def queue_of(self, stream: int, runs_on: bool = False) -> int:
+        """The queue of the next op issued, which is in ``stream``; the legacy stream, 0, shares that of stream 1.
+
+        If it ``runs_on``, that of the op before it, whoever owns it now.
+        """
         stream = stream or 1
+        if runs_on:
+            return self._owned[stream]
         queue = queue_of(stream, self._owned.get(stream, 0), self._owners, self._used, 0, self._queues)
         self._owners[queue], self._used[queue], self._owned[stream] = stream, self._issued, queue
         self._issued += 1

@@ -17,25 +17,25 @@ class HardwareQueue(Head):
 
     __slots__ = ("line",)
 
-    def __init__(self, queue: int) -> None:
+    def __init__(self, queue: int, *ops: int) -> None:
         super().__init__(queue, op=-1, ready=-1)
-        self.line: deque[int] = deque()  # its ops in issue order, those taken removed
+        self.line = deque(ops)  # its ops in issue order, those taken removed
 
 
 class HardwareQueues:
     """The queues of one engine. Each is in order: an op may start when those ahead of it have been taken.
 
     So a head that is not ready blocks what is behind it, ready or not. Among the heads that are ready the arbitration
-    rule chooses (:mod:`streamsim.rules.arbitration`).
+    rule chooses (:mod:`streamsim.rules.arbitration`). An op that runs on has no other ahead of it or behind it.
     """
 
     def __init__(self, lowered: Lowered, engine: int, profile: Compute | CopyEngines) -> None:
-        self._queue_of = lowered.queue
+        self._queue_of, self._runs_on = lowered.queue, lowered.runs_on
         self._arbiter = new_arbiter(profile)
         mine = [its == engine for its in lowered.engine_of]  # by kind
         self._queues = [HardwareQueue(queue) for queue in range(max(lowered.queue, default=0) + 1)]
         for op, (kind, queue) in enumerate(zip(lowered.kind, lowered.queue, strict=True)):
-            if mine[kind]:
+            if mine[kind] and op not in lowered.runs_on:
                 self._queues[queue].line.append(op)
         self._ready: dict[int, int] = {}  # op -> when it may start, of those that stand behind a head
         self.heads: list[HardwareQueue] = []  # those of whose head it is known when it may start
@@ -46,8 +46,9 @@ class HardwareQueues:
         return self._arbiter.next
 
     def arrive(self, op: int, ready: int) -> bool:
-        """All that ``op`` waits for has come, or will by the tick ``ready``: whether it is the head of its queue."""
-        queue = self._queues[self._queue_of[op]]
+        """All that ``op`` waits for has come, or will by the tick ``ready``: whether it is a head."""
+        number = self._queue_of[op]
+        queue = HardwareQueue(number, op) if op in self._runs_on else self._queues[number]
         if queue.line[0] != op:
             self._ready[op] = ready
             return False

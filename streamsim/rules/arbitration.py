@@ -30,7 +30,10 @@ class Arbiter:
 
 @dataclass(slots=True)
 class Head:
-    """The op that is next in a queue, which may start from the tick ``ready`` on."""
+    """The op that is next in a queue, which may start from the tick ``ready`` on.
+
+    Or one that stands in none: ``queue`` is that through which its run came.
+    """
 
     queue: int
     op: int

@@ -5,6 +5,9 @@ until another one takes it, and takes the queue that has been used least recentl
 issue in turn so come to the next queue op by op. All of it is known before anything runs: ops come to an engine's
 queues in the order in which the host issues them.
 
+In a graph kernels that follow each other in a stream are a run, which comes through the queue of its first: with that
+one the card has all of them. The others stand in no queue, and take none from anybody.
+
 A card also prefers a queue that is idle at the moment of issue. Which one that is differs from run to run, and is
 not modelled.
 """
@@ -12,6 +15,12 @@ not modelled.
 from collections.abc import Sequence
 
 NOBODY = 0  # owns a queue that has not been used; streams count from 1
+IN_RUNS = (False, False, True, False)  # by kind of op: kernels
+
+
+def runs_on(is_graph: bool, kind: int, kind_before: int) -> bool:
+    """Whether an op stands in no queue, by the kind of what is right before it in its stream: an event ends a run."""
+    return is_graph and IN_RUNS[kind] and IN_RUNS[kind_before]
 
 
 def queue_of(stream: int, owned: int, owners: Sequence[int], used: Sequence[int], first: int, queues: int) -> int:

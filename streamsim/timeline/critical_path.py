@@ -87,10 +87,12 @@ class _CriticalPath:
         return self.t.end[before] + self.lowered.crossing(before, op)
 
     def _ahead(self, op: int) -> int | None:
-        """The op before it in its hardware queue, if any."""
-        queue, engine = self.lowered.queue, self.t.engine
+        """The op before it in its hardware queue, if any; None of one that stands in no queue."""
+        queue, runs_on, engine = self.lowered.queue, self.lowered.runs_on, self.t.engine
+        if op in runs_on:
+            return None
         same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
-        return next(same, None)
+        return next((i for i in same if i not in runs_on), None)
 
     def _leaves(self, op: int) -> int:
         """The tick from which the op's engine is free for others."""

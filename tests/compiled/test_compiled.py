@@ -12,7 +12,21 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
+from strategies import (
+    COST,
+    NS,
+    d2h,
+    devices,
+    draining,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    pipeline_of,
+    program,
+    runs,
+    schedules,
+)
 
 import streamsim.compiled
 from streamsim import model
@@ -25,6 +39,7 @@ from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.rules.arbitration import MOST_QUEUES
 from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
@@ -67,6 +82,13 @@ def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device:
 @examples(400)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    assert_same(*case)
+
+
+@compiled
+@examples(100)
+@given(runs())
+def test_equals_the_model_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
@@ -351,6 +373,37 @@ def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
     ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
     found = assert_same(program(*ops), make_device(connections=2))
     assert list(found.start) == [0, 5, 0, 20, 10, 25, 30]
+
+
+@compiled
+@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+@pytest.mark.parametrize("connections", [1, 2, 3])
+def test_the_events_of_a_ring_end_the_runs_of_a_graph(rule: str, connections: int) -> None:
+    """Of kernels alone chunks of a stream are one run, but for a record behind a chunk or a wait before it."""
+    device = make_device(connections=connections, kernel_rule=rule, concurrent_kernels=2, kernel_to_kernel=3)
+    kernels = (WorkloadKernel(duration_s=400 * NS, fill=0.3), WorkloadKernel(duration_s=900 * NS, fill=0.6))
+    workload = Workload(97, (), (), kernels)
+    ways = [
+        Config("depth-first", chunks, streams, buffers=buffers, launch="graph")
+        for chunks in range(2, 20)
+        for streams in (2, 3, 4, 5)
+        for buffers in (None, 2, 3, 4, 5, 7)
+    ]
+    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
+
+
+@compiled
+@pytest.mark.parametrize("copy_engines", [2, 1, 0])
+@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
+def test_runs_of_more_streams_than_an_engine_has_places_for_queues(copy_engines: int, rule: str) -> None:
+    """Heads in front of the engine of the kernels are as many as streams, since no run but its first is in a queue."""
+    rules = {"copy_rule": rule, "kernel_rule": rule}
+    device = make_device(copy_engines=copy_engines, connections=3, copy_connections=2, d2h=link(5), **rules)  # type: ignore[arg-type]
+    workload = Workload(600, (1,), (1,), (WorkloadKernel(duration_s=3000 * NS, fill=0.5),) * 2)
+    ways = [Config("breadth-first", 300, 3 * MOST_QUEUES, launch="graph"), Config("depth-first", 300, 200)]
+    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
+    for way in ways:
+        assert_same(way.schedule(workload), device)
 
 
 @compiled

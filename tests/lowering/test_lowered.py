@@ -44,11 +44,12 @@ def recorded(steps_of_it: int) -> Schedule:
     [
         lambda n: depth_first(LARGE, n, 4),
         lambda n: breadth_first(LARGE, n, 32),
+        lambda n: breadth_first(LARGE, n, 32, launch="graph"),
         lambda n: ring(LARGE, n, 3, 2),
         lambda n: depth_first(LARGE, n, 4, memory="pageable"),
         recorded,
     ],
-    ids=["depth-first", "more streams than queues", "events", "blocking", "recorded"],
+    ids=["depth-first", "more streams than queues", "a graph of them", "events", "blocking", "recorded"],
 )
 def test_the_work_is_in_proportion_to_the_ops(make: Callable[[int], Schedule]) -> None:
     """Twice the chunks, twice the steps."""

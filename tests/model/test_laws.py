@@ -78,6 +78,14 @@ def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: t
     assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
 
 
+@settings(deadline=None)
+@given(card.runs())
+def test_equals_the_tick_by_tick_oracle_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
+    schedule, device = case
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
+    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+
+
 @st.composite
 def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
     """Hand-overs longer than ops, so that an end may be heard of before earlier ones.

@@ -8,10 +8,11 @@ import oracle
 import strategies as card
 from hypothesis import example, given, settings
 from laws import DRAINING, makespan, works
+from msgspec.structs import replace
 
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
-from streamsim.program.schedule import WaitThread
+from streamsim.program.schedule import Kernel, RecordEvent, WaitThread
 from streamsim.timeline.critical_path import critical_path
 
 if TYPE_CHECKING:
@@ -51,9 +52,10 @@ def come_through(schedule: Schedule, device: Device) -> list[tuple[int, list[tup
 
     Read off the compiled program.
     """
-    queue = lower(schedule, device).queue
+    lowered = lower(schedule, device)
+    queue = lowered.queue
     engines: dict[str, list[tuple[int, int]]] = {}
-    for i in works(schedule):
+    for i in (i for i in works(schedule) if i not in lowered.runs_on):
         op = schedule.ops[i]
         engines.setdefault(oracle.engine_name(op, device), []).append((getattr(op, "stream", 0) or 1, queue[i]))
     most = {"compute": device.connections}
@@ -85,6 +87,39 @@ def test_a_stream_keeps_its_queue_until_it_is_the_one_used_least_recently(schedu
                 assert len(latest) == queues
                 assert latest[queue] == min(latest.values())
             latest[queue] = i
+
+
+# On cards that kernels take no least time, and whose host costs nothing, only queues tell a graph from a live program.
+GRAPHS = card.schedules(most=40, streams=8, launch="graph")
+
+
+@settings(deadline=None)
+@given(GRAPHS, card.plain_devices(connections=8, copy_connections=8, floor=0))
+def test_with_a_queue_for_each_stream_a_graph_runs_as_a_live_program(graph: Schedule, device: Device) -> None:
+    assert simulate(graph, device).start == simulate(replace(graph, launch="live"), device).start
+
+
+@settings(deadline=None)
+@given(GRAPHS, card.plain_devices(floor=0))
+def test_a_graph_without_runs_of_kernels_runs_as_a_live_program(graph: Schedule, device: Device) -> None:
+    """An event that nobody waits for is recorded behind each kernel."""
+    events = {i: RecordEvent(graph.events, op.stream) for i, op in enumerate(graph.ops) if isinstance(op, Kernel)}
+    ops = (its for i, op in enumerate(graph.ops) for its in ((op, events[i]) if i in events else (op,)))
+    graph = replace(graph, ops=tuple(ops), events=graph.events + 1)
+    assert simulate(graph, device).start == simulate(replace(graph, launch="live"), device).start
+
+
+@settings(deadline=None)
+@given(GRAPHS, card.plain_devices(copy_engines=2, concurrent_kernels=128))
+def test_where_all_kernels_find_room_those_of_a_run_follow_each_other(graph: Schedule, device: Device) -> None:
+    """However many streams share a queue."""
+    slim = (replace(op, fill=1 / 128) if isinstance(op, Kernel) and op.duration_s else op for op in graph.ops)
+    graph = replace(graph, ops=tuple(op for op in slim if not isinstance(op, Kernel) or op.duration_s))
+    timeline = simulate(graph, device)
+    for i in works(graph):
+        if oracle.is_behind_a_kernel(graph, i):
+            (before,) = oracle.cuda_order(graph, device).works[i]
+            assert timeline.start[i] == timeline.end[before] + oracle.hand_over_ticks(graph, device, before, i)
 
 
 @settings(deadline=None)
@@ -119,7 +154,7 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
         if name == "compute" and device.compute.concurrent_kernels > 1:
             continue
         for i in mine:
-            ahead = [timeline.start[j] for j in mine if j < i and queue[j] == queue[i]]
+            ahead = [timeline.start[j] for j in mine if j < i and i in queue and queue.get(j) == queue[i]]
             could = max([timeline.ready[i], *ahead])
             drain = {j: oracle.need_of(schedule, device, j).drain for j in mine}
             running = [(timeline.start[j], timeline.end[j] - drain[j]) for j in mine if j != i]
@@ -138,6 +173,20 @@ def test_what_an_event_stands_for_is_at_most_one_op_a_stream(schedule: Schedule,
 
 # The kernel of stream 2 could start at once, but stands behind one that waits for a copy: the path leads over that one.
 BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5))
+# As the first kernel leaves the card at 10, that of stream 2, which was ready, and the second of stream 1 start. It was
+# behind the first in its queue, and not behind the second, which stands in none.
+BEHIND_A_RUN = card.program(
+    card.kernel(1, 10), card.kernel(1, 5, fill=0.5), card.kernel(2, 8, fill=0.5), launch="graph"
+)
+# Stream 2's kernel has what is left of the card until 4 and then all of it, until 12. Then that of stream 3 starts, and
+# the second of stream 1, which was ready at 4 and stands in no queue, so not behind it either.
+BESIDE_A_HEAD = card.program(
+    card.kernel(1, 4, fill=0.5),
+    card.kernel(2, 10),
+    card.kernel(3, 5, fill=0.5),
+    card.kernel(1, 8, fill=0.5),
+    launch="graph",
+)
 
 
 # -- the critical path ------------------------------------------------------------------------------------------------
@@ -149,6 +198,19 @@ BLOCKED_HEAD = card.program(card.h2d(1, 10), card.kernel(1, 5, fill=0.5), card.k
 @example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,)))
 @example(DRAINING, card.make_device(resident_threads=16, kernels=(card.COST,), concurrent_kernels=2))
 def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedule: Schedule, device: Device) -> None:
+    check_critical_path(schedule, device)
+
+
+@settings(deadline=None)
+@given(card.runs())
+@example((BEHIND_A_RUN, card.make_device(connections=1, concurrent_kernels=4)))
+@example((BESIDE_A_HEAD, card.make_device(connections=1, concurrent_kernels=4)))
+def test_the_critical_path_of_runs_of_kernels_is_such_a_chain(case: tuple[Schedule, Device]) -> None:
+    check_critical_path(*case)
+
+
+def check_critical_path(schedule: Schedule, device: Device) -> None:
+    """Each step's reason against ends, hand-overs, waits of the host, and queues."""
     timeline = simulate(schedule, device)
     path = critical_path(timeline)
     waits = oracle.dependences(schedule, device, oracle.cuda_order(schedule, device))
@@ -169,7 +231,8 @@ def test_the_critical_path_is_a_chain_from_the_beginning_to_the_makespan(schedul
             assert timeline.ready[b.op] < start
             assert timeline.engine[a.op] == timeline.engine[b.op]
             leaves = timeline.end[a.op] - oracle.need_of(schedule, device, a.op).drain
-            assert start == leaves or (queue[a.op] == queue[b.op] and start == timeline.start[a.op])
+            ahead = a.op in queue and queue[a.op] == queue.get(b.op)
+            assert start == leaves or (ahead and start == timeline.start[a.op])
             continue
         assert start == timeline.ready[b.op]
         if b.because in ("stream", "event"):

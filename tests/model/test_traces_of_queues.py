@@ -9,7 +9,7 @@ from strategies import d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
 from streamsim.model import simulate
-from streamsim.program.schedule import Op, RecordEvent, WaitEvent
+from streamsim.program.schedule import Copy, Kernel, Op, RecordEvent, WaitEvent
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -70,6 +70,60 @@ def test_a_stream_takes_its_own_connection_if_nobody_has() -> None:
 def test_no_stream_takes_a_connection_while_there_is_an_unused_one() -> None:
     # Streams 1 and 3 of two connections: stream 3's home is taken, so it goes to the other one and is not blocked.
     assert spans(make_device(connections=2), kernel(1, 20), h2d(1, 5), h2d(3, 5)) == [(0, 20), (20, 25), (0, 5)]
+
+
+# Two connections, A and B, and kernels of 5 in streams 1 2 3 1 2 1 1 3, of which the first of 3 waits for a copy until
+# 20. Kernels go in ready order, one at a time.
+TWO_QUEUES = make_device(connections=2, kernel_rule="ready-order")
+RUNS: tuple[Copy | Kernel, ...] = (h2d(3, 20), *(kernel(stream, 5) for stream in (1, 2, 3, 1, 2, 1, 1, 3)))
+
+
+def test_in_a_graph_kernels_behind_kernels_of_their_stream_stand_in_no_queue() -> None:
+    # The first of each stream come through A, B and A: stream 3's stands behind stream 1's. The others are ready as the
+    # one before them ends. 0 and 5 the first of 1 and 2, 10 and 15 their second (ready at 5 and 10), 20 the third of 1
+    # (at 15) before the first of 3 (at 20), 30 the fourth of 1 (at 25) before the second of 3 (at 30): they alternate.
+    starts = (0, 0, 5, 25, 10, 15, 20, 30, 35)
+    assert [start for start, _ in spans(TWO_QUEUES, *RUNS, launch="graph")] == list(starts)
+
+
+def test_in_a_live_program_they_do() -> None:
+    # A has 1 3 2 3 and B 2 1 1 1: of stream 1 the kernels behind the first come through B, of stream 2 through A, and
+    # stand there behind the one that waits. 0 the first in A, 5 and 10 the first two in B, 15 the third (ready at 15).
+    # At 20 the second in A and the fourth in B are ready; the first was issued before. 25 the third in A (at 10), 30
+    # the fourth in B (at 20), 35 that in A (at 25).
+    starts = (0, 0, 5, 20, 10, 25, 15, 30, 35)
+    assert [start for start, _ in spans(TWO_QUEUES, *RUNS)] == list(starts)
+
+
+@pytest.mark.parametrize(
+    "between", [RecordEvent(0, 1), WaitEvent(0, 1), d2h(1, 1)], ids=["an event", "a wait", "a copy"]
+)
+def test_a_copy_or_an_event_ends_a_run(between: Op) -> None:
+    # A has the first kernels of streams 1 and 3, B that of stream 2, which waits for its copy until 20. The second of
+    # stream 1 goes at 10, when the engine is free; or it comes through B, since stream 3 has taken A, and stands there
+    # behind the one that waits. Nobody waits for the event, and nothing was recorded before.
+    ops = (h2d(2, 20), kernel(1, 5), kernel(2, 5), kernel(3, 5))
+    device = make_device(connections=2)
+    found = [spans(device, *ops, *more, kernel(1, 5), launch="graph") for more in ((), (between,))]
+    assert [one[:4] for one in found] == [[(0, 20), (0, 5), (20, 25), (5, 10)]] * 2
+    assert [one[-1] for one in found] == [(10, 15), (25, 30)]
+
+
+def test_a_run_takes_no_queue_from_anybody() -> None:
+    # Stream 1's other kernels do not use A, so that it is the one used least recently when stream 3 comes: it stands
+    # behind the first of stream 1, which waits until 20, and not, as in a live program, behind that of stream 2.
+    ops = (h2d(1, 20), kernel(1, 5), kernel(2, 5), kernel(1, 5), kernel(1, 5), kernel(3, 5))
+    device = make_device(connections=2)
+    assert spans(device, *ops, launch="graph")[1:] == [(20, 25), (0, 5), (25, 30), (30, 35), (35, 40)]
+    assert spans(device, *ops)[1:] == [(20, 25), (0, 5), (25, 30), (30, 35), (5, 10)]
+
+
+def test_same_queue_first_counts_a_run_to_the_queue_of_its_first_kernel() -> None:
+    # A has the first kernels of streams 1 and 3, B that of stream 2. A's turn begins at 0. At 5 its next head goes,
+    # issued before the second of stream 1; at 10 that; at 15 the second of stream 3; and only then it is B's turn.
+    device = make_device(connections=2, kernel_rule="same-queue-first")
+    ops = [kernel(stream, 5) for stream in (1, 2, 3, 1, 3)]
+    assert spans(device, *ops, launch="graph") == [(0, 5), (20, 25), (5, 10), (10, 15), (15, 20)]
 
 
 def test_a_connection_has_a_queue_for_each_engine() -> None:
