@@ -15,7 +15,6 @@ from oracle import (
     Need,
     Times,
     calls,
-    crowd_of,
     cuda_order,
     dependences,
     engine_name,
@@ -24,8 +23,8 @@ from oracle import (
     kind_of,
     launch_ticks,
     need_of,
-    queues_of,
 )
+from oracle_queues import crowd_of, queues_of
 
 ENGINE_ORDER = ("h2d", "d2h", "copy", "gpu", "compute")  # in which they choose at a tick
 

@@ -24,9 +24,9 @@ from strategies import (
     make_device,
     pipeline_of,
     program,
-    runs,
     schedules,
 )
+from twins import assert_same, by_simpy, compiled
 
 import streamsim.compiled
 from streamsim import model
@@ -39,33 +39,14 @@ from streamsim.program.config import Config, Order
 from streamsim.program.patterns import build
 from streamsim.program.schedule import LAUNCHES, Kernel, Schedule
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.rules.arbitration import MOST_QUEUES
 from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.config import HostMemory, Order
     from streamsim.program.schedule import Launch
-    from streamsim.timeline.timeline import Timeline
 
-compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
 RECORDS = Path(__file__).parents[2] / "validate" / "records"
-COLUMNS = ("issued", "returned", "ready", "start", "end", "engine")
-
-
-def assert_same(schedule: Schedule, device: Device) -> Timeline:
-    """Both models on a schedule; every column of their time lines."""
-    expected, found = model.simulate(schedule, device), simulate(schedule, device)
-    assert found.engine_names == expected.engine_names
-    for column in COLUMNS:
-        assert getattr(found, column) == getattr(expected, column), column
-    return found
-
-
-def by_simpy(workload: Workload, way: Config, device: Device) -> int:
-    """The tick at which the last copy or kernel of the schedule ends."""
-    timeline = model.simulate(way.schedule(workload), device)
-    return max(end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0)
 
 
 # Time lines
@@ -82,13 +63,6 @@ def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device:
 @examples(400)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
-    assert_same(*case)
-
-
-@compiled
-@examples(100)
-@given(runs())
-def test_equals_the_model_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
@@ -326,84 +300,6 @@ def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
 
 
 ORDERS: tuple[Order, ...] = ("depth-first", "breadth-first")
-
-
-@compiled
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
-@pytest.mark.parametrize("copy_engines", [2, 1, 0])
-@pytest.mark.parametrize(("connections", "copy_connections"), [(2, 2), (3, 2), (5, 3), (1, 4)])
-def test_streams_that_take_queues_from_each_other(
-    rule: str, copy_engines: int, connections: int, copy_connections: int
-) -> None:
-    """Patterns over more streams than queues, plain pipelines and others, several copies and kernels a chunk."""
-    device = make_device(
-        copy_engines=copy_engines,
-        connections=connections,
-        copy_connections=copy_connections,
-        copy_rule=rule,
-        kernel_rule=rule,
-        concurrent_kernels=2,
-        h2d=link(2, shared=0.75),
-        d2h=link(3, crowded_latency=7),
-        copy=2,
-        kernel=2,
-        h2d_to_kernel=2,
-        kernel_to_d2h=2,
-        event=2,
-    )
-    workload = Workload(97, (1, 1), (2,), (WorkloadKernel(duration_s=211 * NS, fill=0.6),) * 2)
-    buffers_of: dict[Order, tuple[int | None, ...]] = {"depth-first": (None, 4, 7), "breadth-first": (None,)}
-    ways = [
-        Config(order, chunks, streams, buffers=buffers, launch=launch)
-        for order, rings in buffers_of.items()
-        for buffers in rings
-        for chunks in (3, 8, 13, 31)
-        for streams in (2, 3, 4, 5, 7, 11)
-        for launch in LAUNCHES
-    ]
-    found = list(makespans(workload, ways, device))
-    assert found == [by_simpy(workload, way, device) for way in ways]
-    if copy_engines:  # it matters: a queue for each stream takes another time
-        assert found != list(makespans(workload, ways, device.with_connections(32)))
-
-
-@compiled
-def test_three_streams_alternate_between_two_queues_in_the_twin_too() -> None:
-    # The trace of test_traces.py: stream 1's second copy is not behind stream 3's first, which waits until 20.
-    ops = (h2d(1, 5), h2d(2, 5), kernel(3, 20), h2d(3, 5), h2d(1, 5), h2d(2, 5), h2d(3, 5))
-    found = assert_same(program(*ops), make_device(connections=2))
-    assert list(found.start) == [0, 5, 0, 20, 10, 25, 30]
-
-
-@compiled
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
-@pytest.mark.parametrize("connections", [1, 2, 3])
-def test_the_events_of_a_ring_end_the_runs_of_a_graph(rule: str, connections: int) -> None:
-    """Of kernels alone chunks of a stream are one run, but for a record behind a chunk or a wait before it."""
-    device = make_device(connections=connections, kernel_rule=rule, concurrent_kernels=2, kernel_to_kernel=3)
-    kernels = (WorkloadKernel(duration_s=400 * NS, fill=0.3), WorkloadKernel(duration_s=900 * NS, fill=0.6))
-    workload = Workload(97, (), (), kernels)
-    ways = [
-        Config("depth-first", chunks, streams, buffers=buffers, launch="graph")
-        for chunks in range(2, 20)
-        for streams in (2, 3, 4, 5)
-        for buffers in (None, 2, 3, 4, 5, 7)
-    ]
-    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
-
-
-@compiled
-@pytest.mark.parametrize("copy_engines", [2, 1, 0])
-@pytest.mark.parametrize("rule", ["issue-order", "ready-order", "same-queue-first"])
-def test_runs_of_more_streams_than_an_engine_has_places_for_queues(copy_engines: int, rule: str) -> None:
-    """Heads in front of the engine of the kernels are as many as streams, since no run but its first is in a queue."""
-    rules = {"copy_rule": rule, "kernel_rule": rule}
-    device = make_device(copy_engines=copy_engines, connections=3, copy_connections=2, d2h=link(5), **rules)  # type: ignore[arg-type]
-    workload = Workload(600, (1,), (1,), (WorkloadKernel(duration_s=3000 * NS, fill=0.5),) * 2)
-    ways = [Config("breadth-first", 300, 3 * MOST_QUEUES, launch="graph"), Config("depth-first", 300, 200)]
-    assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]
-    for way in ways:
-        assert_same(way.schedule(workload), device)
 
 
 @compiled

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import oracle
+import oracle_queues
 import strategies as card
 from effort import examples
 from hypothesis import assume, example, given, settings
@@ -222,7 +223,7 @@ def delay(timeline: Timeline, device: Device, copy: int, needs: dict[int, oracle
     )
     arrived = [returned + submit for returned in timeline.returned]
     order = oracle.cuda_order(timeline.schedule, device)
-    crowd = oracle.crowd_of(timeline.schedule, device, order, arrived, timeline, start[copy])
+    crowd = oracle_queues.crowd_of(timeline.schedule, device, order, arrived, timeline, start[copy])
     return int(quiet + crowd * (crowded - quiet) + Fraction(1, 2))
 
 

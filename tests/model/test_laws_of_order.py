@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import oracle
+import oracle_queues
 import strategies as card
 from hypothesis import example, given, settings
 from laws import DRAINING, makespan, works
@@ -40,7 +41,7 @@ def test_streams_events_and_the_legacy_stream_keep_cudas_order(schedule: Schedul
 def test_hardware_queues_dispatch_in_issue_order(schedule: Schedule, device: Device) -> None:
     timeline = simulate(schedule, device)
     queues: dict[tuple[int, int], list[int]] = {}
-    for i, queue in oracle.queues_of(schedule, device).items():
+    for i, queue in oracle_queues.queues_of(schedule, device).items():
         queues.setdefault((timeline.engine[i], queue), []).append(i)
     for ops in queues.values():
         starts = [timeline.start[i] for i in ops]
@@ -148,7 +149,7 @@ def test_no_engine_idles_while_a_head_of_its_queues_is_ready(schedule: Schedule,
 
     A kernel whose work is done is no reason to wait.
     """
-    timeline, queue = simulate(schedule, device), oracle.queues_of(schedule, device)
+    timeline, queue = simulate(schedule, device), oracle_queues.queues_of(schedule, device)
     for k, name in enumerate(timeline.engine_names):
         mine = [i for i in works(schedule) if timeline.engine[i] == k]
         if name == "compute" and device.compute.concurrent_kernels > 1:
@@ -215,7 +216,7 @@ def check_critical_path(schedule: Schedule, device: Device) -> None:
     path = critical_path(timeline)
     waits = oracle.dependences(schedule, device, oracle.cuda_order(schedule, device))
     submit = oracle.in_ticks(device.host.submit_s)
-    queue, calls = oracle.queues_of(schedule, device), oracle.calls(schedule, device)
+    queue, calls = oracle_queues.queues_of(schedule, device), oracle.calls(schedule, device)
     if not works(schedule):
         assert path == []
         return

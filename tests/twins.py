@@ -1,0 +1,35 @@
+"""Both models of one thing: what the tests of the compiled twin hold against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamsim import model
+from streamsim.compiled import available, simulate
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.config import Config
+    from streamsim.program.schedule import Schedule
+    from streamsim.program.workload import Workload
+    from streamsim.timeline.timeline import Timeline
+
+compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
+COLUMNS = ("issued", "returned", "ready", "start", "end", "engine")
+
+
+def assert_same(schedule: Schedule, device: Device) -> Timeline:
+    """Both models on a schedule; every column of their time lines."""
+    expected, found = model.simulate(schedule, device), simulate(schedule, device)
+    assert found.engine_names == expected.engine_names
+    for column in COLUMNS:
+        assert getattr(found, column) == getattr(expected, column), column
+    return found
+
+
+def by_simpy(workload: Workload, way: Config, device: Device) -> int:
+    """The tick at which the last copy or kernel of the schedule ends."""
+    timeline = model.simulate(way.schedule(workload), device)
+    return max(end for end, engine in zip(timeline.end, timeline.engine, strict=True) if engine >= 0)
