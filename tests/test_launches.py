@@ -1,0 +1,38 @@
+"""What the launches of graphs are paid for, and the table of it in docs/evidence.md."""
+
+from __future__ import annotations
+
+import pytest
+from documents import ROOT
+from programs.launches import RECORDS, Content, Launched, content_of, costs_s, row
+
+from streamsim import Workload, WorkloadKernel, breadth_first, depth_first, load_device, ring
+
+EVIDENCE = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+WORKLOAD = Workload(elements=1 << 20, inputs=(4,), outputs=(4,), kernels=(WorkloadKernel(duration_s=1e-3),) * 2)
+
+
+def test_what_is_in_a_graph() -> None:
+    """Four chunks of a copy in, two kernels and a copy back over two streams.
+
+    Depth-first there is an edge into the first kernel and one out of the second, and one from each stream's first chunk
+    to its second; breadth-first one into the kernels and one out of them, a stream. In a ring of one buffer the second
+    to fourth chunk are behind the copy back of another stream, by an event, and so are two of them in their own.
+    """
+    device = load_device("ideal")
+    assert content_of(depth_first(WORKLOAD, 4, 2, launch="graph"), device) == Content(1, 8, 4 * 2 + 2, 1)
+    assert content_of(breadth_first(WORKLOAD, 4, 2, launch="graph"), device) == Content(1, 8, 2 * 2, 1)
+    assert content_of(ring(WORKLOAD, 4, 1, streams=2, launch="graph"), device) == Content(1, 8, 4 * 2 + 2 + 3, 1)
+
+
+def test_costs_that_add_up_are_found_again() -> None:
+    paid = [Content(1, 1, 2, 0), Content(1, 8, 10, 1), Content(1, 8, 4, 1), Content(1, 64, 3, 7), Content(1, 9, 0, 0)]
+    costs = (10e-6, 2e-6, 0.5e-6, 3e-6)
+    took = [sum(n * cost for n, cost in zip(content, costs, strict=True)) for content in paid]
+    assert costs_s([*map(Launched, paid, took)]) == pytest.approx(costs)
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize(("label", "name"), RECORDS.items())
+def test_the_evidence_has_what_the_records_say(label: str, name: str) -> None:
+    assert row(label, name) in EVIDENCE
