@@ -27,6 +27,8 @@ from streamsim.program.schedule import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streamsim.device.profile import Device
 
 TICKS_PER_S = 10**9
@@ -144,15 +146,7 @@ def dependences(schedule: Schedule, device: Device, order: Order) -> list[dict[i
 
     With kernel_signal "run" a copy hears of a kernel's end only when the whole run of kernels around it has ended.
     """
-    run_of: dict[int, list[int]] = {}
-    run: list[int] = []
-    for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel):
-            run.append(i)
-            run_of[i] = run
-        elif isinstance(op, Copy):
-            run = []
-    found = []
+    run_of, found = runs(schedule), []
     for i, op in enumerate(schedule.ops):
         waits: dict[int, int] = {}
         for j in order.works[i] if is_work(op) else ():
@@ -161,6 +155,24 @@ def dependences(schedule: Schedule, device: Device, order: Order) -> list[dict[i
                 waits[k] = hand_over_ticks(schedule, device, k, i)
         found.append(waits)
     return found
+
+
+def runs(schedule: Schedule) -> dict[int, list[int]]:
+    """For each kernel those that are issued with it, no copy in between."""
+    run_of: dict[int, list[int]] = {}
+    run: list[int] = []
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel):
+            run.append(i)
+            run_of[i] = run
+        elif isinstance(op, Copy):
+            run = []
+    return run_of
+
+
+def latest_of_each_stream(schedule: Schedule, ops: Iterable[int]) -> set[int]:
+    """Of some ops those that stand for all of them: an op stands for what was before it in its stream."""
+    return set({schedule.ops[j].stream: j for j in sorted(ops)}.values())
 
 
 def engine_name(op: Op, device: Device) -> str:
@@ -236,11 +248,13 @@ def bytes_on_card(op: Copy | Kernel) -> dict[str, range]:
 def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call.
 
-    Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait.
+    Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait; in a
+    graph for each op of another kind that one waits for.
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
-        return found
+        signals, signal = signals_of(schedule, device), in_ticks(device.host.graph_edge_s)
+        return [call + n * signal for call, n in zip(found, signals, strict=True)]
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()
@@ -255,6 +269,21 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
                 cold.discard(type(op))
             if isinstance(op, Synchronize | WaitThread) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
                 cold = {Copy, Kernel}
+    return found
+
+
+def signals_of(schedule: Schedule, device: Device) -> list[int]:
+    """For how many ops of another kind each one waits, of each stream the latest.
+
+    Where a kernel's end is signalled with its run's, a copy waits for what ends that in each stream.
+    """
+    ops, run_of, order = schedule.ops, runs(schedule), cuda_order(schedule, device)
+    found = []
+    for i, op in enumerate(ops):
+        nearest = latest_of_each_stream(schedule, order.works[i]) if is_work(op) else set()
+        if device.compute.kernel_signal == "run" and isinstance(op, Copy):
+            nearest = {end for j in nearest for end in latest_of_each_stream(schedule, run_of.get(j, [j]))}
+        found.append(sum(kind_of(ops[j]) != kind_of(op) for j in nearest))
     return found
 
 

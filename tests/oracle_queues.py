@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from oracle import Order, Times, engine_name, is_behind_a_kernel
+from oracle import Order, Times, engine_name, is_behind_a_kernel, latest_of_each_stream
 
 from streamsim.program.schedule import Copy, Kernel, Schedule
 
@@ -44,10 +44,8 @@ def copies_before(schedule: Schedule, device: Device, order: Order) -> dict[int,
     """For every kernel that waits for copies on another engine: those copies, the latest of each stream."""
     found: dict[int, list[int]] = {}
     for i, op in enumerate(schedule.ops):
-        latest: dict[int | None, int] = {}  # it stands for what was before it in its stream
-        for j in sorted(order.works[i]) if isinstance(op, Kernel) else ():
-            latest[schedule.ops[j].stream] = j
-        copies = [j for j in latest.values() if isinstance(schedule.ops[j], Copy)]
+        latest = latest_of_each_stream(schedule, order.works[i]) if isinstance(op, Kernel) else ()
+        copies = [j for j in latest if isinstance(schedule.ops[j], Copy)]
         if copies and device.copy_engines.count:
             found[i] = copies
     return found

@@ -25,6 +25,7 @@ from streamsim.lowering.costs import (
     Shape,
     after_wait_ticks,
     call_ticks,
+    edge_ticks,
     enter_ticks,
     event_ticks,
     streams_ticks,
@@ -152,7 +153,9 @@ class _Costs:
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
         begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
         work = [ticks(self.workload.host_s(part)) for part in parts]
-        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
+        edge = edge_ticks(launch, self.device)
+        joined = min(chunks, MOST_JOINED_STREAMS) ** 2 * (breadth and self.run_signal)  # edges beyond those of ops
+        if begins + chunks * max(work) + (nodes + 8 * chunks) * most + joined * edge > LARGEST:
             return None
         pieces = [int(any(part.inputs + part.outputs + part.d2h_once)) for part in parts]
         ends = list(accumulate(part.many for part in parts))
@@ -165,7 +168,7 @@ class _Costs:
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter = enter_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        return *issued, *runs, once, *self._events[launch], begins, more, cold, enter, 0
+        return *issued, *runs, once, *self._events[launch], begins, more, cold, enter, edge, 0
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""

@@ -37,6 +37,7 @@ EFFECTS = {
     "copy-latency": "no latency of copies",
     "hand-over": "no hand-over between engines",
     "many-streams": "calls cost the same over many streams",
+    "graph-edges": "graphs launched at no cost of edges",
     "host": "host calls cost nothing",
     "copy-arbitration": "copies in issue order",
     "side-by-side": "kernels one by one",
@@ -108,7 +109,8 @@ class Host(Table, frozen=True):
     with cold caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
-    card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
+    card in ``graph_node_s`` each, kernels with them, while earlier ones run; and each op, for every op of another kind
+    that it waits for, ``graph_edge_s`` later (:mod:`streamsim.rules.graphs`). Pageable H2D copies of at most
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
     programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
     a layer of an array library (0: as that of any other).
@@ -128,6 +130,7 @@ class Host(Table, frozen=True):
     after_wait_s: IssueTime = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
+    graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0
 
 
 class HandOver(Table, frozen=True):

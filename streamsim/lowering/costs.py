@@ -284,6 +284,11 @@ def enter_ticks(launch: Launch, device: Device) -> int:
     return ticks(device.host.enter_s) * (launch == "live")
 
 
+def edge_ticks(launch: Launch, device: Device) -> int:
+    """What the host spends on a signal between engines: only the launch of a graph writes them."""
+    return ticks(device.host.graph_edge_s) * (launch == "graph")
+
+
 def event_ticks(device: Device, streams: int = 1) -> int:
     """What an event adds to a hand-over in a program of so many streams."""
     in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)

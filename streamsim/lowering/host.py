@@ -8,10 +8,11 @@ from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import COPIES, KERNEL, NOTHING, after_wait_ticks, enter_ticks
+from streamsim.lowering.costs import COPIES, KERNEL, NOTHING, after_wait_ticks, edge_ticks, enter_ticks
 from streamsim.program.schedule import Copy, Kernel, WaitThread
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM, enters
+from streamsim.rules.graphs import edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,11 +108,13 @@ def call_ticks_of(
     device: Device,
     columns: Columns,
     of_shape: Iterable[int],
+    edges: Iterable[tuple[int, int]],
 ) -> array[int]:
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
-    A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
-    that, and so what the thread enters a stream for.
+    ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
+    says: the first copy and the first kernel after a wait more than that, and so what the thread enters a stream for,
+    and what is launched in a graph behind an op of another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
@@ -122,6 +125,10 @@ def call_ticks_of(
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
+        signal = edge_ticks(schedule.launch, device)
+        if signal:
+            for before, op in edges:
+                found[op] += edge(columns.kind[before], columns.kind[op], signal)
     for i, call_s in enumerate(own):
         if call_s is not None:
             found[i] = ticks(call_s)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import NOTHING, Shape, event_ticks, hand_over_table, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import Links, order_of
+from streamsim.lowering.order import Links, edges_of, order_of
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM
@@ -130,7 +130,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         frontier=order.frontier,
         segments=segments_of(schedule, columns, order.awaited),
         hand_over=hand_over_table(device.hand_over),
-        call=call_ticks_of(schedule, device, columns, calls),
+        call=call_ticks_of(schedule, device, columns, calls, edges_of(order.after, order.also)),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         event=event_ticks(device, streams),

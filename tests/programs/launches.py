@@ -13,6 +13,8 @@ import numpy as np
 
 from streamsim.lowering.costs import COPIES
 from streamsim.lowering.lowered import lower
+from streamsim.lowering.order import edges_of
+from streamsim.rules.graphs import edge
 from streamsim_validate.compare.comparison import percentile95
 from streamsim_validate.compare.profiles import profiles_of, speeds_by_group
 from streamsim_validate.records.files import read_record
@@ -55,11 +57,10 @@ def content_of(schedule: Schedule, device: Device) -> Content:
     """What is in a graph: an edge is an op that waits for one of another kind, in its stream or by an event."""
     lowered = lower(closed(schedule), device)
     kind = lowered.kind
-    edges = [(i, after) for i, after in enumerate(lowered.after) if after >= 0] + list(zip(*lowered.also, strict=True))
     return Content(
         launches=1,
         copies=sum(map(kind.count, COPIES)),
-        edges=sum(kind[before] != kind[op] for before, op in edges),
+        edges=sum(edge(kind[before], kind[op], 1) for before, op in edges_of(lowered.after, lowered.also)),
         joining=len(schedule.used_streams) - 1,
     )
 
