@@ -1,12 +1,14 @@
-"""What the launches of graphs are paid for, and the table of it in docs/evidence.md."""
+"""What the launches of graphs are paid for and what a rule for it is worth: the tables in docs/evidence.md."""
 
 from __future__ import annotations
 
 import pytest
 from documents import ROOT
-from programs.launches import RECORDS, Content, Launched, content_of, costs_s, row
+from programs.graph_edges import table, with_edges
+from programs.launches import FOLDER, RECORDS, Content, Launched, content_of, costs_s, row
 
 from streamsim import Workload, WorkloadKernel, breadth_first, depth_first, load_device, ring
+from streamsim_validate.records.files import read_record
 
 EVIDENCE = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
 WORKLOAD = Workload(elements=1 << 20, inputs=(4,), outputs=(4,), kernels=(WorkloadKernel(duration_s=1e-3),) * 2)
@@ -36,3 +38,23 @@ def test_costs_that_add_up_are_found_again() -> None:
 @pytest.mark.parametrize(("label", "name"), RECORDS.items())
 def test_the_evidence_has_what_the_records_say(label: str, name: str) -> None:
     assert row(label, name) in EVIDENCE
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize("label", ["H100, 1", "H200, 1"])  # those with the most graphs whose launches set their time
+def test_the_evidence_has_what_edges_are_worth_on_the_records(label: str) -> None:
+    """Some seconds a record: all of its schedules are predicted twice."""
+    for line in table(label, read_record(FOLDER / f"{RECORDS[label]}.json.gz")):
+        assert line in EVIDENCE
+
+
+@pytest.mark.measured
+def test_edges_are_fitted_to_the_samples_whatever_the_profiles_say() -> None:
+    record = read_record(FOLDER / "random-h200-1.json.gz")
+    without = with_edges(record, cost=False)
+    (run,), (free,), (again,) = record.runs, without.runs, with_edges(without, cost=True).runs
+    for when in ("before", "after"):
+        profiles = (one.profile(when) for one in (run, free, again))
+        kept_s, none_s, found_s = (profile.host.graph_edge_s for profile in profiles if profile)
+        assert kept_s > none_s == 0
+        assert found_s == pytest.approx(kept_s)

@@ -21,7 +21,7 @@ from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEv
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
-from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.host_probes import fit_edges, host_calls
 from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
 from streamsim_validate.calibrate.queues import RULES, rules
@@ -66,7 +66,13 @@ def truth() -> Device:
         compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
         hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
         host=msgspec.structs.replace(
-            device.host, copy_s=1.6e-6, kernel_s=3.5e-6, record_s=0.4e-6, wait_s=0.2e-6, after_wait_s=1.2e-6
+            device.host,
+            copy_s=1.6e-6,
+            kernel_s=3.5e-6,
+            record_s=0.4e-6,
+            wait_s=0.2e-6,
+            after_wait_s=1.2e-6,
+            graph_edge_s=0.4e-6,
         ),
         sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
     )
@@ -116,6 +122,8 @@ def found() -> Device:
         ("host.record_s", 0.01),
         ("host.wait_s", 0.01),
         ("host.after_wait_s", 0.1),
+        ("host.graph_node_s", 0.01),
+        ("host.graph_edge_s", 0.01),
         ("hand_over.event_s", 0.05),
         ("hand_over.event_streams_s", 0.1),
     ],
@@ -302,6 +310,22 @@ def test_scatter_becomes_spread() -> None:
     assert found["h2d.pageable_latency_s"] == pytest.approx(1.4826 * 0.05)
     assert found["h2d.pageable_bandwidth_bytes_per_s"] == pytest.approx(1.4826 * 0.05)
     assert found["d2h.pageable_latency_s"] == 0
+
+
+def test_a_graphs_edges_are_as_uncertain_as_its_probes_differ() -> None:
+    """Copies of one kind of graph, of six, are launched 0.6 us dearer, so its edges 0.3 us: of 0.4 us, 0.45 on average.
+
+    They are 0.3 - 0.05 off, and the five others 0.05.
+    """
+    changed, plain = {}, samples()
+    for chain, (run,) in plain.timings.items():
+        if (chain.kind, chain.size) == ("crowded h2d", 128 * KI):
+            changed[chain] = [run._replace(issue_s=run.issue_s + chain.length * 0.6e-6)]
+    dearer = Samples(plain.card, plain.date, plain.timings | changed)
+    device = fit_edges(dearer, truth())
+    assert device.host.graph_edge_s == pytest.approx(0.45e-6, rel=0.01)
+    expected = ((0.25**2 + 5 * 0.05**2) / 6) ** 0.5 / 0.45
+    assert spread_of(device, dearer)["host.graph_edge_s"] == pytest.approx(expected, rel=0.02)
 
 
 def test_a_wrong_latency_becomes_spread() -> None:

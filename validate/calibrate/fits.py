@@ -21,7 +21,13 @@ from streamsim_validate.calibrate.hand_overs import (
     fit_hand_overs,
     hand_over_spread,
 )
-from streamsim_validate.calibrate.host_probes import after_wait_spread, fit_after_wait, fit_host, host_spread
+from streamsim_validate.calibrate.host_probes import (
+    after_wait_spread,
+    fit_after_wait,
+    fit_edges,
+    fit_host,
+    host_spread,
+)
 from streamsim_validate.calibrate.kernels import fit_compute, kernel_spread
 from streamsim_validate.calibrate.link_spread import link_spread
 from streamsim_validate.calibrate.probe import DIRECTIONS
@@ -65,7 +71,7 @@ def _fit(samples: Samples) -> Device:
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (fit_rules, fit_after_wait, fit_duplex, fit_crowded, fit_event_streams):
+    for adjust in (fit_rules, fit_after_wait, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
         device = adjust(samples, device)
     front_ends = {
         name: fit_front_end(library.rounds, _source(samples, f"host.{name}", library.version))

@@ -33,6 +33,7 @@ DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 STEP_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
 CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI, 16 * MI)
 ISSUED_BYTES = 512 * KI  # from this size on a copy takes longer than the calls for it, another one and two kernels
+CROWDED_COPIES = {"crowded h2d": 1, "crowded d2h": 1, "crowded": 2}  # in a link, each behind or before a kernel
 STEP_STREAMS = CROWDED_STREAMS = 8
 # Seconds, shares and bytes: most of what the other direction costs on either side.
 DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.0 * KI)]
