@@ -297,6 +297,27 @@ def test_where_the_host_keeps_one_speed_programs_take_what_is_predicted(capsys: 
             assert of_one["errors"][klass]["p95_percent"] <= p95
 
 
+def test_on_a_host_at_several_speeds_programs_take_what_is_predicted_at_the_pace_beside_each_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Calls took 0.8 to 1.8 times as long as calibrated, and most goals hold.
+
+    Not those of PyTorch's host-bound programs, and not the 95th percentiles of device-bound ones, whose link was
+    disturbed. With calls that take what issuing took, 95 % of the host-bound ones are within 5 %.
+    """
+    found = of_record("h100-4", capsys)
+    assert {of_one["host"]["apart"] > 1.2 for of_one in found.values()} == {True}
+    for language, of_one in found.items():
+        device, host = of_one["errors"][DEVICE_BOUND], of_one["errors"][HOST_BOUND]
+        assert device["n"] + host["n"] == 110
+        assert device["median_percent"] <= 2
+        if language != "pytorch":
+            assert host["median_percent"] <= 8
+            assert host["p95_percent"] <= 25
+        assert host["at_speed_median_percent"] <= 1
+        assert host["at_speed_p95_percent"] <= 5
+
+
 @pytest.mark.parametrize("name", ["h100", "h100-2", "h200"])
 def test_compiled_programs_take_what_is_predicted_within_a_point(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Their 95th percentiles are within a point of the goals on either card, at whichever speed the host was."""

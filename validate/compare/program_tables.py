@@ -23,7 +23,7 @@ NAME_WIDTH = 30
 def to_lines(comparison: Comparison) -> Iterator[list[str]]:
     """Sections of lines: errors beside the goals, the choice, the host."""
     yield _errors("wall time, by front end", comparison.by_front_end())
-    yield _errors("at the host's speed beside each", comparison.by_front_end(lambda row: row.at_speed_error))
+    yield _errors("with calls as fast as each shows", comparison.by_front_end(lambda row: row.at_speed_error))
     yield list(_choices(comparison))
     yield [line for name in comparison.front_ends for line in _host(name, speeds_of(comparison, name))]
 
