@@ -117,6 +117,16 @@ def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:
     assert row.at_speed_error == pytest.approx(0, abs=1e-6)
 
 
+def test_where_calls_cost_nothing_nothing_says_how_fast_the_host_was() -> None:
+    free = FrontEnd(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "assumed: by hand")
+    record = a_record(an_entry(1, 100, ONE_US), a_paced_entry(2.0, 2.0, 2.0))
+    card = msgspec.structs.replace(CARD, front_ends={"cupy": free}, spread={"model": 0.01})
+    found = compare(record, card)
+    assert [row.speeds for row in found.rows] == [(), ()]
+    assert found.rows[0].predicted_s == pytest.approx((16.384 + 100 + 16.384) * US)
+    assert len(expectations(record, found.rows, 20, device=card)) == 2
+
+
 def test_kernels_take_what_they_took_in_chains_less_the_hand_over_by_hand() -> None:
     """Of 100 us in one piece and 40 us in one of three, each in a chain that hands on in 2 us: 98 and 38 us.
 

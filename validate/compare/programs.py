@@ -31,7 +31,7 @@ from streamsim_validate.compare.paced import predicted_beside
 from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -48,12 +48,16 @@ def device_of(profile: Device, program: Program) -> Device:
 
 def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
     """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
-    usual_s = _chunk_s(device) + device.host.enter_s
-    return tuple(seconds / usual_s for seconds in program.rounds_s)
+    return _over(program.rounds_s, _chunk_s(device) + device.host.enter_s)
 
 
 def _chunk_s(device: Device) -> float:
     return 2 * device.host.copy_s + device.host.kernel_s
+
+
+def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
+    """How many times as long as usual; nothing says so where calls usually cost nothing."""
+    return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
 
 
 def at_speed(device: Device, speed: float) -> Device:
@@ -116,7 +120,7 @@ class _Host(NamedTuple):
 def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
     assert entry.program is not None
     if entry.issue_s:
-        speeds = tuple(seconds / _chunk_s(device) for seconds in entry.paces_s)
+        speeds = _over(entry.paces_s, _chunk_s(device))
         issue_s = statistics.median(entry.issue_s)
         return _Host(speeds, issue_s, at_speed(device, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
     speeds = speeds_beside(entry.program, device)
@@ -136,7 +140,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
     host = _host_of(entry, schedule, device)
     predicted_s = predict_wall_s(schedule, device)
-    if entry.paces_s and profiles.is_own:
+    if profiles.is_own and entry.paces_s and host.speeds:
         predict = partial(predict_wall_s, schedule)
         predicted_s = predicted_beside(predict, partial(at_speed, device), host.speeds, entry.wall_s)
     return Row(
