@@ -91,8 +91,8 @@ class _CriticalPath:
         queue, runs_on, engine = self.lowered.queue, self.lowered.runs_on, self.t.engine
         if op in runs_on:
             return None
-        same = (i for i in range(op - 1, -1, -1) if engine[i] == engine[op] and queue[i] == queue[op])
-        return next((i for i in same if i not in runs_on), None)
+        in_queues = (i for i in range(op - 1, -1, -1) if i not in runs_on)
+        return next((i for i in in_queues if engine[i] == engine[op] and queue[i] == queue[op]), None)
 
     def _leaves(self, op: int) -> int:
         """The tick from which the op's engine is free for others."""

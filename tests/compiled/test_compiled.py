@@ -12,20 +12,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import (
-    COST,
-    NS,
-    d2h,
-    devices,
-    draining,
-    h2d,
-    kernel,
-    link,
-    make_device,
-    pipeline_of,
-    program,
-    schedules,
-)
+from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
 from twins import assert_same, by_simpy, compiled
 
 import streamsim.compiled

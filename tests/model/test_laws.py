@@ -54,12 +54,16 @@ def least_ticks(need: oracle.Need) -> int:
 # -- the model against independent oracles ----------------------------------------------------------------------------
 
 
+def check_by_oracle(schedule: Schedule, device: Device) -> None:
+    """Every column of the time line, tick for tick."""
+    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
+    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+
+
 @examples(300)
 @given(card.schedules(), card.devices())
 def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> None:
-    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
-    for name in COLUMNS:
-        assert list(getattr(found, name)) == getattr(expected, name), name
+    check_by_oracle(schedule, device)
 
 
 @settings(deadline=None)
@@ -67,24 +71,19 @@ def test_equals_the_tick_by_tick_oracle(schedule: Schedule, device: Device) -> N
     card.schedules(most=40, streams=8), card.devices(copy_engines=2, concurrent_kernels=3, kernel_rule="ready-order")
 )
 def test_equals_the_tick_by_tick_oracle_on_longer_schedules(schedule: Schedule, device: Device) -> None:
-    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
-    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+    check_by_oracle(schedule, device)
 
 
 @settings(deadline=None)
 @given(card.draining())
 def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
-    schedule, device = case
-    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
-    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+    check_by_oracle(*case)
 
 
 @settings(deadline=None)
 @given(card.runs())
 def test_equals_the_tick_by_tick_oracle_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:
-    schedule, device = case
-    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
-    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+    check_by_oracle(*case)
 
 
 @st.composite
@@ -103,9 +102,7 @@ def long_hand_overs(draw: st.DrawFn) -> tuple[Schedule, Device]:
 @settings(deadline=None)
 @given(long_hand_overs())
 def test_equals_the_tick_by_tick_oracle_with_long_hand_overs(case: tuple[Schedule, Device]) -> None:
-    schedule, device = case
-    found, expected = simulate(schedule, device), tick_by_tick(schedule, device)
-    assert {name: list(getattr(found, name)) for name in COLUMNS} == vars(expected)
+    check_by_oracle(*case)
 
 
 def recurrence(schedule: Schedule, device: Device) -> tuple[list[int], list[int]]:

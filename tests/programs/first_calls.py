@@ -14,8 +14,7 @@ import numpy as np
 from programs.launches import FOLDER
 
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
-from streamsim_validate.compare.paced import predicted_beside
-from streamsim_validate.compare.predictions import classify
+from streamsim_validate.compare.predictions import classify, predicted_beside_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import issuing_s
 from streamsim_validate.records.files import read_record
@@ -54,10 +53,8 @@ def issued_of(name: str) -> Iterator[Issued]:
             bound = classify(schedule, median(entry.issue_s), median(entry.wall_s))
             if schedule.launch == "graph" or bound not in (DEVICE_BOUND, HOST_BOUND):
                 continue
-            expect, device = partial(issuing_s, closed(schedule)), profiles.of(entry)
-            speeds = profiles.speeds_of(entry)
-            beside = predicted_beside(expect, profiles.at_speed, speeds, entry.issue_s) if speeds else expect(device)
-            yield Issued(len(schedule.ops), median(entry.issue_s), beside, device.host.copy_s)
+            beside_s = predicted_beside_s(partial(issuing_s, closed(schedule)), entry, profiles, entry.issue_s)
+            yield Issued(len(schedule.ops), median(entry.issue_s), beside_s, profiles.of(entry).host.copy_s)
 
 
 def coldness(issued: list[Issued]) -> float:

@@ -131,7 +131,8 @@ def test_companions_are_measured_with_every_group_and_are_no_results(monkeypatch
         assert (beside.job, beside.status, beside.group, len(beside.samples)) == (COMPANION, "ok", number, 3)
 
 
-def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def _watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the schedules that are run from here on, in order."""
     order: list[str] = []
     run = Replayer.run
 
@@ -140,6 +141,11 @@ def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest
         return run(self)
 
     monkeypatch.setattr(Replayer, "run", watched)
+    return order
+
+
+def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = _watched(monkeypatch)
     companion = Job("beside", msgspec.structs.replace(SMALL_COPY, name="beside"))
     measure(_jobs(3), fake_gpu()[0], 8, companions=[companion])
     places = {order[-32:][i : i + 4].index("beside") for i in range(0, 32, 4)}  # in each of the eight rounds
@@ -148,21 +154,15 @@ def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest
 
 def test_the_pace_is_issued_just_before_each_sample_of_a_job_and_just_after(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a host that takes 1, 2, 3 ... ms for it, it is 1.5, 3.5, 5.5 ... in the mean of both. Companions have none."""
-    order: list[str] = []
-    run = Replayer.run
-
-    def watched(self: Replayer) -> Sample:
-        order.append(self.schedule.name)
-        return run(self)
+    pace, companion = (Job(name, msgspec.structs.replace(SMALL_COPY, name=name)) for name in ("pace", "beside"))
+    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion])
+    assert [result.paces_s for result in results] == [[]] * 3
+    order = _watched(monkeypatch)
 
     def issue(self: Replayer) -> float:
         order.append(self.schedule.name)
         return order.count("pace") * 1e-3
 
-    pace, companion = (Job(name, msgspec.structs.replace(SMALL_COPY, name=name)) for name in ("pace", "beside"))
-    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion])
-    assert [result.paces_s for result in results] == [[]] * 3
-    monkeypatch.setattr(Replayer, "run", watched)
     monkeypatch.setattr(Replayer, "issue", issue)
     results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion], pace=pace)
     assert sorted(seconds for result in results for seconds in result.paces_s) == pytest.approx(

@@ -122,9 +122,9 @@ def row_of(entry: Entry, run: Run, profiles: Profiles) -> Row:
         workload="" if recipe is None else workload_key(recipe.workload),
         measured_s=measured_s,
         noise=spread_s / measured_s,
-        predicted_s=_predicted_s(partial(predict_device_s, schedule), entry, profiles, entry.device_s),
+        predicted_s=predicted_beside_s(partial(predict_device_s, schedule), entry, profiles, entry.device_s),
         wall_s=wall_s,
-        wall_predicted_s=_predicted_s(partial(predict_wall_s, closed(schedule)), entry, profiles, entry.wall_s),
+        wall_predicted_s=predicted_beside_s(partial(predict_wall_s, closed(schedule)), entry, profiles, entry.wall_s),
         issue_s=issue_s,
         formulas_s=formulas(schedule, profiles.of(entry), None if recipe is None else recipe.workload),
         simplicity=() if recipe is None else recipe.simplicity,
@@ -145,10 +145,10 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
     return DEVICE_BOUND if issue_s < HOST_SHARE * wall_s else HOST_BOUND
 
 
-def _predicted_s(
+def predicted_beside_s(
     predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
 ) -> float:
-    """What is predicted beside the median of its samples."""
+    """Seconds beside the median of samples of an entry, the host as fast as it was by each where that is known."""
     speeds = profiles.speeds_of(entry)
     if not speeds or min(samples_s) < SHORTEST_S:
         return predict(profiles.of(entry))

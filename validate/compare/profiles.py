@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.device.profile import number_names, number_of
-from streamsim.device.variations import mean_of, with_values
+from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
+from streamsim_validate.compare.paced import at_speed
 from streamsim_validate.records import SHORTEST_S, HostCalls, fit_host_calls, pace_of, speed_of, timings_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Profiles:
 
     def at_speed(self, speed: float) -> Device:
         """The profile with calls that take so many times as long."""
-        return _at_speed(self.whole, speed)
+        return at_speed(self.whole, HostCalls._fields, speed)
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
@@ -80,7 +81,7 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
     whole = profile if as_calibrated else profile.with_connections(run.connections)
     found = speeds_by_group(run, whole) if device is None else {}
-    groups = {number: _at_speed(whole, speed) for number, speed in found.items()}
+    groups = {number: at_speed(whole, HostCalls._fields, speed) for number, speed in found.items()}
     return Profiles(whole, groups, device is None, _behind_itself(run, whole, found))
 
 
@@ -135,10 +136,6 @@ def _telling(group: Group) -> dict[Chain, list[Timing]]:
 def _tells(runs: list[Timing]) -> bool:
     """Whether a probe's runs are enough, and each took the host time: the fits divide by it."""
     return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
-
-
-def _at_speed(device: Device, speed: float) -> Device:
-    return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in HostCalls._fields})
 
 
 # How far it moved

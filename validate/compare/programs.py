@@ -21,13 +21,12 @@ import msgspec
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES, with_front_end
-from streamsim.device.variations import with_values
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.compare.paced import predicted_beside
+from streamsim_validate.compare.paced import at_speed, predicted_beside
 from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
 
 if TYPE_CHECKING:
@@ -58,12 +57,6 @@ def _chunk_s(device: Device) -> float:
 def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
     """How many times as long as usual; nothing says so where calls usually cost nothing."""
     return tuple(seconds / usual_s for seconds in times_s) if usual_s else ()
-
-
-def at_speed(device: Device, speed: float) -> Device:
-    """The same with calls that take so many times as long."""
-    calls = {f"host.{name}": getattr(device.host, name) * speed for name in TIMES}
-    return with_values(device, calls)
 
 
 def schedule_of(entry: Entry, device: Device) -> Schedule:
@@ -122,9 +115,9 @@ def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
     if entry.issue_s:
         speeds = _over(entry.paces_s, _chunk_s(device))
         issue_s = statistics.median(entry.issue_s)
-        return _Host(speeds, issue_s, at_speed(device, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
+        return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
     speeds = speeds_beside(entry.program, device)
-    then = at_speed(device, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
+    then = at_speed(device, TIMES, statistics.geometric_mean(speeds)) if speeds and min(speeds) > 0 else device
     return _Host(speeds, calls_s(schedule, then), then)
 
 
@@ -142,7 +135,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     predicted_s = predict_wall_s(schedule, device)
     if profiles.is_own and entry.paces_s and host.speeds:
         predict = partial(predict_wall_s, schedule)
-        predicted_s = predicted_beside(predict, partial(at_speed, device), host.speeds, entry.wall_s)
+        predicted_s = predicted_beside(predict, partial(at_speed, device, TIMES), host.speeds, entry.wall_s)
     return Row(
         key=entry.key,
         connections=run.connections,

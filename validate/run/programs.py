@@ -260,22 +260,28 @@ class Cuda:
         texts = [chains()]
         for workload, config in asked:
             with suppress(InputError):  # it is told when it is to run
-                texts.append(with_rounds(self._program(workload, config)[0], TURNS, runs))
+                texts.append(self._with_rounds(workload, config, runs)[0])
         self._compiled.prepare(texts, on_step)
 
     def run_beside(
         self, workload: Workload, config: Config, repeats: int, work: int, kinds: Sequence[str], runs: int
     ) -> tuple[Result, Rounds]:
         """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
-        text, words = self._program(workload, config, repeats, work)
-        names = [*SAID, "rounds_s", "paces_s"]
-        said = self._compiled.said(with_rounds(text, TURNS, runs), [",".join(kinds), *words], names)
+        text, words = self._with_rounds(workload, config, runs, repeats, work)
+        said = self._compiled.said(text, [",".join(kinds), *words], [*SAID, "rounds_s", "paces_s"])
         verified, issue_s, wall_s, rounds_s, paces_s = said
         result = Result(bool(verified), tuple(issue_s), tuple(wall_s), tuple(paces_s))
         return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
+    def _with_rounds(
+        self, workload: Workload, config: Config, runs: int, repeats: int = 1, work: int = 1
+    ) -> tuple[str, list[str]]:
+        """The program of the pattern with rounds of calls beside it, and the words that say which one of it."""
+        text, words = self._program(workload, config, repeats, work)
+        return with_rounds(text, TURNS, runs), words
+
     def _program(
-        self, workload: Workload, config: Config, repeats: int = 1, work: int = 1, times: int = 1
+        self, workload: Workload, config: Config, repeats: int, work: int, times: int = 1
     ) -> tuple[str, list[str]]:
         """The program of the pattern, and the words that say which one of it."""
         code_of(workload, config, CUDA)  # what it refuses of these numbers
