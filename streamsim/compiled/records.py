@@ -101,7 +101,7 @@ def overhead_of(device: Device) -> int:
     hand_over, host = device.hand_over, device.host
     between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
     calls = streams_ticks(device, LARGEST_COUNT) + ticks(host.after_wait_s) + ticks(host.enter_s)
-    calls += ticks(host.graph_edge_s)
+    calls += ticks(host.first_call_s) + ticks(host.graph_edge_s)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 

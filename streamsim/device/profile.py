@@ -106,7 +106,9 @@ class Host(Table, frozen=True):
     with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
     streams does not stay in its caches. The first copy and the first kernel of a program, and those after each call
     that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
-    with cold caches, unless it makes the same call over and over.
+    with cold caches, unless it makes the same call over and over. Whatever ran before a program has left less of it
+    there than a wait does: the first copy, kernel, record and wait that a thread calls take ``first_call_s`` longer
+    each, or ``after_wait_s`` where that is more.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
     card in ``graph_node_s`` each, kernels with them, while earlier ones run; and each op, for every op of another kind
@@ -128,6 +130,7 @@ class Host(Table, frozen=True):
     graph_node_s: IssueTime
     pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
+    first_call_s: IssueTime = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
     graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0

@@ -279,6 +279,11 @@ def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool
     return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
 
 
+def first_call_ticks(launch: Launch, device: Device) -> int:
+    """What the first call of each kind that a thread makes takes longer: none of those that a graph replaces."""
+    return ticks(device.host.first_call_s) * (launch == "live")
+
+
 def enter_ticks(launch: Launch, device: Device) -> int:
     """What the host spends on entering a stream; the launch of a graph enters none."""
     return ticks(device.host.enter_s) * (launch == "live")

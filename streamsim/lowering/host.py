@@ -8,8 +8,16 @@ from itertools import accumulate, chain, compress, count, repeat
 from operator import attrgetter, ne
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import COPIES, KERNEL, NOTHING, after_wait_ticks, edge_ticks, enter_ticks
-from streamsim.program.schedule import Copy, Kernel, WaitThread
+from streamsim.lowering.costs import (
+    COPIES,
+    KERNEL,
+    NOTHING,
+    after_wait_ticks,
+    edge_ticks,
+    enter_ticks,
+    first_call_ticks,
+)
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent, WaitThread
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM, enters
 from streamsim.rules.graphs import edge
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Region, Schedule
+    from streamsim.program.schedule import Op, Region, Schedule
 
 NO_SEGMENT = -1
 AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
@@ -113,15 +121,16 @@ def call_ticks_of(
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
     ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
-    says: the first copy and the first kernel after a wait more than that, and so what the thread enters a stream for,
-    and what is launched in a graph behind an op of another kind.
+    says: the first of each kind more than that, the first copy and the first kernel after a wait, what the thread
+    enters a stream for, and what is launched in a graph behind an op of another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
         kinds = set(columns.kind)
         cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
-        if cold:
-            _add_colds(found, columns, cold)
+        first = first_call_ticks(schedule.launch, device)
+        if cold or first:
+            _add_colds(found, schedule, columns, cold, first)
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
@@ -135,17 +144,16 @@ def call_ticks_of(
     return found
 
 
-def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
-    copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
-    for i, (kind, thread, holds) in enumerate(zip(columns.kind, columns.thread, columns.holds, strict=True)):
-        if kind != NOTHING:
-            warm = launched if kind == KERNEL else copied
-            if thread not in warm:
-                warm.add(thread)
-                found[i] += cold
+def _add_colds(found: array[int], schedule: Schedule, columns: Columns, cold: int, first: int) -> None:
+    behind_wait: dict[type[Op], int] = dict.fromkeys((Copy, Kernel), cold)
+    at_first: dict[type[Op], int] = dict.fromkeys((Copy, Kernel), max(first, cold))
+    at_first |= dict.fromkeys((RecordEvent, WaitEvent), first)
+    due: dict[int, dict[type[Op], int]] = {}  # by thread, of the kinds of calls to which it will come cold
+    for i, (op, thread, holds) in enumerate(zip(schedule.ops, columns.thread, columns.holds, strict=True)):
+        own = due.setdefault(thread, at_first.copy())
+        found[i] += own.pop(type(op), 0)
         if holds:
-            copied.discard(thread)
-            launched.discard(thread)
+            due[thread] = behind_wait | own
 
 
 def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], enter: int) -> None:
