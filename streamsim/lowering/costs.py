@@ -302,4 +302,9 @@ def event_ticks(device: Device, streams: int = 1) -> int:
 
 def streams_ticks(device: Device, streams: int) -> int:
     """What the call of a copy or kernel takes longer with so many streams than with few."""
-    return ticks(device.host.streams_s) * max(0, streams.bit_length() - FEW_STREAMS.bit_length())  # whole doublings
+    return ticks(device.host.streams_s) * doublings_over_few(streams)
+
+
+def doublings_over_few(streams: int) -> int:
+    """How often, in whole numbers, the few streams that cost the host nothing have to be doubled for so many."""
+    return max(0, streams.bit_length() - FEW_STREAMS.bit_length())

@@ -16,7 +16,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.lowering.order import edges_of
 from streamsim.rules.graphs import edge
 from streamsim_validate.compare.comparison import percentile95
-from streamsim_validate.compare.profiles import profiles_of, speeds_by_group
+from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.records.files import read_record
 from streamsim_validate.records.timed import closed
 
@@ -68,8 +68,8 @@ def content_of(schedule: Schedule, device: Device) -> Content:
 def launches_of(name: str) -> Iterator[Launched]:
     """Every graph of a record beside which the host's speed is known."""
     for run in read_record(FOLDER / f"{name}.json.gz").runs:
-        device = profiles_of(run).whole
-        speeds = speeds_by_group(run, device)
+        profiles = profiles_of(run)
+        device, speeds = profiles.whole, profiles.speeds
         for entry in run.entries:
             if entry.issue_s and entry.group in speeds:
                 schedule = entry.build()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import streamsim_validate
@@ -24,13 +27,14 @@ from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pagea
 from streamsim_validate.calibrate.host_probes import fit_edges, host_calls
 from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
+from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
 from streamsim_validate.calibrate.queues import RULES, rules
 from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
 from streamsim_validate.compare.predictions import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.chains import Chain, Timing
-from streamsim_validate.records.host_calls import fit_host_calls
+from streamsim_validate.records.host_calls import PACE_CHAIN
 from streamsim_validate.records.timed import closed
 
 if TYPE_CHECKING:
@@ -72,6 +76,7 @@ def truth() -> Device:
             record_s=0.4e-6,
             wait_s=0.2e-6,
             after_wait_s=1.2e-6,
+            first_call_s=2e-6,
             graph_edge_s=0.4e-6,
         ),
         sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
@@ -87,7 +92,12 @@ def samples() -> Samples:
         issue_s = (host.issued[len(schedule.ops) - 1]) * 1e-9
         device_s = predict_device_s(schedule, truth()) if schedule.used_streams else 0.0
         timings[chain] = [Timing(device_s, host.host_s, issue_s)]
-    return Samples(CARD, "2026-01-01", timings)
+    pace_s = timings[PACE_CHAIN][0].issue_s
+    return Samples(CARD, "2026-01-01", timings, paces_s={chain: [pace_s] for chain in timings if is_program(chain)})
+
+
+def is_program(chain: Chain) -> bool:
+    return chain.kind in PROGRAM_KINDS
 
 
 @cache
@@ -117,8 +127,9 @@ def found() -> Device:
         ("d2h.crowded_bytes", 0.05),
         ("compute.floor_s", 0.01),
         ("host.copy_s", 0.01),
-        ("host.kernel_s", 0.02),  # its chain begins with calls after a wait
+        ("host.kernel_s", 0.01),
         ("host.streams_s", 0.02),
+        ("host.first_call_s", 0.02),
         ("host.record_s", 0.01),
         ("host.wait_s", 0.01),
         ("host.after_wait_s", 0.1),
@@ -136,13 +147,30 @@ def test_a_known_card_is_found_again(name: str, within: float) -> None:
     assert getattr(getattr(found(), part), field) == pytest.approx(wanted, rel=within)
 
 
-def test_the_hosts_calls_need_their_own_probes_and_all_of_them() -> None:
-    own = {chain: samples().timings[chain] for chain, _ in host_calls()}
-    calls = fit_host_calls(own)
+def test_the_calls_of_programs_need_every_program_and_chains_of_events() -> None:
+    calls = fit_calls(samples())
     assert calls == tuple(getattr(found().host, name) for name in calls._fields)
-    for chain in own:
+    for chain in (chain for chain in samples().timings if is_program(chain) or chain.kind in ("record", "wait")):
+        timings = {other: runs for other, runs in samples().timings.items() if other != chain}
         with pytest.raises(InputError, match=chain.kind):
-            fit_host_calls({other: timings for other, timings in own.items() if other != chain})
+            fits.fit(Samples(CARD, "2026-01-01", timings, paces_s=samples().paces_s))
+
+
+def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_them() -> None:
+    """Each program at a speed of its own, and its pace with it: the calls are those at the speed of most."""
+    speeds = dict(zip(samples().paces_s, itertools.cycle((1, 1, 2.5)), strict=False))
+    timings = {
+        chain: [timing._replace(issue_s=speeds.get(chain, 1) * timing.issue_s) for timing in runs]
+        for chain, runs in samples().timings.items()
+    }
+    paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
+    assert fit_calls(Samples(CARD, "2026-01-01", timings, paces_s=paces_s)) == pytest.approx(fit_calls(samples()))
+
+
+def test_the_programs_tell_their_calls_apart() -> None:
+    """No kind of call and no number of streams is a sum of others in all of them: the fit has one answer."""
+    counts = np.array([_counts(schedule, {"record": 1.0, "wait": 1.0}) for _, schedule in programs()])
+    assert np.linalg.matrix_rank(counts) == counts.shape[1]
 
 
 def test_the_hosts_calls_are_probed_without_the_calibrations_buffers() -> None:
@@ -264,7 +292,7 @@ def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
         for chain, rows in plain.timings.items()
         if chain.kind == kind
     }
-    return Samples(plain.card, plain.date, plain.timings | changed)
+    return replace(plain, timings=plain.timings | changed)
 
 
 def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle() -> None:
@@ -321,7 +349,7 @@ def test_a_graphs_edges_are_as_uncertain_as_its_probes_differ() -> None:
     for chain, (run,) in plain.timings.items():
         if (chain.kind, chain.size) == ("crowded h2d", 128 * KI):
             changed[chain] = [run._replace(issue_s=run.issue_s + chain.length * 0.6e-6)]
-    dearer = Samples(plain.card, plain.date, plain.timings | changed)
+    dearer = replace(plain, timings=plain.timings | changed)
     device = fit_edges(dearer, truth())
     assert device.host.graph_edge_s == pytest.approx(0.45e-6, rel=0.01)
     expected = ((0.25**2 + 5 * 0.05**2) / 6) ** 0.5 / 0.45

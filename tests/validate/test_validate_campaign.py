@@ -21,7 +21,7 @@ from streamsim.program.schedule import Schedule, WaitEvent
 from streamsim_validate.calibrate import fits
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
-from streamsim_validate.compare.profiles import calls_by_group
+from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.gpu.card import NoGpuError
 from streamsim_validate.records.chains import timings_of
 from streamsim_validate.records.files import check_writable, finish, read_record
@@ -187,7 +187,7 @@ def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch
         timings = timings_of(group.probes)
         assert set(timings) == wanted
         assert all(len(runs) == plan.repeats for runs in timings.values())
-    assert set(calls_by_group(session)) == {1, 2}
+    assert set(profiles_of(session).speeds) == {1, 2}
 
 
 def test_a_run_that_does_not_calibrate_probes_nothing(tmp_path: Path) -> None:

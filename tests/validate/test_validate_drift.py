@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -23,10 +24,10 @@ from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.cli import main
 from streamsim_validate.compare.coverage import expectations
 from streamsim_validate.compare.predictions import compare, predict_device_s, row_of, time_lines
-from streamsim_validate.compare.profiles import FEWEST_REPEATS, calls_by_group, drift_of, profiles_of
+from streamsim_validate.compare.profiles import FEWEST_REPEATS, drift_of, profiles_of
 from streamsim_validate.records.chains import Timing, rows_of, timings_of
 from streamsim_validate.records.files import write_record
-from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, fit_host_calls, speed_of
+from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, mixes_s, speed_of
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 SHIPPED = load_device("h200")
 H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer
-    SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0)
+    SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0, first_call_s=0.0)
 )
 CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
 RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time
@@ -68,13 +69,30 @@ def an_entry(key: str, group: int, factor: float) -> Entry:
     return Entry(key, digest(schedule), "ok", True, RECIPE, None, *times, group=group)
 
 
+def calibrated(factor: float = 1.0) -> dict[str, Any]:
+    """Samples of a calibration on that card, as a record keeps them: the mixes of calls, and the pace beside a program.
+
+    The pace takes a tenth less there than as a chain among others.
+    """
+    paces_s = [["program ring", 2, 8, [0.9 * pace_s(factor)] * 3]]
+    return {"timings": msgspec.to_builtins(a_group(0, factor).probes), "paces_s": paces_s}
+
+
 def a_run(entries: tuple[Entry, ...], groups: tuple[Group, ...]) -> Run:
     profile = msgspec.json.decode(msgspec.json.encode(H200))
-    return Run(CONNECTIONS, "then", 0, 3, "now", profile, profile, entries, groups=groups)
+    known = calibrated()
+    return Run(CONNECTIONS, "then", 0, 3, "now", profile, profile, entries, known, known, groups=groups)
 
 
 def a_record(*runs: Run) -> Record:
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "mine", runs, "0.1")
+
+
+@cache
+def pace_s(factor: float) -> float:
+    """Seconds in which the host issues the pace on that card."""
+    schedule = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN)
+    return simulate(closed(schedule), slowed(factor)).issued[len(schedule.ops) - 1] * 1e-9
 
 
 # Halfway through the run the host got slower.
@@ -84,10 +102,17 @@ RECORD = a_record(a_run(ENTRIES, GROUPS))
 
 
 def test_a_host_that_got_slower_is_found_again() -> None:
-    found = calls_by_group(RECORD.runs[0])
-    for number, factor in ((1, 1.0), (2, SLOWER)):
-        for name in HostCalls._fields:
-            assert getattr(found[number], name) == pytest.approx(factor * getattr(H200.host, name), rel=0.01)
+    assert profiles_of(RECORD.runs[0]).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+
+
+def test_a_groups_speed_is_set_beside_the_mean_of_both_calibrations() -> None:
+    """The host calibrated twice as slow afterwards: at its first speed it takes 1 / 1.5 times as long as usual."""
+    run = msgspec.structs.replace(RECORD.runs[0], samples_after=calibrated(2.0))
+    assert profiles_of(run).speeds == pytest.approx({1: 1 / 1.5, 2: SLOWER / 1.5}, rel=0.01)
+    samples: tuple[dict[str, Any] | None, ...] = (None, {}, {"timings": []}, {"timings": "none"})
+    for nothing in samples:
+        alone = msgspec.structs.replace(RECORD.runs[0], samples=nothing, samples_after=nothing)
+        assert profiles_of(alone).speeds == {}
 
 
 def test_predictions_follow_the_host() -> None:
@@ -96,17 +121,11 @@ def test_predictions_follow_the_host() -> None:
     assert [row.error for row in without] == pytest.approx([0, 1 / SLOWER - 1], abs=0.03)
 
 
-def pace_s(factor: float) -> float:
-    """Seconds in which the host issues the pace on that card."""
-    schedule = next(schedule for chain, schedule in host_calls() if chain == PACE_CHAIN)
-    return simulate(closed(schedule), slowed(factor)).issued[len(schedule.ops) - 1] * 1e-9
-
-
 def a_paced_entry(*factors: float) -> Entry:
     """Samples of which each was measured on a host so many times as slow, and so was the pace beside it."""
     each = [an_entry("x", 0, factor) for factor in factors]
     times = {name: tuple(getattr(one, name)[0] for one in each) for name in ("device_s", "wall_s", "issue_s")}
-    return msgspec.structs.replace(each[0], **times, paces_s=tuple(map(pace_s, factors)))
+    return msgspec.structs.replace(each[0], **times, paces_s=tuple(0.9 * pace_s(factor) for factor in factors))
 
 
 def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> None:
@@ -121,15 +140,21 @@ def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() ->
     assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
 
 
-def test_a_pace_right_behind_another_is_set_beside_the_same_chain_among_others() -> None:
-    """It takes a tenth less there, as the group's own chains show: not the host's doing, and no prediction's."""
-    entry = a_paced_entry(1, SLOWER, 1)
-    quicker = msgspec.structs.replace(entry, paces_s=tuple(0.9 * seconds for seconds in entry.paces_s), group=1)
-    run = a_run((quicker,), (a_group(1, 1.0),))
-    assert profiles_of(run).behind_itself == pytest.approx(0.9, rel=0.01)
-    assert profiles_of(run).speeds_of(quicker) == pytest.approx([1, SLOWER, 1], rel=0.01)
+def test_a_pace_is_set_beside_the_one_of_the_calibrations_programs() -> None:
+    """Not beside the same chain among others, which takes longer: in calibrations nor in the entry's group."""
+    entry = msgspec.structs.replace(a_paced_entry(1, SLOWER, 1), group=1)
+    run = a_run((entry,), (a_group(1, 1.0),))
+    assert profiles_of(run).speeds_of(entry) == pytest.approx([1, SLOWER, 1], rel=0.01)
     (row,) = compare(a_record(run)).rows
     assert row.error == pytest.approx(0, abs=0.01)
+
+
+def test_without_paces_beside_a_calibrations_programs_the_groups_say_how_fast_the_host_was() -> None:
+    entry = msgspec.structs.replace(a_paced_entry(SLOWER, SLOWER, SLOWER), group=2)
+    before = {"timings": calibrated()["timings"]}
+    run = msgspec.structs.replace(a_run((entry,), GROUPS), samples=before, samples_after=before)
+    assert profiles_of(run).speeds_of(entry) == []
+    assert profiles_of(run).of(entry) == profiles_of(run).at_speed(profiles_of(run).speeds[2])
 
 
 def test_a_given_device_is_taken_as_it_is_whatever_the_pace() -> None:
@@ -157,25 +182,26 @@ def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
 
 def test_a_host_has_one_speed() -> None:
     """1, 1.5 and 1.5 times as slow in the three mixes: 1.5 ** (2/3) for every call, none of which changes by itself."""
-    usual = HostCalls(*(getattr(H200.host, name) for name in HostCalls._fields))
     timings = timings_of(a_group(1, 1.0).probes)
-    assert speed_of(timings, usual) == pytest.approx(1, rel=0.01)
+    usual_s = mixes_s(timings)
+    assert speed_of(usual_s, usual_s) == pytest.approx(1)
     two = {
         chain: [Timing(run.device_s, run.wall_s, 1.5 * run.issue_s) if chain.kind == "mix hkd" else run for run in runs]
         for chain, runs in timings.items()
     }
-    assert speed_of(two, usual) / speed_of(timings, usual) == pytest.approx(1.5 ** (2 / 3))
-    assert fit_host_calls(two).kernel_s > 1.7 * usual.kernel_s  # what each mix by itself would make of it
+    assert speed_of(mixes_s(two), usual_s) == pytest.approx(1.5 ** (2 / 3))
     late = profiles_of(a_run(ENTRIES, (Group(2, rows_of(two)),))).of(ENTRIES[1])
-    of_calls = {getattr(late.host, name) / getattr(usual, name) for name in HostCalls._fields}
+    of_calls = {
+        getattr(late.host, name) / getattr(H200.host, name) for name in HostCalls._fields if getattr(H200.host, name)
+    }
     assert max(of_calls) == pytest.approx(min(of_calls))
 
 
-def test_a_profile_whose_calls_cost_nothing_has_no_speed() -> None:
+def test_calls_that_cost_nothing_cost_nothing_at_any_speed() -> None:
     free = msgspec.structs.replace(H200.host, **dict.fromkeys(HostCalls._fields, 0.0))
     profile = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(H200, host=free)))
     run = msgspec.structs.replace(RECORD.runs[0], before=profile, after=profile)
-    assert profiles_of(run).groups == {}
+    assert profiles_of(run).of(ENTRIES[1]) == profiles_of(run).whole
 
 
 def test_the_mean_of_front_ends_is_as_uncertain_as_they_differ() -> None:
@@ -260,7 +286,7 @@ def test_a_given_profile_is_taken_as_it_is() -> None:
     [
         Group(2),
         a_group(2, SLOWER, FEWEST_REPEATS - 1),
-        msgspec.structs.replace(GROUPS[1], probes=tuple(row for row in GROUPS[1].probes if row[0] != "record")),
+        msgspec.structs.replace(GROUPS[1], probes=tuple(row for row in GROUPS[1].probes if row[0] != "mix hd")),
         msgspec.structs.replace(GROUPS[1], number=3),
         *(
             msgspec.structs.replace(GROUPS[1], probes=tuple((*row[:3], (times,) * 3) for row in GROUPS[1].probes))
@@ -290,7 +316,7 @@ def test_one_outlier_changes_nothing(probe: int, repeat: int) -> None:
     disturbed = tuple((OUTLIER_S,) * 3 if i == repeat else run for i, run in enumerate(runs))
     rows[probe] = (*chain, disturbed)  # type: ignore[assignment]
     run = a_run(ENTRIES, (GROUPS[0], Group(2, tuple(rows))))
-    assert calls_by_group(run) == calls_by_group(RECORD.runs[0])
+    assert profiles_of(run).speeds == profiles_of(RECORD.runs[0]).speeds
 
 
 def test_runs_of_one_number_of_connections_keep_their_own_groups() -> None:
@@ -322,11 +348,11 @@ def test_intervals_and_time_lines_are_of_the_same_profile() -> None:
 def test_drift_says_between_what_the_hosts_calls_moved() -> None:
     found = drift_of(RECORD.runs[0])
     assert found.groups == 2
-    assert set(found.calls) == {f"host.{name}" for name in HostCalls._fields}
-    for low, high in found.calls.values():
-        assert (low, high) == pytest.approx((0, SLOWER - 1), abs=0.01)
+    assert found.calls == pytest.approx((0, SLOWER - 1), abs=0.01)
     older = drift_of(a_run(ENTRIES, ()))
-    assert (older.groups, older.calls, older.changes) == (0, {}, found.changes)
+    assert (older.groups, older.calls, older.changes) == (0, (0, 0), found.changes)
+    later = msgspec.structs.replace(RECORD.runs[0], samples_after=calibrated(2.0))
+    assert drift_of(later).calls == found.calls  # from what they were before
 
 
 def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -334,14 +360,13 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     write_record(RECORD, path)
     assert main(["compare", path, "--worst", "0"]) == 0
     (line,) = (text for text in capsys.readouterr().out.splitlines() if "the host's calls in" in text)
-    assert line.startswith(f"drift  connections={CONNECTIONS}: the host's calls in 2 groups: host.copy_s ")
-    assert "..+25%" in line
+    assert line == f"drift  connections={CONNECTIONS}: the host's calls in 2 groups: +0%..+25%"
     assert main(["compare", path, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["error_percent"] for row in found["schedules"]] == pytest.approx([0, 0], abs=0.5)
     (drift,) = found["drift"]
     assert drift["groups"] == 2
-    assert drift["calls_percent"]["host.copy_s"] == pytest.approx([0, 25], abs=1)
+    assert drift["calls_percent"]["host"] == pytest.approx([0, 25], abs=1)
     write_device(H200, tmp_path / "h200.toml")
     assert main(["compare", path, "--json", "--device", str(tmp_path / "h200.toml")]) == 0
     first, second = (row["predicted_s"] for row in json.loads(capsys.readouterr().out)["schedules"])

@@ -8,6 +8,7 @@ from streamsim_validate.calibrate.copies import copies, pageable
 from streamsim_validate.calibrate.hand_overs import ROUND_KINDS, hand_overs, rounds
 from streamsim_validate.calibrate.host_probes import SERIAL_KINDS, host_calls, serial, waiting_calls
 from streamsim_validate.calibrate.kernels import kernels
+from streamsim_validate.calibrate.program_calls import programs
 from streamsim_validate.calibrate.queues import queues, rules
 from streamsim_validate.calibrate.shared_link import crowded, duplex
 
@@ -29,6 +30,7 @@ def probes(resident_threads: int) -> Iterator[Probe]:
     yield from kernels(resident_threads)
     yield from hand_overs()
     yield from host_calls()
+    yield from programs()
     yield from waiting_calls()
     yield from serial()
     yield from rounds()

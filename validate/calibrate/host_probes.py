@@ -1,16 +1,17 @@
-"""What the host's calls cost, those that wait for nothing and those that wait: probes, their fit and its spread."""
+"""What the host's calls cost that wait, and the launch of a graph; how fast it is: probes, their fit and its spread.
+
+What the calls of programs cost that wait for nothing: :mod:`streamsim_validate.calibrate.program_calls`.
+"""
 
 from __future__ import annotations
 
-import math
-from statistics import mean, median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from streamsim.device.profile import Device, Host
 from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, Synchronize, WaitEvent
-from streamsim_validate.calibrate.hand_overs import CYCLES
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
@@ -24,20 +25,15 @@ from streamsim_validate.calibrate.probe import (
     tiny,
     with_kernel,
 )
+from streamsim_validate.calibrate.program_calls import calls_spread, fit_calls
 from streamsim_validate.calibrate.shared_link import CROWDED_BYTES, CROWDED_COPIES, ISSUED_BYTES
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
 from streamsim_validate.records import (
-    CHUNK,
     MIX_LENGTH,
     MIXES,
-    NORMAL,
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
-    HostCalls,
-    fit_host_calls,
-    growths_over_streams,
-    median_and_spread,
     mix_kind,
 )
 
@@ -53,10 +49,10 @@ SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # samples of before have none
 
 
 def host_calls() -> Iterator[Probe]:
-    """What calls that wait for nothing cost the host, copies and launches in the mix of a live pipeline.
+    """Copies and launches in the mix of a live pipeline, over few streams and over many; and chains of one other call.
 
-    Over few streams and over many, since the host needs longer the more of them it goes round. Short, and without
-    named buffers: cheap enough to stand among other schedules and be measured with them.
+    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them, to say how
+    fast the host was.
     """
     for letters, streams in MIXES:
         ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
@@ -112,7 +108,7 @@ def _touched(number: int) -> list[Op]:
 
 def fit_host(samples: Samples, h2d: Link) -> Host:
     """What the host's calls cost, of which each that waits holds it for the way to the card and back, too."""
-    calls = fit_host_calls(samples.timings)
+    calls = fit_calls(samples)
     tiny_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
     held = (
         samples.per_link("blocking copy", LINK_BYTES, "wall_s") - calls.copy_s - h2d.at(LINK_BYTES),
@@ -169,35 +165,15 @@ def _edges_s(samples: Samples, host: Host) -> list[float]:
 
 
 def host_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the host's calls: the scatter of the chains in which they show; what more streams cost is a difference.
-
-    Calls that do not wait: and, in quadrature, by how much more or less they cost among others.
-    """
+    """Of the host's calls: those of programs, and the scatter of the chains in which the others show."""
     host = device.host
-    issue = math.hypot(samples.scatter(mix_kind(CHUNK), "issue_s"), _among_others(samples, host))
-    found = dict.fromkeys(HostCalls._fields, issue)
-    del found["streams_s"]
-    if host.streams_s:
-        growth, half = median_and_spread(tuple(growths_over_streams(samples.timings)))
-        found["streams_s"] = min(1.0, NORMAL * half / (growth - 1))  # of a difference near 0 there is no more to say
+    found = calls_spread(samples)
     found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
     if host.graph_edge_s:
         found["graph_edge_s"] = min(1.0, rms(edge_s / host.graph_edge_s - 1 for edge_s in _edges_s(samples, host)))
     return {f"host.{call}": scatter for call, scatter in found.items()}
-
-
-def _among_others(samples: Samples, host: Host) -> float:
-    """How far the calls of the cycles are from the mixes', each relative to the middle one.
-
-    Not how far all of them are: a host that has changed its speed between the two has done so for every call.
-    """
-    calls_s = {"h": host.copy_s, "d": host.copy_s, "k": host.kernel_s}
-    issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in CYCLES)
-    found = [seconds / sum(map(calls_s.__getitem__, cycle)) for seconds, cycle in zip(issued_s, CYCLES, strict=True)]
-    middle = median(found)
-    return rms(one / middle - 1 for one in found)
 
 
 def after_wait_spread(samples: Samples, device: Device) -> dict[str, float]:

@@ -3,54 +3,93 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.collector import collector_off
 from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS
 from streamsim_validate.calibrate.queues import QUEUES
 from streamsim_validate.calibrate.samples import COPY_KINDS, Samples
 from streamsim_validate.gpu import Bench, Replayer, prepare
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import MIXES, Chain, Timing, mix_kind
+from streamsim_validate.records import MIXES, PACE_CHAIN, Chain, Timing, mix_kind
 
 if TYPE_CHECKING:
     from streamsim_validate.gpu import Gpu
 
 WARM_UP_RUNS, REPEATS = 1, 7  # rounds
 OVER_MANY_STREAMS = {*QUEUES.values(), *(mix_kind(letters) for letters, _ in MIXES)}  # mixes: run by run
+FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
+    "calibrating",
+    "calibrating over many streams",
+    "calibrating the calls of programs",
+)
+SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it programs are issued 2 % faster (H200)
+TWICE = COPY_KINDS | PROGRAM_KINDS  # in each round: they scatter most
 
 
 def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Samples:
-    """Measure every probe, repeats interleaved in shuffled order and copies twice as often, and keep the raw samples.
+    """Measure every probe, repeats interleaved in shuffled order and some twice as often, and keep the raw samples.
 
     The probes that need a stream for each of many queues come last: the driver's queues, once made, make
-    everything else a little slower. ``on_step`` is told how far it is.
+    everything else a little slower. So do the programs, each between two runs of the pace and behind a sweep of the
+    host's caches, which stands for the other programs that run between two runs of one in a record. ``on_step`` is told
+    how far it is.
     """
-    found = list(probes(gpu.card.resident_threads))
-    timings: dict[Chain, list[Timing]] = {chain: [] for chain, _ in found}
+    found = dict(probes(gpu.card.resident_threads))
+    timings: dict[Chain, list[Timing]] = {chain: [] for chain in found}
+    paces_s: dict[Chain, list[float]] = {chain: [] for chain in found if chain.kind in PROGRAM_KINDS}
     bench, rng = Bench(gpu, in_order=False), random.Random(seed)  # which queue a stream has matters to no probe
     try:
-        prepare(bench, (schedule for _, schedule in found))
-        for many in (False, True):
-            part = [probe for probe in found if (probe[0].kind in OVER_MANY_STREAMS) == many]
-            twice = [probe for probe in part if probe[0].kind in COPY_KINDS]  # in each round: they scatter most
-            ready = [(timings[chain], Replayer(schedule, bench)) for chain, schedule in part + twice]
-            _measure(ready, rng, "calibrating over many streams" if many else "calibrating", on_step)
+        prepare(bench, found.values())
+        with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
+            for what in PARTS:
+                part = [chain for chain in found if _part_of(chain) == what]
+                ready = {c: _Ready(Replayer(found[c], bench), timings[c], pace, paces_s.get(c)) for c in part}
+                again = [ready[chain] for chain in part if chain.kind in TWICE]
+                _measure([*ready.values(), *again], rng, what, on_step)
     finally:
         bench.close()
-    return Samples(gpu.card, date.today().isoformat(), timings)
+    return Samples(gpu.card, date.today().isoformat(), timings, paces_s=paces_s)
 
 
-def _measure(ready: list[tuple[list[Timing], Replayer]], rng: random.Random, what: str, on_step: OnStep) -> None:
+def _part_of(chain: Chain) -> str:
+    if chain.kind in PROGRAM_KINDS:
+        return OF_PROGRAMS
+    return OVER_MANY if chain.kind in OVER_MANY_STREAMS else FIRST
+
+
+class _Ready(NamedTuple):
+    """A probe that is ready: where its runs go, and the paces beside them if they are asked for."""
+
+    replayer: Replayer
+    timings: list[Timing]
+    pace: Replayer
+    paces_s: list[float] | None
+
+    def run(self, counts: bool) -> None:
+        """Measure it; ``counts``: and keep that."""
+        if self.paces_s is None:
+            sample = self.replayer.run()
+        else:
+            bytes(SWEPT)
+            before_s = self.pace.issue()
+            sample = self.replayer.run()
+            if counts:
+                self.paces_s.append((before_s + self.pace.issue()) / 2)
+        if counts:
+            self.timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
+
+
+def _measure(ready: list[_Ready], rng: random.Random, what: str, on_step: OnStep) -> None:
     turns = WARM_UP_RUNS + REPEATS
     with collector_off():
         for turn in range(turns):
             rng.shuffle(ready)
-            for i, (timings, replayer) in enumerate(ready, turn * len(ready)):
+            for i, one in enumerate(ready, turn * len(ready)):
                 on_step(what, i, turns * len(ready))
-                sample = replayer.run()
-                if turn >= WARM_UP_RUNS:
-                    timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
-    for _, replayer in ready:
-        replayer.close()
+                one.run(counts=turn >= WARM_UP_RUNS)
+    for one in ready:
+        one.replayer.close()

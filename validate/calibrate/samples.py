@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain as joined
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from streamsim_validate.records import (
     Card,
     Chain,
     ChainRow,
+    PaceRow,
     Timing,
     per_link,
     read_stored,
@@ -48,21 +51,28 @@ class PlainSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: str
     timings: tuple[ChainRow, ...]
     front_ends: dict[str, LibrarySamples] = {}
+    paces_s: tuple[PaceRow, ...] = ()
     schema_version: int = SAMPLES_VERSION
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The raw samples of a calibration."""
+    """The raw samples of a calibration.
+
+    ``paces_s``: of the programs among the chains, for each run, in how many seconds the host issued
+    :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before it and just after, the mean of both.
+    """
 
     card: Card
     date: str
     timings: dict[Chain, list[Timing]]
     front_ends: Mapping[str, LibrarySamples] = field(default_factory=dict)  # by name
+    paces_s: Mapping[Chain, list[float]] = field(default_factory=dict)
 
     def plain(self) -> PlainSamples:
         """As a file holds them."""
-        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends))
+        paces_s = tuple((*chain, tuple(runs)) for chain, runs in self.paces_s.items())
+        return PlainSamples(self.card, self.date, rows_of(self.timings), dict(self.front_ends), paces_s)
 
     @classmethod
     def from_plain(cls, plain: PlainSamples) -> Samples:
@@ -79,7 +89,17 @@ class Samples:
         timings = timings_of(row for row in plain.timings if row[0] not in RETIRED)
         for chain, runs in timings.items():
             _check_runs(chain, runs)
-        return cls(plain.card, plain.date, timings, plain.front_ends)
+        paces_s = {Chain(kind, size, length): list(runs) for kind, size, length, runs in plain.paces_s}
+        for chain, seconds in paces_s.items():
+            _check_paces(chain, seconds, timings.get(chain, []))
+        return cls(plain.card, plain.date, timings, plain.front_ends, paces_s)
+
+    @cached_property
+    def pace_s(self) -> float:
+        """Seconds in which the host mostly issued the pace. Raises InputError where that was not measured."""
+        if not self.paces_s:
+            raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
+        return float(median(joined.from_iterable(self.paces_s.values())))
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Seconds that one more link of a chain takes; see :func:`streamsim_validate.records.chains.per_link`.
@@ -126,6 +146,18 @@ def _check_runs(chain: Chain, runs: Sequence[Timing]) -> None:
                     f"calibration: chain {chain.key!r} has a run of {column} = {seconds!r}, which no clock shows;"
                     " calibrate again"
                 )
+
+
+def _check_paces(chain: Chain, seconds: Sequence[float], runs: Sequence[Timing]) -> None:
+    if len(seconds) != len(runs):
+        raise InputError(
+            f"calibration: chain {chain.key!r} has {len(runs)} runs and {len(seconds)} paces; calibrate again"
+        )
+    for pace_s in seconds:
+        if not SHORTEST_S <= pace_s <= LONGEST_S:
+            raise InputError(
+                f"calibration: chain {chain.key!r} has a pace of {pace_s!r} s, which no clock shows; calibrate again"
+            )
 
 
 def _undisturbed(runs: Sequence[float]) -> float:

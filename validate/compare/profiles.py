@@ -10,9 +10,10 @@ schedule's own times say nothing about it: no number is fitted to them.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from statistics import median
-from typing import TYPE_CHECKING
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,12 +21,14 @@ from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
 from streamsim_validate.compare.paced import at_speed
-from streamsim_validate.records import SHORTEST_S, HostCalls, fit_host_calls, pace_of, speed_of, timings_of
+from streamsim_validate.records import SHORTEST_S, ChainRow, HostCalls, PaceRow, mixes_s, speed_of, timings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamsim.device.kernel_costs import KernelCost
     from streamsim.device.profile import Device
-    from streamsim_validate.records import Chain, Entry, Group, Run, Timing
+    from streamsim_validate.records import Chain, Entry, Run, Timing
 
 FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 
@@ -34,15 +37,15 @@ FEWEST_REPEATS = 3  # of a probe: no median of fewer is safe from an outlier
 class Profiles:
     """What a run's schedules are predicted with.
 
-    ``whole``: the run's. ``groups``: with the host as fast as it was then, by the number of the group.
-    ``is_own``: it was calibrated in the run, and so follows the host. ``behind_itself``: how many times as long the
-    pace takes, which mostly is right behind another one, as a chain of its kind among others.
+    ``whole``: the run's. ``speeds``: how many times as long as in it calls took the host, by the number of each group
+    that says so. ``is_own``: it was calibrated in the run, and so follows the host. ``pace_s``: in how many seconds the
+    host issued the pace while it was; 0 where that is not known.
     """
 
     whole: Device
-    groups: dict[int, Device]
+    speeds: dict[int, float]
     is_own: bool = False
-    behind_itself: float = 1.0
+    pace_s: float = 0.0
 
     def of(self, entry: Entry) -> Device:
         """The profile for one of the run's entries, the host as fast as it was for most of its samples."""
@@ -51,7 +54,7 @@ class Profiles:
 
     def of_group(self, entry: Entry) -> Device:
         """The profile for its group, the host as fast as it was for most of that."""
-        return self.groups.get(entry.group, self.whole)
+        return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
 
     def at_speed(self, speed: float) -> Device:
         """The profile with calls that take so many times as long."""
@@ -59,18 +62,16 @@ class Profiles:
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
-        usual = _usual(self.whole)
-        is_followed = self.is_own and usual.copy_s and not entry.program
-        if not is_followed or len(entry.paces_s) < FEWEST_REPEATS or min(entry.paces_s) <= 0:
+        is_known = self.pace_s and not entry.program
+        if not is_known or len(entry.paces_s) < FEWEST_REPEATS or min(entry.paces_s) <= 0:
             return []
-        return [pace_of(seconds, usual) / self.behind_itself for seconds in entry.paces_s]
+        return [seconds / self.pace_s for seconds in entry.paces_s]
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     """``device`` for all of a run, or else its own profiles; with the run's connections.
 
-    Its own are the mean of those from before and after (or the one there is) and, for each group whose probes were
-    measured, the same with calls at the speed that the host had then. Raises InputError when there is neither.
+    Its own is the mean of those from before and after, or the one there is. Raises InputError when there is neither.
     """
     profile = _own_profile(run) if device is None else device
     if profile is None:
@@ -80,19 +81,11 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
     is_of_programs = any(entry.program for entry in run.entries)
     as_calibrated = is_of_programs and profile.connections == run.connections  # their processes set no number of queues
     whole = profile if as_calibrated else profile.with_connections(run.connections)
-    found = speeds_by_group(run, whole) if device is None else {}
-    groups = {number: at_speed(whole, HostCalls._fields, speed) for number, speed in found.items()}
-    return Profiles(whole, groups, device is None, _behind_itself(run, whole, found))
-
-
-def _behind_itself(run: Run, device: Device, speeds: dict[int, float]) -> float:
-    """How many times as long the pace took beside the samples of a group as the group's own chains; 1: not known."""
-    usual = _usual(device)
-    paces: dict[int, list[float]] = {}
-    for entry in run.entries:
-        if entry.group in speeds:
-            paces.setdefault(entry.group, []).extend(pace_of(seconds, usual) for seconds in entry.paces_s)
-    return median([median(own) / speeds[number] for number, own in paces.items() if own] or [1.0])
+    if device is not None:
+        return Profiles(whole, {})
+    known = [one for one in map(_known, (run.samples, run.samples_after)) if one]
+    paces_s = [one.pace_s for one in known if one.pace_s]
+    return Profiles(whole, _speeds(run, known), True, mean(paces_s) if paces_s else 0.0)
 
 
 def _own_profile(run: Run) -> Device | None:
@@ -101,40 +94,51 @@ def _own_profile(run: Run) -> Device | None:
     return mean_of(before, after) if before and after else before or after
 
 
-def calls_by_group(run: Run) -> dict[int, HostCalls]:
-    """What calls cost the host, in seconds, by the number of each group that says so."""
-    found = {group.number: _calls_of(group) for group in run.groups}
-    return {number: calls for number, calls in found.items() if calls is not None}
+class _CalibratedSamples(msgspec.Struct, frozen=True):
+    """Of the samples of a calibration, as a record keeps them, those that say how fast the host was."""
+
+    timings: tuple[ChainRow, ...]
+    paces_s: tuple[PaceRow, ...] = ()
 
 
-def speeds_by_group(run: Run, device: Device) -> dict[int, float]:
-    """How many times as long as ``device`` has it calls took the host, by the number of each group that says so.
+class _Known(NamedTuple):
+    """How fast a host was: what the mixes of calls took it, and the pace beside programs (0: not measured)."""
 
-    None of them does where the device's calls cost nothing.
-    """
-    usual = _usual(device)
-    telling = {group.number: _telling(group) for group in run.groups if _calls_of(group) is not None}
-    return {number: speed_of(timings, usual) for number, timings in telling.items()} if usual.copy_s else {}
+    mixes_s: dict[Chain, float]
+    pace_s: float
 
 
-def _usual(device: Device) -> HostCalls:
-    return HostCalls(*(getattr(device.host, call) for call in HostCalls._fields))
-
-
-def _calls_of(group: Group) -> HostCalls | None:
-    """None when the group was interrupted too early, or one of its probes failed or shows a time of 0."""
+def _known(samples: dict[str, Any] | None) -> _Known | None:
+    """None when there are no samples of a calibration, or none of mixes."""
+    if samples is None:
+        return None
     try:
-        return fit_host_calls(_telling(group))
-    except InputError:
+        plain = msgspec.convert(samples, _CalibratedSamples)
+        paces_s = [seconds for *_, runs in plain.paces_s for seconds in runs if seconds >= SHORTEST_S]
+        return _Known(mixes_s(_telling(plain.timings)), median(paces_s) if paces_s else 0.0)
+    except (msgspec.ValidationError, InputError):
         return None
 
 
-def _telling(group: Group) -> dict[Chain, list[Timing]]:
-    return {chain: runs for chain, runs in timings_of(group.probes).items() if _tells(runs)}
+def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
+    """How many times as long as in calibrations calls took the host, by the number of each group that says so.
+
+    None does that was interrupted too early, or of whose probes one failed or shows a time of 0.
+    """
+    found: dict[int, float] = {}
+    usual_s = {chain: mean(one.mixes_s[chain] for one in known) for chain in known[0].mixes_s} if known else {}
+    for group in run.groups if known else ():
+        with contextlib.suppress(InputError):
+            found[group.number] = speed_of(mixes_s(_telling(group.probes)), usual_s)
+    return found
+
+
+def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
+    return {chain: runs for chain, runs in timings_of(probes).items() if _tells(runs)}
 
 
 def _tells(runs: list[Timing]) -> bool:
-    """Whether a probe's runs are enough, and each took the host time: the fits divide by it."""
+    """Whether a probe's runs are enough, and each took the host time: speeds are divided by it."""
     return len(runs) >= FEWEST_REPEATS and all(min(run.wall_s, run.issue_s) >= SHORTEST_S for run in runs)
 
 
@@ -151,7 +155,7 @@ class Drift(msgspec.Struct, frozen=True):
     connections: int
     changes: dict[str, float]
     groups: int = 0
-    calls: dict[str, tuple[float, float]] = {}
+    calls: tuple[float, float] = (0.0, 0.0)
 
 
 def drift_of(run: Run) -> Drift:
@@ -159,20 +163,10 @@ def drift_of(run: Run) -> Drift:
     before, after = run.profile("before"), run.profile("after")
     if before is None:
         return Drift(run.connections, {})
-    groups = list(calls_by_group(run).values())
-    return Drift(
-        run.connections, {} if after is None else changes(before, after), len(groups), _call_ranges(before, groups)
-    )
-
-
-def _call_ranges(before: Device, groups: list[HostCalls]) -> dict[str, tuple[float, float]]:
-    found: dict[str, tuple[float, float]] = {}
-    for name in HostCalls._fields if groups else ():
-        was = getattr(before.host, name)
-        if was > 0:
-            moves = [getattr(calls, name) / was - 1 for calls in groups]
-            found[f"host.{name}"] = min(moves), max(moves)
-    return found
+    known = _known(run.samples)
+    moves = [speed - 1 for speed in _speeds(run, [known] if known else []).values()]
+    calls = (min(moves), max(moves)) if moves else (0.0, 0.0)
+    return Drift(run.connections, {} if after is None else changes(before, after), len(moves), calls)
 
 
 def changes(before: Device, after: Device) -> dict[str, float]:

@@ -148,8 +148,9 @@ def _drift(comparison: Comparison) -> Iterator[str]:
 
 def _call_drift(drift: Drift) -> Iterator[str]:
     if drift.groups:
-        ranges = (f"{name} {low:+z.0%}..{high:+z.0%}" for name, (low, high) in drift.calls.items())
-        yield f"drift  connections={drift.connections}: the host's calls in {drift.groups} groups: {', '.join(ranges)}"
+        low, high = drift.calls
+        moved = f"{low:+z.0%}..{high:+z.0%}"
+        yield f"drift  connections={drift.connections}: the host's calls in {drift.groups} groups: {moved}"
 
 
 def time_lines_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
@@ -230,7 +231,7 @@ def _plain_drift(drift: Drift) -> dict[str, Any]:
         "connections": drift.connections,
         "changes_percent": {name: change * PERCENT for name, change in drift.changes.items()},
         "groups": drift.groups,
-        "calls_percent": {name: [low * PERCENT, high * PERCENT] for name, (low, high) in drift.calls.items()},
+        "calls_percent": {"host": [move * PERCENT for move in drift.calls]} if drift.groups else {},
     }
 
 

@@ -7,7 +7,16 @@ calls (``chains``, ``host_calls``).
 """
 
 from streamsim_validate.records.card import CALIBRATED_ON, Card, check_same_card
-from streamsim_validate.records.chains import SHORTEST_S, Chain, ChainRow, Timing, per_link, rows_of, timings_of
+from streamsim_validate.records.chains import (
+    SHORTEST_S,
+    Chain,
+    ChainRow,
+    PaceRow,
+    Timing,
+    per_link,
+    rows_of,
+    timings_of,
+)
 from streamsim_validate.records.files import check_writable, finish, read_record, write_record
 from streamsim_validate.records.host_calls import (
     CHUNK,
@@ -18,10 +27,8 @@ from streamsim_validate.records.host_calls import (
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
     HostCalls,
-    fit_host_calls,
-    growths_over_streams,
     mix_kind,
-    pace_of,
+    mixes_s,
     speed_of,
 )
 from streamsim_validate.records.journal import (
@@ -45,7 +52,7 @@ from streamsim_validate.records.programs import (
     linear_layers,
     stand_ins,
 )
-from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, workload_key
+from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, relay, workload_key
 from streamsim_validate.records.record import (
     NORMAL,
     Entry,
@@ -106,6 +113,7 @@ __all__ = [
     "Journal",
     "Machine",
     "MeasuredColumns",
+    "PaceRow",
     "Program",
     "Recipe",
     "Record",
@@ -124,22 +132,21 @@ __all__ = [
     "engine_of",
     "finish",
     "first_closing",
-    "fit_host_calls",
-    "growths_over_streams",
     "header",
     "journal_path",
     "key_of",
     "linear_layers",
     "median_and_spread",
     "mix_kind",
+    "mixes_s",
     "now",
-    "pace_of",
     "per_link",
     "read_journal",
     "read_record",
     "read_stored",
     "recipe_of",
     "relative_deviation",
+    "relay",
     "rows_of",
     "spans_of",
     "speed_of",

@@ -13,6 +13,7 @@ SHORTEST_S = 1e-9  # no clock here resolves less
 
 # A chain's kind, size and length, and of each of its runs device_s, wall_s and issue_s.
 ChainRow = tuple[str, int, int, tuple[tuple[float, float, float], ...]]
+PaceRow = tuple[str, int, int, tuple[float, ...]]  # of each of its runs how long the pace beside it took
 
 
 class Chain(NamedTuple):
