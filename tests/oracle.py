@@ -213,11 +213,10 @@ def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:
     if schedule.launch == "graph":
         return in_ticks(host.graph_node_s) if isinstance(op, Copy) else 0
     if isinstance(op, Copy | Kernel):
-        used = {other.stream for other in schedule.ops if is_in_stream(other)}
         own_s = host.copy_s if isinstance(op, Copy) else host.kernel_s
         if isinstance(op, Kernel) and op.name == "linear" and host.linear_s > 0:
             own_s = host.linear_s
-        return in_ticks(own_s) + in_ticks(host.streams_s) * max(0, math.floor(math.log2(len(used))) - 2)
+        return in_ticks(own_s)
     return in_ticks(host.record_s if isinstance(op, RecordEvent) else host.wait_s)
 
 
@@ -249,12 +248,15 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call.
 
     Unless they say themselves: longer on a thread's first copy, kernel, record and wait, and on its first copy and
-    kernel after each call of it that may wait; in a graph for each op of another kind that one waits for.
+    kernel after each call of it that may wait; on a stream's first copy in each direction and its first kernel; in a
+    graph for each op of another kind that one waits for.
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
         signals, signal = signals_of(schedule, device), in_ticks(device.host.graph_edge_s)
         return [call + n * signal for call, n in zip(found, signals, strict=True)]
+    for i in first_of_streams(schedule):
+        found[i] += in_ticks(device.host.first_on_stream_s) if schedule.ops[i].call_s is None else 0
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()
@@ -277,6 +279,12 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
             if isinstance(op, Synchronize | WaitThread) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
                 cold = {Copy, Kernel}
     return found
+
+
+def first_of_streams(schedule: Schedule) -> list[int]:
+    """The first copy in each direction and the first kernel of every stream."""
+    works = {(op.stream, kind_of(op)): i for i, op in reversed(list(enumerate(schedule.ops))) if is_work(op)}
+    return list(works.values())
 
 
 def signals_of(schedule: Schedule, device: Device) -> list[int]:

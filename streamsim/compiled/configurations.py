@@ -29,12 +29,13 @@ from streamsim.lowering.costs import (
     enter_ticks,
     event_ticks,
     first_call_ticks,
-    streams_ticks,
+    first_on_stream_ticks,
 )
 from streamsim.model import simulate
 from streamsim.program.config import ROLES, useful_streams
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
+from streamsim.rules.hand_overs import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,8 +72,7 @@ class _Costs:
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._n_cuts = 1
-        # By the number of streams: ticks that a call takes longer, and that an event adds to a hand-over.
-        self._more, self._event = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self._event = np.zeros(1, np.int64)  # by the number of streams: ticks that an event adds to a hand-over
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
         self._runs = np.zeros(64, RUN)
@@ -96,10 +96,9 @@ class _Costs:
 
     def _know(self, streams: int) -> None:
         """Have what depends on the number of streams for 0, 1, ... ``streams`` of them (and more)."""
-        known = len(self._more)
+        known = len(self._event)
         if known <= streams:
             more = range(known, 1 + max(streams, 2 * known))
-            self._more = np.append(self._more, np.array([streams_ticks(self.device, n) for n in more], np.int64))
             self._event = np.append(self._event, np.array([event_ticks(self.device, n) for n in more], np.int64))
 
     def rows(self, configs: Sequence[Config]) -> Array:
@@ -113,7 +112,6 @@ class _Costs:
         rows = self._cuts[places]
         rows["streams"] = np.where(rows["prefetch"], rows["streams"], np.minimum(rows["streams"], streams))
         self._know(int(rows["streams"].max(initial=0)))
-        rows["more"] *= self._more[rows["streams"]]
         rows["event"] = self._event[rows["streams"]]
         if self.run_signal:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
@@ -164,12 +162,24 @@ class _Costs:
         streams, slots = useful_streams(config.order, chunks), config.slots or 0
         if config.is_prefetch:
             streams = ROLES - (not self.jobs[2])
-        more = launch == "live"  # whether streams make calls longer; ``rows`` puts ticks here and into the last place
+        on_stream = first_on_stream_ticks(launch, self.device)
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         first, enter = first_call_ticks(launch, self.device), enter_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        return *issued, *runs, once, *self._events[launch], begins, more, first, cold, enter, edge, 0
+        return (
+            *issued,
+            *runs,
+            once,
+            *self._events[launch],
+            begins,
+            first,
+            on_stream,
+            cold,
+            enter,
+            edge,
+            0,
+        )  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
@@ -354,4 +364,7 @@ class Runner:
             # and what the first record and the first wait take longer
             np.empty(ops, np.int64),  # ticks of each call
             np.empty(1, THREAD),
+            np.empty(
+                (KINDS - 1, streams), np.bool_
+            ),  # whether each stream has had an op of each kind that an engine does
         )

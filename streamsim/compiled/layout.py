@@ -41,6 +41,7 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     through the queue that its stream owns, or that of its run; ``tails`` are the last ops of all queues.
     """
     ops, tails, owners, owned, latest, calls = program[0], program[4], program[6], program[7], program[8], program[9]
+    known = program[11]
     kind = shapes[uintp(shape)].kind
     engine = np.int64(engine_of_kind[kind])
     first, queues = engine * QUEUES, card.kernel_connections if engine == COMPUTE else card.copy_connections
@@ -64,7 +65,10 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     if entered:
         latest[ENTERED] = chunk
     cold = uintp(COLD + (kind == KERNEL))
-    calls[uintp(op)] = shapes[uintp(shape)].call + config.more + config.enter * entered + latest[cold]
+    calls[uintp(op)] = shapes[uintp(shape)].call + config.enter * entered + latest[cold]
+    if not known[uintp(kind), uintp(stream)]:
+        known[uintp(kind), uintp(stream)] = True
+        calls[uintp(op)] += config.on_stream
     latest[0], latest[1], latest[cold] = stream + 1, kind, 0
     if before >= 0:
         ops[uintp(before)].after = op
@@ -116,12 +120,13 @@ def _hold(config, program, n_segments, op):
 @called
 def _clear(config, program):
     """Nothing has been issued yet, to any queue or in any stream."""
-    tails, last, owners, owned, latest, _, threads = program[4:]
+    tails, last, owners, owned, latest, _, threads, known = program[4:]
     streams, thread = config.streams, threads[0]
     last[:streams] = NONE
     tails[:] = NONE
     owners[:] = NOBODY
     owned[:, :streams] = 0
+    known[:, :streams] = False
     latest[0], latest[1], latest[ENTERED] = NO_STREAM, NOTHING, 0
     latest[COLD] = latest[COLD + 1] = max(config.first, config.cold)
     latest[RECORDED] = latest[WAITED] = config.first
@@ -433,7 +438,7 @@ def run_patterns(sources):
         """
         _ = sources
         ops, segments, waits, also = program[:4]
-        calls, threads = program[9:]
+        calls, threads, _ = program[9:]
         for k in range(len(configs)):
             config = configs[k]
             n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)

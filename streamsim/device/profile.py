@@ -36,7 +36,7 @@ EFFECTS = {
     "crowded-bytes": "crowds slow all bytes of a copy",
     "copy-latency": "no latency of copies",
     "hand-over": "no hand-over between engines",
-    "many-streams": "calls cost the same over many streams",
+    "many-streams": "no stream's first calls cost more",
     "graph-edges": "graphs launched at no cost of edges",
     "host": "host calls cost nothing",
     "copy-arbitration": "copies in issue order",
@@ -45,7 +45,7 @@ EFFECTS = {
 }
 
 # Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
-RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s")
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s", "host.streams_s")
 
 HostTime = Annotated[float, About(off={"host": 0.0})]
 IssueTime = Annotated[float, About(off={"host": 0.0}, sped_up_with="launch")]
@@ -102,13 +102,11 @@ class LinkDirection(Table, frozen=True):
 class Host(Table, frozen=True):
     """What the issuing thread spends on each call, and what a waiting thread pays to wake up.
 
-    ``copy_s`` and ``kernel_s``: the call of a copy or kernel in a program of fewer than eight streams. With 8, and
-    with every doubling (16, 32, ...), each of these calls takes ``streams_s`` longer: what the host keeps of more
-    streams does not stay in its caches. The first copy and the first kernel of a program, and those after each call
-    that may wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them
-    with cold caches, unless it makes the same call over and over. Whatever ran before a program has left less of it
-    there than a wait does: the first copy, kernel, record and wait that a thread calls take ``first_call_s`` longer
-    each, or ``after_wait_s`` where that is more.
+    ``copy_s`` and ``kernel_s``: the call of a copy or kernel. Each hardware queue that a stream has for an engine is
+    cold when a program comes to it: the first copy in each direction and the first kernel of every stream take
+    ``first_on_stream_s`` longer. So do by ``first_call_s`` the first copy, kernel, record and wait that a thread calls.
+    The first copy and the first kernel behind each call that may wait for the card take ``after_wait_s`` longer where a
+    program makes both, unless it makes the same call over and over; a thread's very first ones what is more of the two.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
     card in ``graph_node_s`` each, kernels with them, while earlier ones run; and each op, for every op of another kind
@@ -120,7 +118,6 @@ class Host(Table, frozen=True):
 
     copy_s: IssueTime
     kernel_s: IssueTime
-    streams_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")]
     record_s: IssueTime
     wait_s: IssueTime
     synchronize_s: HostTime
@@ -131,6 +128,7 @@ class Host(Table, frozen=True):
     pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
     first_call_s: IssueTime = 0.0
+    first_on_stream_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
     graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 Calls = dict[type[Op] | str, int]  # ticks, by type of op or name of an operation
 BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
-FEW_STREAMS = 4  # up to so many, calls cost the host no more for being spread over them
 PAIR, MOST_IN_THE_WAY = 2, 4  # streams of a program, and more of them, that make an event's hand-over no longer
 
 
@@ -191,11 +190,8 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 }
 
 
-def shapes_of(schedule: Schedule, device: Device, streams: int) -> tuple[list[Shape], array[int]]:
-    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is.
-
-    ``streams``: that it uses.
-    """
+def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[int]]:
+    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is."""
     matters, pageable = _MATTERS, schedule.pageable_names
     if pageable:
         of_copy = matters[Copy]
@@ -207,7 +203,7 @@ def shapes_of(schedule: Schedule, device: Device, streams: int) -> tuple[list[Sh
     number: dict[object, int] = defaultdict(count().__next__)
     shape = array("i", map(number.__getitem__, keys))
     alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
-    calls = call_ticks(schedule.launch, device, streams)
+    calls = call_ticks(schedule.launch, device)
     cards = dict.fromkeys(alike, device)
     if at_once:
         without_launch = replace(device, compute=replace(device.compute, floor_s=0.0))
@@ -246,8 +242,8 @@ def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str])
     return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
-def call_ticks(launch: Launch, device: Device, streams: int = 1) -> Calls:
-    """What the host spends on a call, by type of op, in a program that uses so many streams.
+def call_ticks(launch: Launch, device: Device) -> Calls:
+    """What the host spends on a call, by type of op.
 
     Operations that cost other than kernels do are there by name: see :func:`kernel_call`.
     """
@@ -255,14 +251,13 @@ def call_ticks(launch: Launch, device: Device, streams: int = 1) -> Calls:
     alike: Calls = {Synchronize: ticks(host.synchronize_s), HostWork: 0, WaitThread: 0}
     if launch == "graph":  # the launch hands its copies to the card one by one, the rest with them
         return alike | {Copy: ticks(host.graph_node_s), Kernel: 0, RecordEvent: 0, WaitEvent: 0}
-    more = streams_ticks(device, streams)
-    named: Calls = {LINEAR: ticks(host.linear_s) + more} if host.linear_s else {}
+    named: Calls = {LINEAR: ticks(host.linear_s)} if host.linear_s else {}
     return (
         alike
         | named
         | {
-            Copy: ticks(host.copy_s) + more,
-            Kernel: ticks(host.kernel_s) + more,
+            Copy: ticks(host.copy_s),
+            Kernel: ticks(host.kernel_s),
             RecordEvent: ticks(host.record_s),
             WaitEvent: ticks(host.wait_s),
         }
@@ -284,6 +279,11 @@ def first_call_ticks(launch: Launch, device: Device) -> int:
     return ticks(device.host.first_call_s) * (launch == "live")
 
 
+def first_on_stream_ticks(launch: Launch, device: Device) -> int:
+    """What the first copy in each direction and the first kernel of a stream take longer, issued one by one."""
+    return ticks(device.host.first_on_stream_s) * (launch == "live")
+
+
 def enter_ticks(launch: Launch, device: Device) -> int:
     """What the host spends on entering a stream; the launch of a graph enters none."""
     return ticks(device.host.enter_s) * (launch == "live")
@@ -298,13 +298,3 @@ def event_ticks(device: Device, streams: int = 1) -> int:
     """What an event adds to a hand-over in a program of so many streams."""
     in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)
     return ticks(device.hand_over.event_s) + in_the_way * ticks(device.hand_over.event_streams_s)
-
-
-def streams_ticks(device: Device, streams: int) -> int:
-    """What the call of a copy or kernel takes longer with so many streams than with few."""
-    return ticks(device.host.streams_s) * doublings_over_few(streams)
-
-
-def doublings_over_few(streams: int) -> int:
-    """How often, in whole numbers, the few streams that cost the host nothing have to be doubled for so many."""
-    return max(0, streams.bit_length() - FEW_STREAMS.bit_length())

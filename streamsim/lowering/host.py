@@ -16,6 +16,7 @@ from streamsim.lowering.costs import (
     edge_ticks,
     enter_ticks,
     first_call_ticks,
+    first_on_stream_ticks,
 )
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent, WaitThread
 from streamsim.rules.clock import ticks
@@ -121,8 +122,8 @@ def call_ticks_of(
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
     ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
-    says: the first of each kind more than that, the first copy and the first kernel after a wait, what the thread
-    enters a stream for, and what is launched in a graph behind an op of another kind.
+    says: the first of each kind more than that, the first copy and the first kernel after a wait, the first of each
+    kind in a stream, what the thread enters a stream for, and what is launched in a graph behind an op of another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
@@ -131,6 +132,9 @@ def call_ticks_of(
         first = first_call_ticks(schedule.launch, device)
         if cold or first:
             _add_colds(found, schedule, columns, cold, first)
+        on_stream = first_on_stream_ticks(schedule.launch, device)
+        if on_stream:
+            _add_firsts(found, columns, on_stream)
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
@@ -154,6 +158,14 @@ def _add_colds(found: array[int], schedule: Schedule, columns: Columns, cold: in
         found[i] += own.pop(type(op), 0)
         if holds:
             due[thread] = behind_wait | own
+
+
+def _add_firsts(found: array[int], columns: Columns, on_stream: int) -> None:
+    known = set[tuple[int, int]]()  # streams and the kinds of ops that they have had
+    for i, queue in enumerate(zip(columns.stream, columns.kind, strict=True)):
+        if queue[1] != NOTHING and queue not in known:
+            known.add(queue)
+            found[i] += on_stream
 
 
 def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], enter: int) -> None:

@@ -103,7 +103,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
     streams = len(schedule.used_streams)
-    shapes, shape = shapes_of(schedule, device, streams)
+    shapes, shape = shapes_of(schedule, device)
     columns = Columns(
         kind=bytearray(map([made.kind for made in shapes].__getitem__, shape)),
         holds=bytearray(map([made.holds for made in shapes].__getitem__, shape)),

@@ -276,8 +276,8 @@ def test_makespans_on_every_shipped_device(name: str, order: Order) -> None:
 @pytest.mark.parametrize("parameter", [2, 40, 176])
 def test_many_streams_and_named_kernels_side_by_side(parameter: int) -> None:
     """Small kernels share the pace of the card, and calls cost more: rules that random devices seldom bring to bear."""
-    device = load_device("h200")
-    assert device.host.streams_s > 0
+    shipped = load_device("h200")
+    device = replace(shipped, host=replace(shipped.host, first_on_stream_s=0.7e-6))
     workload = Workload(1 << 20, (4,), (4,), (WorkloadKernel("sincos", parameter=parameter),))
     ways = [Config(order, 64, s, launch=how) for order in ORDERS for s in (3, 8, 16, 31, 32) for how in LAUNCHES]
     assert list(makespans(workload, ways, device)) == [by_simpy(workload, way, device) for way in ways]

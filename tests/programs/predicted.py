@@ -27,6 +27,7 @@ CARDS = ("h100", "h200")
 LARGE = 1 << 22  # elements, from which on a program is a large one
 CUBLAS = "gemm"
 FLOAT_BYTES = 4
+PROBED_CHUNKS = 64  # of the host's calls: issue_us of pipelines.cu
 RULES = {"none": (0.0, 0.0), "1/10, 1/10": (0.1, 0.1), "1/16, 1/8": (1 / 16, 1 / 8), "1/4, 1/4": (1 / 4, 1 / 4)}
 
 
@@ -100,9 +101,10 @@ def with_calls(device: Device, group: Group) -> Device:
     """The calls of a C++ program cost the host other than CuPy's, and by the minute: as probed beside the group."""
     few, many = CALLS_OF.index(4), CALLS_OF.index(16)
     copies_us, chunk_us = group.copies_us, group.chunk_us
-    more_us = max(0.0, chunk_us[many] - chunk_us[few]) / 3 / 2  # of three calls, for 8 streams and again for 16
+    firsts = 3 * (16 - 4)  # calls, three of each stream
+    first_s = max(0.0, chunk_us[many] - chunk_us[few]) * 1e-6 * PROBED_CHUNKS / firsts
     copy_s, kernel_s = copies_us[few] * 1e-6 / 2, max(0.0, chunk_us[few] - copies_us[few]) * 1e-6
-    return replace(device, host=replace(device.host, copy_s=copy_s, kernel_s=kernel_s, streams_s=more_us * 1e-6))
+    return replace(device, host=replace(device.host, copy_s=copy_s, kernel_s=kernel_s, first_on_stream_s=first_s))
 
 
 def _errors(record: Record, group: Group, device: Device, known: Known, rule: str) -> Iterator[Error]:

@@ -6,7 +6,6 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.device.profile import LinkDirection
-from streamsim.lowering.costs import FEW_STREAMS
 from streamsim.program.schedule import Copy, Direction, Op, Region
 from streamsim_validate.calibrate.probe import (
     BUFFERS,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Host
     from streamsim_validate.calibrate.samples import Samples
 
+COPY_STREAMS = 4
 COPY_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI, 64 * MI)
 PAGEABLE_BYTES = (256 * KI, MI, 4 * MI, LARGEST_PAGEABLE_BYTES)
 LENGTHS, LENGTHS_OF_LARGE = (8, 40), (2, 6)  # of chains of copies, large ones from 4 MiB on
@@ -38,7 +38,7 @@ def copies() -> Iterator[Probe]:
     """Copies back to back, one way, over some streams: in a single one they take a little less than pipelines see."""
     for direction in DIRECTIONS:
         for n_bytes in COPY_BYTES:
-            streams = min(FEW_STREAMS, HOST_BYTES // n_bytes)  # copies of one stretch come in one stream
+            streams = min(COPY_STREAMS, HOST_BYTES // n_bytes)  # copies of one stretch come in one stream
             for n in copy_lengths(n_bytes):
                 ops = [moved(direction, n_bytes, 1 + i % streams, i) for i in range(n)]
                 yield probe_of(direction, n_bytes, n, [Copy(direction, GATE_BYTES, 1), *ops], streams, buffers=BUFFERS)

@@ -1,7 +1,7 @@
 """What the calls of whole programs cost the host: probes, their fit and its spread.
 
 The same calls take longer in a program than in a chain of their own: each works on memory of its own, copies, launches
-and events take turns, and whatever ran before has left the first of each kind cold. So the probes are small programs of
+and events take turns, and the first of each kind and of each stream are cold. So the probes are small programs of
 many makes, and what a call costs is what explains them all best. A host runs at another speed from one tenth of a
 second to the next, so each run is set beside a chain of calls that is issued just before it and just after, the pace.
 """
@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from streamsim.errors import InputError
-from streamsim.lowering.costs import doublings_over_few
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -38,25 +37,33 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.probe import Probe
     from streamsim_validate.calibrate.samples import Samples
 
-CHUNK_ELEMENTS = 32 * KI  # copies of 128 KiB: longer than their calls, so that the card is busy as beside larger ones
+SMALL, LARGE = 32 * KI, 256 * KI  # elements of a chunk: copies of 128 KiB and 1 MiB, whose calls take longer
 BUFFERS = 2
 
 
-def _workload(chunks: int, inputs: int = 1, kernels: int = 1) -> Workload:
+def _workload(chunks: int, elements: int = SMALL, inputs: int = 1, kernels: int = 1) -> Workload:
     kernel = WorkloadKernel(TINY.name, parameter=TINY.parameter)
-    return Workload(chunks * CHUNK_ELEMENTS, (FLOAT_BYTES,) * inputs, (FLOAT_BYTES,), (kernel,) * kernels)
+    return Workload(chunks * elements, (FLOAT_BYTES,) * inputs, (FLOAT_BYTES,), (kernel,) * kernels)
 
 
 # By what a program is: how many chunks over how many streams, and how it is made. The streams of ``prefetch`` are
 # three, and those of a ring with one buffer more are handed on by events.
 PROGRAMS: Mapping[str, tuple[tuple[tuple[int, int], ...], Callable[[int, int], Schedule]]] = {
     "depth-first": (
-        ((2, 1), (4, 2), (9, 3), (16, 16), (40, 5), (64, 2)),
+        ((2, 1), (4, 2), (9, 3), (16, 16), (40, 5), (64, 2), (96, 24)),
         lambda chunks, streams: depth_first(_workload(chunks), chunks, streams),
+    ),
+    "large copies": (
+        ((3, 2), (8, 8), (20, 4), (48, 3), (64, 32)),
+        lambda chunks, streams: depth_first(_workload(chunks, LARGE), chunks, streams),
     ),
     "breadth-first": (
         ((3, 3), (12, 4), (24, 24), (48, 7)),
         lambda chunks, streams: breadth_first(_workload(chunks), chunks, streams),
+    ),
+    "breadth-first, large copies": (
+        ((5, 1), (32, 12)),
+        lambda chunks, streams: breadth_first(_workload(chunks, LARGE), chunks, streams),
     ),
     "two kernels": (
         ((6, 2), (20, 8), (32, 3)),
@@ -64,10 +71,16 @@ PROGRAMS: Mapping[str, tuple[tuple[tuple[int, int], ...], Callable[[int, int], S
     ),
     "two inputs": (
         ((5, 5), (30, 3)),
-        lambda chunks, streams: depth_first(_workload(chunks, inputs=2), chunks, streams),
+        lambda chunks, streams: depth_first(_workload(chunks, LARGE, inputs=2), chunks, streams),
     ),
-    "relay": (((4, 2), (14, 3), (40, 9)), lambda chunks, streams: relay(_workload(chunks), chunks, streams)),
-    "prefetch": (((4, 3), (12, 3), (32, 3)), lambda chunks, _: prefetch(_workload(chunks), chunks, BUFFERS)),
+    "relay": (
+        ((4, 2), (14, 3), (40, 9)),
+        lambda chunks, streams: relay(_workload(chunks), chunks, streams),
+    ),
+    "prefetch": (
+        ((4, 3), (12, 3), (32, 3)),
+        lambda chunks, _: prefetch(_workload(chunks, LARGE), chunks, BUFFERS),
+    ),
     "ring": (
         ((8, 2), (28, 2)),
         lambda chunks, streams: ring(_workload(chunks), chunks, streams + 1, streams),
@@ -120,15 +133,15 @@ def _fit(samples: Samples) -> _Fit:
 
 
 def _calls(samples: Samples, each: np.ndarray, chains: Mapping[str, float]) -> HostCalls:
-    copy_s, kernel_s, streams_s, events, first_call_s = map(float, each)
+    copy_s, kernel_s, events, first_call_s, first_on_stream_s = map(float, each)
     return HostCalls(
         copy_s=copy_s,
         kernel_s=kernel_s,
-        streams_s=streams_s,
         record_s=events * chains[RECORD_CHAINS],
         wait_s=events * chains[WAIT_CHAINS],
         synchronize_s=max(0.0, samples.per_link(SYNCHRONISE_CHAINS, 0, "wall_s")),
         first_call_s=first_call_s,
+        first_on_stream_s=first_on_stream_s,
     )
 
 
@@ -141,12 +154,12 @@ def took_in_paces(samples: Samples, chain: Chain) -> float:
 
 
 def _counts(schedule: Schedule, chains: Mapping[str, float]) -> tuple[float, ...]:
-    """Copies, kernels, doublings of streams that these feel, seconds of events in chains of their own, first calls."""
-    made = [sum(isinstance(op, call) for op in schedule.ops) for call in CALLS]
-    copies, kernels, records, waits = made
-    more = (copies + kernels) * doublings_over_few(len(schedule.used_streams))
+    """Copies, kernels, seconds of events in chains of their own; first calls of their kind, and so in their streams."""
+    copies, kernels, records, waits = (sum(isinstance(op, call) for op in schedule.ops) for call in CALLS)
     events_s = records * chains[RECORD_CHAINS] + waits * chains[WAIT_CHAINS]
-    return copies, kernels, more, events_s, sum(count > 0 for count in made)
+    kinds = sum(count > 0 for count in (copies, kernels, records, waits))
+    queues = {(op.stream, getattr(op, "direction", "")) for op in schedule.ops if isinstance(op, Copy | Kernel)}
+    return copies, kernels, events_s, kinds, len(queues)
 
 
 def calls_spread(samples: Samples) -> dict[str, float]:
@@ -160,7 +173,7 @@ def calls_spread(samples: Samples) -> dict[str, float]:
     scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
     issue = math.hypot(scatter, math.sqrt(float(np.mean(found.missed**2))))
     spread = dict.fromkeys(HostCalls._fields, issue)
-    for name in ("streams_s", "first_call_s"):
+    for name in ("first_call_s", "first_on_stream_s"):
         seconds, deviation_s = getattr(found.calls, name), getattr(found.deviations, name)
         del spread[name]
         if seconds:

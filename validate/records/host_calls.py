@@ -12,7 +12,6 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.errors import InputError
-from streamsim.lowering.costs import FEW_STREAMS
 from streamsim_validate.records.chains import Chain
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from streamsim_validate.records.chains import Timings
 
 COPIES, CHUNK, MIX_LENGTH = "hd", "hkd", 64  # the calls of a link of a mix, by their letters, and its links
-MANY_STREAMS = 32
+FEW_STREAMS, MANY_STREAMS = 4, 32
 MIXES = ((COPIES, FEW_STREAMS), (CHUNK, FEW_STREAMS), (CHUNK, MANY_STREAMS))
 RECORD_CHAINS, WAIT_CHAINS, SYNCHRONISE_CHAINS = "record", "wait", "synchronise"  # kinds of chains of one call
 
@@ -31,11 +30,11 @@ class HostCalls(NamedTuple):
 
     copy_s: float
     kernel_s: float
-    streams_s: float
     record_s: float
     wait_s: float
     synchronize_s: float
     first_call_s: float
+    first_on_stream_s: float
 
 
 def mix_kind(letters: str) -> str:
