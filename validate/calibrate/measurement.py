@@ -27,11 +27,11 @@ FIRST, OVER_MANY, OF_PROGRAMS = PARTS = (
     "calibrating the calls of programs",
 )
 SWEPT = bytearray(8 << 20)  # more than a core's own caches hold; without it programs are issued 2 % faster (H200)
-TWICE = COPY_KINDS | PROGRAM_KINDS  # in each round: they scatter most
+RUNS = dict.fromkeys(COPY_KINDS, 2) | dict.fromkeys(PROGRAM_KINDS, 4)  # in each round, of what scatters most
 
 
 def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Samples:
-    """Measure every probe, repeats interleaved in shuffled order and some twice as often, and keep the raw samples.
+    """Measure every probe, repeats interleaved in shuffled order and some more often, and keep the raw samples.
 
     The probes that need a stream for each of many queues come last: the driver's queues, once made, make
     everything else a little slower. So do the programs, each between two runs of the pace and behind a sweep of the
@@ -47,9 +47,8 @@ def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Sample
         with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
             for what in PARTS:
                 part = [chain for chain in found if _part_of(chain) == what]
-                ready = {c: _Ready(Replayer(found[c], bench), timings[c], pace, paces_s.get(c)) for c in part}
-                again = [ready[chain] for chain in part if chain.kind in TWICE]
-                _measure([*ready.values(), *again], rng, what, on_step)
+                ready = [(c, _Ready(Replayer(found[c], bench), timings[c], pace, paces_s.get(c))) for c in part]
+                _measure([one for chain, one in ready for _ in range(RUNS.get(chain.kind, 1))], rng, what, on_step)
     finally:
         bench.close()
     return Samples(gpu.card, date.today().isoformat(), timings, paces_s=paces_s)
