@@ -247,9 +247,8 @@ def bytes_on_card(op: Copy | Kernel) -> dict[str, range]:
 def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call.
 
-    Unless they say themselves: longer on a thread's first copy, kernel, record and wait, and on its first copy and
-    kernel after each call of it that may wait; on a stream's first copy in each direction and its first kernel; in a
-    graph for each op of another kind that one waits for.
+    Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait, and on a
+    stream's first copy in each direction and first kernel; in a graph for each op of another kind that one waits for.
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
@@ -260,22 +259,15 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()
-        kinds_made = set[type[Op]]()
         for i, op in enumerate(schedule.ops):
             if op.thread != thread:
                 continue
-            more = 0
             if isinstance(op, Copy | Kernel):
-                more += in_ticks(device.host.enter_s) * (entered := is_entered(op, block))
+                more = in_ticks(device.host.enter_s) * (entered := is_entered(op, block))
                 block = [op] if entered or op.stream == 0 else [*block, op]
-            after_wait = in_ticks(device.host.after_wait_s) * (feels and type(op) in cold)
-            if isinstance(op, Copy | Kernel | RecordEvent | WaitEvent) and type(op) not in kinds_made:
-                more += max(after_wait, in_ticks(device.host.first_call_s))
-            else:
-                more += after_wait
-            found[i] += more if op.call_s is None else 0
-            kinds_made.add(type(op))
-            cold.discard(type(op))
+                more += in_ticks(device.host.after_wait_s) * (feels and type(op) in cold)
+                found[i] += more if op.call_s is None else 0
+                cold.discard(type(op))
             if isinstance(op, Synchronize | WaitThread) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
                 cold = {Copy, Kernel}
     return found

@@ -28,7 +28,6 @@ from streamsim.lowering.costs import (
     edge_ticks,
     enter_ticks,
     event_ticks,
-    first_call_ticks,
     first_on_stream_ticks,
 )
 from streamsim.model import simulate
@@ -165,21 +164,10 @@ class _Costs:
         on_stream = first_on_stream_ticks(launch, self.device)
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
-        first, enter = first_call_ticks(launch, self.device), enter_ticks(launch, self.device)
+        enter = enter_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        return (
-            *issued,
-            *runs,
-            once,
-            *self._events[launch],
-            begins,
-            first,
-            on_stream,
-            cold,
-            enter,
-            edge,
-            0,
-        )  # ``rows`` fills the last place
+        dearer = on_stream, cold, enter, edge
+        return *issued, *runs, once, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
@@ -359,12 +347,9 @@ class Runner:
             np.empty(streams, np.int32),  # and of each stream
             np.empty(ENGINES * QUEUES, np.int32),  # the stream that owns each queue
             np.empty((ENGINES, streams), np.int32),  # and the queue that each stream has had on each engine
-            np.empty(7, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
-            # first kernel after a wait take longer, while there has been none, for which chunk a stream was entered,
-            # and what the first record and the first wait take longer
+            np.empty(5, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
+            # first kernel after a wait take longer, while there has been none, and for which chunk a stream was entered
             np.empty(ops, np.int64),  # ticks of each call
             np.empty(1, THREAD),
-            np.empty(
-                (KINDS - 1, streams), np.bool_
-            ),  # whether each stream has had an op of each kind that an engine does
+            np.empty((KINDS - 1, streams), np.bool_),  # whether each stream has had an op of each kind of work
         )

@@ -19,8 +19,7 @@ from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.queue_owners import NOBODY
 
 COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
-ENTERED = 4  # where the chunk for which a stream was entered last
-RECORDED, WAITED = 5, 6  # and what the first record and the first wait take longer
+ENTERED = 4  # and where the chunk for which a stream was entered last
 enters, edge = rule(entering.enters), rule(graphs.edge)
 queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
 
@@ -83,12 +82,10 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
 
 
 @inlined
-def _call(program, shapes, op, shape, cold):
-    """Write down a record or a wait; ``cold``: where in ``latest`` it stands what the first one takes longer."""
-    latest = program[8]
+def _call(program, shapes, op, shape):
+    """Write down a record or a wait."""
     program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
-    program[9][uintp(op)] = shapes[uintp(shape)].call + latest[cold]
-    latest[cold] = 0
+    program[9][uintp(op)] = shapes[uintp(shape)].call
 
 
 @inlined
@@ -112,8 +109,7 @@ def _hold(config, program, n_segments, op):
     """The host goes on behind ``op`` only when that has ended. Returns how many segments there are."""
     latest = program[8]
     program[2][uintp(n_segments)] = op
-    latest[COLD] = max(latest[COLD], config.cold)
-    latest[COLD + 1] = max(latest[COLD + 1], config.cold)
+    latest[COLD] = latest[COLD + 1] = config.cold
     return _segment(program, n_segments, op + 1, 1)
 
 
@@ -128,8 +124,7 @@ def _clear(config, program):
     owned[:, :streams] = 0
     known[:, :streams] = False
     latest[0], latest[1], latest[ENTERED] = NO_STREAM, NOTHING, 0
-    latest[COLD] = latest[COLD + 1] = max(config.first, config.cold)
-    latest[RECORDED] = latest[WAITED] = config.first
+    latest[COLD] = latest[COLD + 1] = config.cold
     thread.segment = thread.called = thread.awaited = 0
     thread.returns = config.launch
 
@@ -170,9 +165,9 @@ def _signal_once(config, waits_for_once, shapes, program, n):
     """All other streams wait for what is copied once before; returns how many ops there are then."""
     ops, streams, before = program[0], config.streams, program[5][0]
     ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
-    _call(program, shapes, n, config.record, RECORDED)
+    _call(program, shapes, n, config.record)
     for k in range(1, streams):
-        _call(program, shapes, n + k, config.wait, WAITED)
+        _call(program, shapes, n + k, config.wait)
     return n + streams
 
 
@@ -187,8 +182,8 @@ def _signal_ends(config, shapes, program, n):
             op.also_from = op.also_to = 2 * config.chunks + k
         _wait(also, op.also_to, first)
         op.also_to += 1
-        _call(program, shapes, n, config.record, RECORDED)
-        _call(program, shapes, n + 1, config.wait, WAITED)
+        _call(program, shapes, n, config.record)
+        _call(program, shapes, n + 1, config.wait)
         n += 2
     return n
 
@@ -244,7 +239,7 @@ def _lay_out_chunks(
         n = _work(program, n, runs[uintp(at)].work if is_first else 0)
         events = np.int64(across and i >= slots)  # that the chunk's next op waits for
         if events:
-            _call(program, shapes, n, config.wait, WAITED)
+            _call(program, shapes, n, config.wait)
             _wait(also, 2 * (i - slots), n + 1)
             n += 1
         before = np.int64(last[uintp(stream)])
@@ -268,7 +263,7 @@ def _lay_out_chunks(
         last[uintp(stream)] = before
         if across and i + slots < chunks:
             ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
-            _call(program, shapes, n, config.record, RECORDED)
+            _call(program, shapes, n, config.record)
             n += 1
         stream += 1
         if stream == streams:
@@ -323,7 +318,7 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             n = _work(program, n, runs[uintp(loading)].work)
             again = np.int64(i >= slots)
             if again:
-                _call(program, shapes, n, config.wait, WAITED)
+                _call(program, shapes, n, config.wait)
                 n += 1
                 _wait(also, 4 * (i - slots) + 1 + returns, n)
             rows = row, row + copies_in
@@ -331,7 +326,7 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
                 config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, again, i > 0
             )
             ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * i, 4 * i + 1
-            _call(program, shapes, n, config.record, RECORDED)
+            _call(program, shapes, n, config.record)
             n += 1
         k = i - ahead
         if k < 0:
@@ -340,10 +335,10 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             computing += 1
         row = runs[uintp(computing)].row
         again, used_again = np.int64(returns and k >= slots), np.int64(k + slots < chunks)
-        _call(program, shapes, n, config.wait, WAITED)
+        _call(program, shapes, n, config.wait)
         n += 1
         if again:
-            _call(program, shapes, n, config.wait, WAITED)
+            _call(program, shapes, n, config.wait)
             n += 1
             _wait(also, 4 * (k - slots) + 3, n)
         _wait(also, 4 * k, n)
@@ -352,16 +347,16 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             config, card, *rows, 1, shapes, engine_of_kind, program, n, n_segments, 1 + again, False
         )
         ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 1, 4 * k + 1 + returns + used_again
-        _call(program, shapes, n, config.record, RECORDED)
+        _call(program, shapes, n, config.record)
         n += 1
         if returns:
-            _call(program, shapes, n, config.wait, WAITED)
+            _call(program, shapes, n, config.wait)
             n += 1
             _wait(also, 4 * k + 1, n)
             rows = row + back, row + end
             n, n_segments = _in_a_row(config, card, *rows, 2, shapes, engine_of_kind, program, n, n_segments, 1, False)
             ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 3, 4 * k + 3 + used_again
-            _call(program, shapes, n, config.record, RECORDED)
+            _call(program, shapes, n, config.record)
             n += 1
     return n, n_segments
 

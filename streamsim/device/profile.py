@@ -104,9 +104,9 @@ class Host(Table, frozen=True):
 
     ``copy_s`` and ``kernel_s``: the call of a copy or kernel. Each hardware queue that a stream has for an engine is
     cold when a program comes to it: the first copy in each direction and the first kernel of every stream take
-    ``first_on_stream_s`` longer. So do by ``first_call_s`` the first copy, kernel, record and wait that a thread calls.
-    The first copy and the first kernel behind each call that may wait for the card take ``after_wait_s`` longer where a
-    program makes both, unless it makes the same call over and over; a thread's very first ones what is more of the two.
+    ``first_on_stream_s`` longer. The first copy and the first kernel of a program, and those after each call that may
+    wait for the card, take ``after_wait_s`` longer each where a program makes both: the host comes to them with cold
+    caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
     card in ``graph_node_s`` each, kernels with them, while earlier ones run; and each op, for every op of another kind
@@ -127,7 +127,6 @@ class Host(Table, frozen=True):
     graph_node_s: IssueTime
     pageable_immediate_bytes: Annotated[int, About(most=1 << 40)]
     after_wait_s: IssueTime = 0.0
-    first_call_s: IssueTime = 0.0
     first_on_stream_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0

@@ -274,11 +274,6 @@ def after_wait_ticks(launch: Launch, device: Device, copies: bool, kernels: bool
     return ticks(device.host.after_wait_s) * (launch == "live" and copies and kernels)
 
 
-def first_call_ticks(launch: Launch, device: Device) -> int:
-    """What the first call of each kind that a thread makes takes longer: none of those that a graph replaces."""
-    return ticks(device.host.first_call_s) * (launch == "live")
-
-
 def first_on_stream_ticks(launch: Launch, device: Device) -> int:
     """What the first copy in each direction and the first kernel of a stream take longer, issued one by one."""
     return ticks(device.host.first_on_stream_s) * (launch == "live")

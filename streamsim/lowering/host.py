@@ -15,10 +15,9 @@ from streamsim.lowering.costs import (
     after_wait_ticks,
     edge_ticks,
     enter_ticks,
-    first_call_ticks,
     first_on_stream_ticks,
 )
-from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent, WaitThread
+from streamsim.program.schedule import Copy, Kernel, WaitThread
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM, enters
 from streamsim.rules.graphs import edge
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Op, Region, Schedule
+    from streamsim.program.schedule import Region, Schedule
 
 NO_SEGMENT = -1
 AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
@@ -122,16 +121,15 @@ def call_ticks_of(
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
     ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
-    says: the first of each kind more than that, the first copy and the first kernel after a wait, the first of each
-    kind in a stream, what the thread enters a stream for, and what is launched in a graph behind an op of another kind.
+    says: the first copy and the first kernel after a wait more than that, the first of each kind in a stream, what the
+    thread enters a stream for, and what is launched in a graph behind an op of another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
         kinds = set(columns.kind)
         cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
-        first = first_call_ticks(schedule.launch, device)
-        if cold or first:
-            _add_colds(found, schedule, columns, cold, first)
+        if cold:
+            _add_colds(found, columns, cold)
         on_stream = first_on_stream_ticks(schedule.launch, device)
         if on_stream:
             _add_firsts(found, columns, on_stream)
@@ -148,16 +146,17 @@ def call_ticks_of(
     return found
 
 
-def _add_colds(found: array[int], schedule: Schedule, columns: Columns, cold: int, first: int) -> None:
-    behind_wait: dict[type[Op], int] = dict.fromkeys((Copy, Kernel), cold)
-    at_first: dict[type[Op], int] = dict.fromkeys((Copy, Kernel), max(first, cold))
-    at_first |= dict.fromkeys((RecordEvent, WaitEvent), first)
-    due: dict[int, dict[type[Op], int]] = {}  # by thread, of the kinds of calls to which it will come cold
-    for i, (op, thread, holds) in enumerate(zip(schedule.ops, columns.thread, columns.holds, strict=True)):
-        own = due.setdefault(thread, at_first.copy())
-        found[i] += own.pop(type(op), 0)
+def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
+    copied, launched = set[int](), set[int]()  # threads that have issued a copy, or a kernel, since they waited
+    for i, (kind, thread, holds) in enumerate(zip(columns.kind, columns.thread, columns.holds, strict=True)):
+        if kind != NOTHING:
+            warm = launched if kind == KERNEL else copied
+            if thread not in warm:
+                warm.add(thread)
+                found[i] += cold
         if holds:
-            due[thread] = behind_wait | own
+            copied.discard(thread)
+            launched.discard(thread)
 
 
 def _add_firsts(found: array[int], columns: Columns, on_stream: int) -> None:

@@ -241,17 +241,6 @@ def test_the_first_copy_and_kernel_calls_after_a_wait_cost_more() -> None:
     assert spans(device, h2d(1, 1), h2d(1, 10, blocking=True), h2d(1, 1)) == [(1, 2), (2, 12), (13, 14)]
 
 
-def test_the_first_call_of_each_kind_costs_more() -> None:
-    # Each call costs 1, the first copy 3 more (back at 4), the first kernel too (8), so the first record (12) and the
-    # first wait (16); none of the next does. After the blocking copy (17..27) copies cost 1 as before: there is no
-    # other cost of a wait.
-    device = make_device(copy=1, kernel=1, record=1, wait=1, first_call=3)
-    round_trip = (h2d(1, 1), kernel(1, 1), RecordEvent(0, 1), WaitEvent(0, 2))
-    ops = (*round_trip, *round_trip, h2d(2, 1, blocking=True), h2d(1, 1))
-    returned = [back for _, back in calls(device, *ops)]
-    assert returned == [4, 8, 12, 16, 17, 18, 19, 20, 22, 23]
-
-
 def test_a_streams_first_calls_on_each_engine_cost_more() -> None:
     # A call costs 1, the first h2d, kernel and d2h of each of two streams 4 more; events and what follows do not. The
     # launch of a graph comes to no stream's queues: 2 for each copy.
@@ -262,14 +251,6 @@ def test_a_streams_first_calls_on_each_engine_cost_more() -> None:
     assert costs == [5, 5, 1, 5, 1, 5, 5, 5, *[1] * 8]
     in_graph = [back - begin for begin, back in calls(device, *chunk, *other, launch="graph")]
     assert in_graph == [2, 0, 0, 2, 0, 0, 2, 2]
-
-
-def test_the_first_call_costs_what_a_wait_costs_it_where_that_is_more() -> None:
-    # The first copy and kernel 1 + 5, not 1 + 5 + 3, and so again behind the blocking copy; the first record 1 + 3.
-    device = make_device(copy=1, kernel=1, record=1, after_wait=5, first_call=3)
-    ops = (h2d(1, 1, blocking=True), kernel(1, 1), RecordEvent(0, 1), h2d(1, 1, blocking=True), kernel(1, 1))
-    costs = [back - begin for begin, back in calls(device, *ops)]
-    assert costs == [6 + 1, 6, 4, 6 + 1, 6]
 
 
 def test_a_wait_captures_the_latest_record_before_it() -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SHIPPED = load_device("h200")
 H200 = msgspec.structs.replace(  # of any card; the probes' mean call has what the first ones after a wait take longer
-    SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0, first_call_s=0.0)
+    SHIPPED, description="", host=msgspec.structs.replace(SHIPPED.host, after_wait_s=0.0)
 )
 CONNECTIONS, SLOWER, OUTLIER_S = 8, 1.25, 5e-3
 RECIPE = Recipe("depth-first", {"chunks": 32, "streams": 4}, sincos(32_000, 2), "grid")  # the host's calls set its time

@@ -8,7 +8,7 @@ from streamsim_validate.calibrate.copies import copies, pageable
 from streamsim_validate.calibrate.hand_overs import ROUND_KINDS, hand_overs, rounds
 from streamsim_validate.calibrate.host_probes import SERIAL_KINDS, host_calls, serial, waiting_calls
 from streamsim_validate.calibrate.kernels import kernels
-from streamsim_validate.calibrate.program_calls import programs
+from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, programs
 from streamsim_validate.calibrate.queues import queues, rules
 from streamsim_validate.calibrate.shared_link import crowded, duplex
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.probe import Probe
 
 
-LATER = SERIAL_KINDS | ROUND_KINDS  # samples of before have none of them
+LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS  # samples of before have none of the one or of either
 
 
 def probes(resident_threads: int) -> Iterator[Probe]:

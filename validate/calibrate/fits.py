@@ -31,6 +31,7 @@ from streamsim_validate.calibrate.host_probes import (
 from streamsim_validate.calibrate.kernels import fit_compute, kernel_spread
 from streamsim_validate.calibrate.link_spread import link_spread
 from streamsim_validate.calibrate.probe import DIRECTIONS
+from streamsim_validate.calibrate.program_calls import refit_calls
 from streamsim_validate.calibrate.queues import QUEUES, fit_queues, fit_rules
 from streamsim_validate.calibrate.shared_link import fit_crowded, fit_duplex
 from streamsim_validate.records import CALIBRATED_ON
@@ -71,7 +72,7 @@ def _fit(samples: Samples) -> Device:
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (fit_rules, fit_after_wait, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
+    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
         device = adjust(samples, device)
     front_ends = {
         name: fit_front_end(library.rounds, _source(samples, f"host.{name}", library.version))
@@ -94,7 +95,7 @@ def _check_complete(samples: Samples) -> None:
 
 def _is_later(samples: Samples, chain: Chain) -> bool:
     """Whether samples of before there were such chains are complete without them: what they show is off."""
-    return chain.kind in LATER and not samples.has(LATER)
+    return any(chain.kind in kinds and not samples.has(kinds) for kinds in LATER)
 
 
 SOURCES = dict.fromkeys(

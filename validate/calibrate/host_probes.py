@@ -22,19 +22,15 @@ from streamsim_validate.calibrate.probe import (
     Probe,
     moved,
     probe_of,
-    tiny,
     with_kernel,
 )
-from streamsim_validate.calibrate.program_calls import calls_spread, fit_calls
+from streamsim_validate.calibrate.program_calls import calls_spread, fit_calls, mixes
 from streamsim_validate.calibrate.shared_link import CROWDED_BYTES, CROWDED_COPIES, ISSUED_BYTES
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
 from streamsim_validate.records import (
-    MIX_LENGTH,
-    MIXES,
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
-    mix_kind,
 )
 
 if TYPE_CHECKING:
@@ -49,29 +45,14 @@ SERIAL_KINDS = {"serial hkd", "serial hgkd"}  # samples of before have none
 
 
 def host_calls() -> Iterator[Probe]:
-    """Copies and launches in the mix of a live pipeline, over few streams and over many; and chains of one other call.
-
-    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them, to say how
-    fast the host was.
-    """
-    for letters, streams in MIXES:
-        ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
-        yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
+    """Mixes of calls, and chains of one other call: without named buffers, to be measured among other schedules."""
+    yield from mixes()
     for n in HOST_LENGTHS:
         yield probe_of(RECORD_CHAINS, 0, n, [RecordEvent(i, 1 + i % 4) for i in range(n)], 4, events=n)
         records: list[Op] = [RecordEvent(i, 1 + i) for i in range(4)]
         waits: list[Op] = [WaitEvent(i % 4, 1 + (i + 1) % 4) for i in range(n)]
         yield probe_of(WAIT_CHAINS, 0, n, records + waits, 4, events=4)  # a wait for what was never recorded is cheaper
         yield probe_of(SYNCHRONISE_CHAINS, 0, n, [Synchronize(stream=1)] * n)
-
-
-def _mix(letters: str, stream: int) -> Iterator[Op]:
-    made: dict[str, Op] = {
-        "h": Copy("h2d", MIX_BYTES, stream),
-        "d": Copy("d2h", MIX_BYTES, stream),
-        "k": tiny(stream),
-    }
-    return (made[letter] for letter in letters)
 
 
 def waiting_calls() -> Iterator[Probe]:
@@ -167,7 +148,7 @@ def _edges_s(samples: Samples, host: Host) -> list[float]:
 def host_spread(samples: Samples, device: Device) -> dict[str, float]:
     """Of the host's calls: those of programs, and the scatter of the chains in which the others show."""
     host = device.host
-    found = calls_spread(samples)
+    found = calls_spread(samples, host.after_wait_s)
     found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))

@@ -1,9 +1,10 @@
 """What the calls of whole programs cost the host: probes, their fit and its spread.
 
 The same calls take longer in a program than in a chain of their own: each works on memory of its own, copies, launches
-and events take turns, and the first of each kind and of each stream are cold. So the probes are small programs of
-many makes, and what a call costs is what explains them all best. A host runs at another speed from one tenth of a
-second to the next, so each run is set beside a chain of calls that is issued just before it and just after, the pace.
+and events take turns, and the first of each stream are cold. So the probes are small programs of many makes, and what a
+call costs is what explains them all best. A host runs at another speed from one tenth of a second to the next, so each
+run is set beside a chain of calls that is issued just before it and just after, the pace. Samples of before there were
+such programs have the mixes of calls alone, and what these say.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, TINY
+from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, probe_of, tiny
 from streamsim_validate.records import (
+    MIX_LENGTH,
+    MIXES,
     RECORD_CHAINS,
     SYNCHRONISE_CHAINS,
     WAIT_CHAINS,
     Chain,
     HostCalls,
+    mix_kind,
     relative_deviation,
     relay,
 )
@@ -33,7 +37,8 @@ from streamsim_validate.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streamsim.program.schedule import Schedule
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op, Schedule
     from streamsim_validate.calibrate.probe import Probe
     from streamsim_validate.calibrate.samples import Samples
 
@@ -88,6 +93,26 @@ PROGRAMS: Mapping[str, tuple[tuple[tuple[int, int], ...], Callable[[int, int], S
 }
 PROGRAM_KINDS = {f"program {name}" for name in PROGRAMS}
 CALLS = (Copy, Kernel, RecordEvent, WaitEvent)
+FIRST = "first_on_stream_s"
+
+
+def mixes() -> Iterator[Probe]:
+    """Copies and launches in the mix of a live pipeline, over few streams and over many: to say how fast the host is.
+
+    Short, and without named buffers: cheap enough to stand among other schedules and be measured with them.
+    """
+    for letters, streams in MIXES:
+        ops = [op for i in range(MIX_LENGTH) for op in _mix(letters, 1 + i % streams)]
+        yield probe_of(mix_kind(letters), streams, MIX_LENGTH, ops, streams)
+
+
+def _mix(letters: str, stream: int) -> Iterator[Op]:
+    made: dict[str, Op] = {
+        "h": Copy("h2d", MIX_BYTES, stream),
+        "d": Copy("d2h", MIX_BYTES, stream),
+        "k": tiny(stream),
+    }
+    return (made[letter] for letter in letters)
 
 
 def programs() -> Iterator[Probe]:
@@ -111,38 +136,60 @@ class _Fit(NamedTuple):
     missed: np.ndarray
 
 
-def fit_calls(samples: Samples) -> HostCalls:
+def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
     """What explains the programs best, relative error for relative error.
 
-    Raises InputError when there are none, or no chains of events.
+    ``after_wait_s``: what the first copy and the first kernel of a program take longer. Raises InputError when some
+    have no runs or no paces beside them, or there are no chains of events.
     """
-    return _fit(samples).calls
+    return _fit(samples, after_wait_s).calls
 
 
-def _fit(samples: Samples) -> _Fit:
+def refit_calls(samples: Samples, device: Device) -> Device:
+    """With calls that leave room for what the first ones after a wait take longer."""
+    calls = fit_calls(samples, device.host.after_wait_s)
+    return replace(device, host=replace(device.host, **calls._asdict()))
+
+
+def _fit(samples: Samples, after_wait_s: float) -> _Fit:
     """Least squares. Records and waits come in pairs, so what each costs is to the other as in chains of its own."""
-    chains = {kind: samples.per_link(kind, 0, "issue_s") for kind in (RECORD_CHAINS, WAIT_CHAINS)}
-    found = list(programs())
-    took = np.array([took_in_paces(samples, chain) for chain, _ in found]) * samples.pace_s
-    shares = np.array([_counts(schedule, chains) for _, schedule in found]) / took[:, None]
-    each = np.linalg.lstsq(shares, np.ones(len(found)), rcond=None)[0].clip(min=0)
-    missed = 1 - shares @ each
-    variance = float(missed @ missed) / (len(found) - len(each))
-    deviations = np.sqrt(variance * np.linalg.inv(shares.T @ shares).diagonal())
-    return _Fit(_calls(samples, each, chains), _calls(samples, deviations, chains), missed)
+    events_s = {kind: samples.per_link(kind, 0, "issue_s") for kind in (RECORD_CHAINS, WAIT_CHAINS)}
+    found = _issued(samples)
+    took_s = np.array([seconds - after_wait_s * _after_waits(schedule) for schedule, seconds in found])
+    shares = np.array([_counts(schedule, events_s) for schedule, _ in found]) / took_s[:, None]
+    told = np.flatnonzero(shares.any(axis=0))
+    each, deviations = np.zeros((2, shares.shape[1]))
+    each[EVENTS] = 1.0  # where no program has any
+    each[told] = np.linalg.lstsq(shares[:, told], np.ones(len(took_s)), rcond=None)[0].clip(min=0)
+    missed = 1 - shares[:, told] @ each[told]
+    variance = float(missed @ missed) / max(1, len(took_s) - len(told))
+    deviations[told] = np.sqrt(variance * np.linalg.inv(shares[:, told].T @ shares[:, told]).diagonal())
+    return _Fit(_calls(samples, each, events_s), _calls(samples, deviations, events_s), missed)
 
 
-def _calls(samples: Samples, each: np.ndarray, chains: Mapping[str, float]) -> HostCalls:
-    copy_s, kernel_s, events, first_call_s, first_on_stream_s = map(float, each)
+def _issued(samples: Samples) -> list[tuple[Schedule, float]]:
+    """The programs, and in how many seconds the host issued each; or the mixes of calls."""
+    if not samples.has(PROGRAM_KINDS):
+        return [(schedule, samples.median(chain, "issue_s")) for chain, schedule in mixes()]
+    return [(schedule, took_in_paces(samples, chain) * samples.pace_s) for chain, schedule in programs()]
+
+
+def _calls(samples: Samples, each: np.ndarray, events_s: Mapping[str, float]) -> HostCalls:
+    copy_s, kernel_s, events, first_on_stream_s = map(float, each)
     return HostCalls(
         copy_s=copy_s,
         kernel_s=kernel_s,
-        record_s=events * chains[RECORD_CHAINS],
-        wait_s=events * chains[WAIT_CHAINS],
+        record_s=events * events_s[RECORD_CHAINS],
+        wait_s=events * events_s[WAIT_CHAINS],
         synchronize_s=max(0.0, samples.per_link(SYNCHRONISE_CHAINS, 0, "wall_s")),
-        first_call_s=first_call_s,
         first_on_stream_s=first_on_stream_s,
     )
+
+
+def _after_waits(schedule: Schedule) -> int:
+    """How many calls of a program feel that whatever was before it ended with a wait."""
+    kinds = {type(op) for op in schedule.ops}
+    return 2 * ({Copy, Kernel} <= kinds)
 
 
 def took_in_paces(samples: Samples, chain: Chain) -> float:
@@ -153,29 +200,29 @@ def took_in_paces(samples: Samples, chain: Chain) -> float:
     return float(median(run.issue_s / pace_s for run, pace_s in runs))
 
 
-def _counts(schedule: Schedule, chains: Mapping[str, float]) -> tuple[float, ...]:
-    """Copies, kernels, seconds of events in chains of their own; first calls of their kind, and so in their streams."""
+EVENTS = 2  # where they stand among the counts
+
+
+def _counts(schedule: Schedule, events_s: Mapping[str, float]) -> tuple[float, ...]:
+    """Copies, kernels, seconds of events in chains of their own, first calls of their kind in a stream."""
     copies, kernels, records, waits = (sum(isinstance(op, call) for op in schedule.ops) for call in CALLS)
-    events_s = records * chains[RECORD_CHAINS] + waits * chains[WAIT_CHAINS]
-    kinds = sum(count > 0 for count in (copies, kernels, records, waits))
     queues = {(op.stream, getattr(op, "direction", "")) for op in schedule.ops if isinstance(op, Copy | Kernel)}
-    return copies, kernels, events_s, kinds, len(queues)
+    return copies, kernels, records * events_s[RECORD_CHAINS] + waits * events_s[WAIT_CHAINS], len(queues)
 
 
-def calls_spread(samples: Samples) -> dict[str, float]:
+def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     """Of each call that waits for nothing, relative to it.
 
     The scatter of the programs' runs and, in quadrature, what the fit misses of them; of what it can tell least from
     the rest, its own standard deviation.
     """
-    found = _fit(samples)
-    runs = (samples.timings[chain] for chain, _ in programs())
+    found = _fit(samples, after_wait_s)
+    kinds = PROGRAM_KINDS if samples.has(PROGRAM_KINDS) else {chain.kind for chain, _ in mixes()}
+    runs = (own for chain, own in samples.timings.items() if chain.kind in kinds)
     scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
     issue = math.hypot(scatter, math.sqrt(float(np.mean(found.missed**2))))
     spread = dict.fromkeys(HostCalls._fields, issue)
-    for name in ("first_call_s", "first_on_stream_s"):
-        seconds, deviation_s = getattr(found.calls, name), getattr(found.deviations, name)
-        del spread[name]
-        if seconds:
-            spread[name] = min(1.0, deviation_s / seconds)
+    del spread[FIRST]
+    if seconds := getattr(found.calls, FIRST):
+        spread[FIRST] = min(1.0, math.hypot(issue, getattr(found.deviations, FIRST) / seconds))
     return spread

@@ -33,7 +33,6 @@ class HostCalls(NamedTuple):
     record_s: float
     wait_s: float
     synchronize_s: float
-    first_call_s: float
     first_on_stream_s: float
 
 
