@@ -101,10 +101,12 @@ def with_calls(device: Device, group: Group) -> Device:
     """The calls of a C++ program cost the host other than CuPy's, and by the minute: as probed beside the group."""
     few, many = CALLS_OF.index(4), CALLS_OF.index(16)
     copies_us, chunk_us = group.copies_us, group.chunk_us
-    firsts = 3 * (16 - 4)  # calls, three of each stream
-    first_s = max(0.0, chunk_us[many] - chunk_us[few]) * 1e-6 * PROBED_CHUNKS / firsts
-    copy_s, kernel_s = copies_us[few] * 1e-6 / 2, max(0.0, chunk_us[few] - copies_us[few]) * 1e-6
-    return replace(device, host=replace(device.host, copy_s=copy_s, kernel_s=kernel_s, first_on_stream_s=first_s))
+    first_us = max(0.0, chunk_us[many] - chunk_us[few]) * PROBED_CHUNKS / (3 * (16 - 4))  # three calls a stream
+    each_us = first_us * 4 / PROBED_CHUNKS  # of a call that each of few streams makes first
+    copy_us = copies_us[few] / 2 - each_us
+    kernel_us = max(0.0, chunk_us[few] - copies_us[few] - each_us)
+    calls = {"copy_s": copy_us * 1e-6, "kernel_s": kernel_us * 1e-6, "first_on_stream_s": first_us * 1e-6}
+    return replace(device, host=replace(device.host, **calls))
 
 
 def _errors(record: Record, group: Group, device: Device, known: Known, rule: str) -> Iterator[Error]:

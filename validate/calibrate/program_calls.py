@@ -20,7 +20,9 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import breadth_first, depth_first, prefetch, ring
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.calibrate.hand_overs import CYCLES
 from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, probe_of, tiny
+from streamsim_validate.calibrate.simulated import rms
 from streamsim_validate.records import (
     MIX_LENGTH,
     MIXES,
@@ -93,7 +95,6 @@ PROGRAMS: Mapping[str, tuple[tuple[tuple[int, int], ...], Callable[[int, int], S
 }
 PROGRAM_KINDS = {f"program {name}" for name in PROGRAMS}
 CALLS = (Copy, Kernel, RecordEvent, WaitEvent)
-FIRST = "first_on_stream_s"
 
 
 def mixes() -> Iterator[Probe]:
@@ -214,15 +215,23 @@ def calls_spread(samples: Samples, after_wait_s: float) -> dict[str, float]:
     """Of each call that waits for nothing, relative to it.
 
     The scatter of the programs' runs and, in quadrature, what the fit misses of them; of what it can tell least from
-    the rest, its own standard deviation.
+    the rest, its own standard deviation, too.
     """
-    found = _fit(samples, after_wait_s)
-    kinds = PROGRAM_KINDS if samples.has(PROGRAM_KINDS) else {chain.kind for chain, _ in mixes()}
+    found, of_programs = _fit(samples, after_wait_s), samples.has(PROGRAM_KINDS)
+    kinds = PROGRAM_KINDS if of_programs else {chain.kind for chain, _ in mixes()}
     runs = (own for chain, own in samples.timings.items() if chain.kind in kinds)
     scatter = median(relative_deviation(tuple(timing.issue_s for timing in own)) for own in runs)
-    issue = math.hypot(scatter, math.sqrt(float(np.mean(found.missed**2))))
-    spread = dict.fromkeys(HostCalls._fields, issue)
-    del spread[FIRST]
-    if seconds := getattr(found.calls, FIRST):
-        spread[FIRST] = min(1.0, math.hypot(issue, getattr(found.deviations, FIRST) / seconds))
+    missed = rms(found.missed) if of_programs else _among_others(samples, found.calls)
+    spread = dict.fromkeys(HostCalls._fields, math.hypot(scatter, missed))
+    if seconds := found.calls.first_on_stream_s:
+        own = found.deviations.first_on_stream_s / seconds
+        spread["first_on_stream_s"] = min(1.0, math.hypot(scatter, missed, own))
     return spread
+
+
+def _among_others(samples: Samples, calls: HostCalls) -> float:
+    """How far the calls of the cycles are from the mixes', which leave nothing to be missed: each to the middle one."""
+    calls_s = {"h": calls.copy_s, "d": calls.copy_s, "k": calls.kernel_s}
+    issued_s = (samples.per_link(f"cycle {cycle}", 0, "issue_s") for cycle in CYCLES)
+    found = [seconds / sum(map(calls_s.__getitem__, cycle)) for seconds, cycle in zip(issued_s, CYCLES, strict=True)]
+    return rms(one / median(found) - 1 for one in found)

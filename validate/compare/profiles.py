@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,7 +55,12 @@ class Profiles:
 
     def of_group(self, entry: Entry) -> Device:
         """The profile for its group, the host as fast as it was for most of that."""
-        return self.at_speed(self.speeds[entry.group]) if entry.group in self.speeds else self.whole
+        return self._groups.get(entry.group, self.whole)
+
+    @cached_property
+    def _groups(self) -> dict[int, Device]:
+        """One for each, so that who predicts many schedules with it knows it again."""
+        return {number: self.at_speed(speed) for number, speed in self.speeds.items()}
 
     def at_speed(self, speed: float) -> Device:
         """The profile with calls that take so many times as long."""
@@ -85,7 +91,8 @@ def profiles_of(run: Run, device: Device | None = None) -> Profiles:
         return Profiles(whole, {})
     known = [one for one in map(_known, (run.samples, run.samples_after)) if one]
     paces_s = [one.pace_s for one in known if one.pace_s]
-    return Profiles(whole, _speeds(run, known), True, mean(paces_s) if paces_s else 0.0)
+    pace_s = mean(paces_s) if paces_s else 0.0
+    return Profiles(whole, _speeds(run, known) | _speeds_by_pace(run, pace_s), True, pace_s)
 
 
 def _own_profile(run: Run) -> Device | None:
@@ -131,6 +138,15 @@ def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
         with contextlib.suppress(InputError):
             found[group.number] = speed_of(mixes_s(_telling(group.probes)), usual_s)
     return found
+
+
+def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
+    """The same, by the pace beside the samples of each group."""
+    paces: dict[int, list[float]] = {}
+    for entry in run.entries if pace_s else ():
+        if entry.group and not entry.program:
+            paces.setdefault(entry.group, []).extend(entry.paces_s)
+    return {number: median(own) / pace_s for number, own in paces.items() if own}
 
 
 def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
