@@ -166,6 +166,11 @@ def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_
     assert fit_calls(Samples(CARD, "2026-01-01", timings, paces_s=paces_s)) == pytest.approx(fit_calls(samples()))
 
 
+def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:
+    with pytest.raises(InputError, match="issued sooner than its first calls alone take"):
+        fit_calls(samples(), after_wait_s=1e-3)
+
+
 def test_the_programs_tell_their_calls_apart() -> None:
     """No kind of call and no number of streams is a sum of others in all of them: the fit has one answer."""
     counts = np.array([_counts(schedule, {"record": 1.0, "wait": 1.0}) for _, schedule in programs()])

@@ -141,7 +141,7 @@ def fit_calls(samples: Samples, after_wait_s: float = 0.0) -> HostCalls:
     """What explains the programs best, relative error for relative error.
 
     ``after_wait_s``: what the first copy and the first kernel of a program take longer. Raises InputError when some
-    have no runs or no paces beside them, or there are no chains of events.
+    have no runs or no paces beside them or took less than that, or there are no chains of events.
     """
     return _fit(samples, after_wait_s).calls
 
@@ -157,6 +157,8 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
     events_s = {kind: samples.per_link(kind, 0, "issue_s") for kind in (RECORD_CHAINS, WAIT_CHAINS)}
     found = _issued(samples)
     took_s = np.array([seconds - after_wait_s * _after_waits(schedule) for schedule, seconds in found])
+    if took_s.min() <= 0:
+        raise InputError("calibration: a program was issued sooner than its first calls alone take; calibrate again")
     shares = np.array([_counts(schedule, events_s) for schedule, _ in found]) / took_s[:, None]
     told = np.flatnonzero(shares.any(axis=0))
     each, deviations = np.zeros((2, shares.shape[1]))
@@ -164,7 +166,7 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
     each[told] = np.linalg.lstsq(shares[:, told], np.ones(len(took_s)), rcond=None)[0].clip(min=0)
     missed = 1 - shares[:, told] @ each[told]
     variance = float(missed @ missed) / max(1, len(took_s) - len(told))
-    deviations[told] = np.sqrt(variance * np.linalg.inv(shares[:, told].T @ shares[:, told]).diagonal())
+    deviations[told] = np.sqrt(variance * np.linalg.pinv(shares[:, told].T @ shares[:, told]).diagonal())
     return _Fit(_calls(samples, each, events_s), _calls(samples, deviations, events_s), missed)
 
 
