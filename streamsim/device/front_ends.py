@@ -59,9 +59,8 @@ class FrontEnd(Table, frozen=True):
         check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
 
 
-FIRST_ON_STREAM = (
-    "first_on_stream_s"  # of bare calls; what is found in rounds over streams is a mean with the first ones
-)
+# Of bare calls: what is found in rounds over streams is a mean with the first ones.
+FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
 

@@ -103,7 +103,7 @@ def with_calls(device: Device, group: Group) -> Device:
     copies_us, chunk_us = group.copies_us, group.chunk_us
     first_us = max(0.0, chunk_us[many] - chunk_us[few]) * PROBED_CHUNKS / (3 * (16 - 4))  # three calls a stream
     each_us = first_us * 4 / PROBED_CHUNKS  # of a call that each of few streams makes first
-    copy_us = copies_us[few] / 2 - each_us
+    copy_us = max(0.0, copies_us[few] / 2 - each_us)
     kernel_us = max(0.0, chunk_us[few] - copies_us[few] - each_us)
     calls = {"copy_s": copy_us * 1e-6, "kernel_s": kernel_us * 1e-6, "first_on_stream_s": first_us * 1e-6}
     return replace(device, host=replace(device.host, **calls))

@@ -171,6 +171,28 @@ def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:
         fit_calls(samples(), after_wait_s=1e-3)
 
 
+def test_no_call_takes_less_than_nothing_and_the_others_explain_the_programs_without_it() -> None:
+    """Over 32 streams the mix takes less than over 4: then streams cost nothing, and what is nearest to all counts."""
+    few, both, many = Chain("mix hd", 4, 64), Chain("mix hkd", 4, 64), Chain("mix hkd", 32, 64)
+    took = {few: 128 * 2e-6, both: 128 * 2e-6 + 64 * 5e-6, many: 0.9 * (128 * 2e-6 + 64 * 5e-6)}
+    older = {chain: runs for chain, runs in samples().timings.items() if not is_program(chain)}
+    older |= {chain: [older[chain][0]._replace(issue_s=seconds)] for chain, seconds in took.items()}
+    calls = fit_calls(Samples(CARD, "2026-01-01", older))
+    assert calls.first_on_stream_s == 0
+    # Two chains of one make, 576 and 518.4 us, relative errors squared: their mean is weighed by 1 / time squared.
+    weights = [1 / took[chain] ** 2 for chain in (both, many)]
+    nearest_s = sum(w * took[chain] for w, chain in zip(weights, (both, many), strict=True)) / sum(weights)
+    assert calls.copy_s == pytest.approx(2e-6)
+    assert calls.kernel_s == pytest.approx((nearest_s - 128 * 2e-6) / 64)
+
+
+def test_chains_of_events_that_took_no_longer_for_being_longer_cost_nothing() -> None:
+    shorter = {Chain("record", 0, 64): [samples().timings[Chain("record", 0, 16)][0]._replace(issue_s=1e-9)]}
+    calls = fit_calls(replace(samples(), timings=samples().timings | shorter))
+    assert calls.record_s == 0
+    assert calls.wait_s > 0
+
+
 def test_the_programs_tell_their_calls_apart() -> None:
     """No kind of call and no number of streams is a sum of others in all of them: the fit has one answer."""
     counts = np.array([_counts(schedule, {"record": 1.0, "wait": 1.0}) for _, schedule in programs()])

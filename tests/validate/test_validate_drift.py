@@ -171,6 +171,17 @@ def test_a_pace_of_no_time_or_of_few_samples_says_nothing() -> None:
         assert profiles_of(a_run((), ())).of(known) == H200.with_connections(CONNECTIONS)
 
 
+def test_paces_that_say_nothing_leave_a_group_the_speed_of_its_own_chains() -> None:
+    """However many entries of the group have them: 0 s, below 0, or of too few samples."""
+    entry = msgspec.structs.replace(a_paced_entry(SLOWER, SLOWER, SLOWER), group=2)
+    for paces_s in ((0.0, 0.0, 0.0), (-1.0, 1e-4, 1e-4)):
+        wrong = msgspec.structs.replace(entry, paces_s=paces_s)
+        assert profiles_of(a_run((wrong,), GROUPS)).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+    few = msgspec.structs.replace(a_paced_entry(1, 1), group=2)
+    assert profiles_of(a_run((few,), GROUPS)).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+    assert profiles_of(a_run((entry,), (GROUPS[0],))).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+
+
 def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:
     profiles = profiles_of(RECORD.runs[0])
     whole, late = profiles.whole, profiles.of(ENTRIES[1])

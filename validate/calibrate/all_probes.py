@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.probe import Probe
 
 
-LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS  # samples of before have none of the one or of either
+# Groups of kinds, one added after the other: older samples have none of the last, or of either.
+LATER = SERIAL_KINDS | ROUND_KINDS, PROGRAM_KINDS
 
 
 def probes(resident_threads: int) -> Iterator[Probe]:

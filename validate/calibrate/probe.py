@@ -1,4 +1,4 @@
-"""What the calibration's probes are made of: isolated micro-benchmarks, each of them a Schedule.
+"""What the calibration's probes are made of: isolated micro-benchmarks and small programs, each of them a Schedule.
 
 They are replayed by the same machinery as any other schedule, so that a host call costs in a probe what it costs
 in a pipeline. Probes come as chains of two lengths: the difference of their times over the difference of their
@@ -6,7 +6,8 @@ lengths is the time of one link, free of what a run costs once. Chains whose ops
 issue them stand behind a gate, which holds their engine until all is queued: a long copy for copies, a spinning
 kernel for the rest. Behind a gate copies of several streams that take turns with kernels start later than in a program
 that is issued as it runs, so these stand behind none: short ones are a graph. Mixes of calls come over few streams and
-over many instead. None of them is a pipeline that is later predicted.
+over many instead, and programs (:mod:`streamsim_validate.calibrate.program_calls`) in many sizes, of which nothing
+counts but how long the host issued them. None of them is a pipeline that is later predicted.
 """
 
 from __future__ import annotations

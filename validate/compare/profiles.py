@@ -4,8 +4,9 @@ A run calibrates before it measures and after, and its profile is the mean of bo
 than to some per cent. A host's calls cost 10 to 25 % more or less within minutes, and half as much again for tenths of
 a second. So a run that calibrates issues a chain of calls just before each sample and just after it
 (:mod:`streamsim_validate.run.measure`), and a sample is predicted with the run's profile, in which calls take as many
-times as long as those did, and nothing else is changed. Older records have chains for each group of schedules. A
-schedule's own times say nothing about it: no number is fitted to them.
+times as long as that chain did beside the programs of the calibrations, and nothing else is changed. In records of
+before, the chains that are measured with every group of schedules say how fast the host was. A schedule's own times say
+nothing about it: no number is fitted to them.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Profiles:
     """What a run's schedules are predicted with.
 
     ``whole``: the run's. ``speeds``: how many times as long as in it calls took the host, by the number of each group
-    that says so. ``is_own``: it was calibrated in the run, and so follows the host. ``pace_s``: in how many seconds the
-    host issued the pace while it was; 0 where that is not known.
+    that says so. ``is_own``: it was calibrated in the run. ``pace_s``: in how many seconds the host issued the pace
+    beside the programs of its calibrations; 0 where that is not known.
     """
 
     whole: Device
@@ -68,10 +69,7 @@ class Profiles:
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
-        is_known = self.pace_s and not entry.program
-        if not is_known or len(entry.paces_s) < FEWEST_REPEATS or min(entry.paces_s) <= 0:
-            return []
-        return [seconds / self.pace_s for seconds in entry.paces_s]
+        return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
@@ -141,12 +139,18 @@ def _speeds(run: Run, known: Sequence[_Known]) -> dict[int, float]:
 
 
 def _speeds_by_pace(run: Run, pace_s: float) -> dict[int, float]:
-    """The same, by the pace beside the samples of each group."""
+    """The same, by the pace beside the samples of each group, of entries that say how fast the host was."""
     paces: dict[int, list[float]] = {}
     for entry in run.entries if pace_s else ():
-        if entry.group and not entry.program:
+        if entry.group and _has_paces(entry):
             paces.setdefault(entry.group, []).extend(entry.paces_s)
-    return {number: median(own) / pace_s for number, own in paces.items() if own}
+    return {number: median(own) / pace_s for number, own in paces.items()}
+
+
+def _has_paces(entry: Entry) -> bool:
+    """Whether it is a replay with enough paces beside its samples, and each took the host time."""
+    is_enough = len(entry.paces_s) >= FEWEST_REPEATS and min(entry.paces_s) >= SHORTEST_S
+    return is_enough and not entry.program
 
 
 def _telling(probes: tuple[ChainRow, ...]) -> dict[Chain, list[Timing]]:
