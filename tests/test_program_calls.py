@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from documents import ROOT
 from programs.launches import FOLDER
 from programs.program_calls import RECORDS, by_mixes, row
 
+from streamsim_validate.calibrate.program_calls import with_calls
 from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.records import HostCalls
 from streamsim_validate.records.files import read_record
 
 EVIDENCE = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
-CALLS = ("copy_s", "kernel_s", "record_s", "wait_s", "first_on_stream_s", "synchronize_s")
 
 
 @pytest.mark.measured
@@ -32,8 +32,7 @@ def test_only_the_calls_are_others_and_the_groups_say_how_fast_the_host_was(name
     assert was is not None
     assert now is not None
     assert was.host.copy_s != now.host.copy_s
-    calls = {call: getattr(was.host, call) for call in CALLS}
-    assert msgspec.structs.replace(now, host=msgspec.structs.replace(now.host, **calls)) == was
+    assert with_calls(now, HostCalls(*(getattr(was.host, call) for call in HostCalls._fields))) == was
     assert profiles_of(run).pace_s > 0
     assert profiles_of(other).pace_s == 0
     assert profiles_of(other).speeds.keys() == profiles_of(run).speeds.keys() == {1, 2, 3, 4}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from programs.launches import FOLDER, RECORDS
+from programs.refitted import refitted
 
 from streamsim_validate.calibrate.host_probes import edge_s
-from streamsim_validate.calibrate.samples import PlainSamples, Samples
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, percentile95
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.records.files import read_record
@@ -23,7 +23,11 @@ from streamsim_validate.records.files import read_record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamsim_validate.records.record import Record, Run
+    from programs.refitted import Change
+
+    from streamsim.device.profile import Device
+    from streamsim_validate.calibrate.samples import Samples
+    from streamsim_validate.records.record import Record
 
 EDGE = "graph_edge_s"
 
@@ -43,19 +47,13 @@ class Errors(NamedTuple):
 
 def with_edges(record: Record, *, cost: bool) -> Record:
     """The record with what its samples say that edges cost in its profiles; or with edges that cost nothing."""
-    return msgspec.structs.replace(record, runs=tuple(_with_edges(run, cost=cost) for run in record.runs))
 
+    def change(device: Device, samples: Samples) -> Change:
+        host = msgspec.structs.replace(device.host, **{EDGE: edge_s(samples, device.host) if cost else 0.0})
+        sources = device.sources | {f"host.{EDGE}": "measured: the samples beside it"}
+        return msgspec.structs.replace(device, host=host, sources=sources), samples
 
-def _with_edges(run: Run, *, cost: bool) -> Run:
-    changed: dict[str, Any] = {}
-    for when, plain in (("before", run.samples), ("after", run.samples_after)):
-        device = run.profile(when)
-        if device is not None and plain is not None:
-            samples = Samples.from_plain(msgspec.convert(plain, PlainSamples))
-            host = msgspec.structs.replace(device.host, **{EDGE: edge_s(samples, device.host) if cost else 0.0})
-            sources = device.sources | {f"host.{EDGE}": "measured: the samples beside it"}
-            changed[when] = msgspec.to_builtins(msgspec.structs.replace(device, host=host, sources=sources))
-    return msgspec.structs.replace(run, **changed)
+    return refitted(record, change)
 
 
 def errors_of(record: Record) -> dict[tuple[str, bool], Errors]:

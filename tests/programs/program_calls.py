@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-import numpy as np
 from programs.launches import FOLDER
+from programs.refitted import refitted
 
-from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, fit_calls
-from streamsim_validate.calibrate.samples import PlainSamples, Samples
-from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
+from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, fit_calls, with_calls
+from streamsim_validate.calibrate.samples import Samples
+from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, percentile95
 from streamsim_validate.compare.predictions import classify, compare, predicted_beside_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import issuing_s
@@ -26,7 +25,10 @@ from streamsim_validate.records.timed import closed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamsim_validate.records import Record, Run
+    from programs.refitted import Change
+
+    from streamsim.device.profile import Device
+    from streamsim_validate.records import Record
 
 RECORDS = {f"{card}, {i}": f"random-{card.lower()}-{i}" for i in (3, 4) for card in ("H100", "H200")}
 UP_TO = (64, 256, 1 << 20)  # calls
@@ -41,25 +43,13 @@ class Issued(NamedTuple):
 
 def by_mixes(record: Record) -> Record:
     """The record with the calls that the mixes among its samples say, and no pace of programs beside them."""
-    return msgspec.structs.replace(record, runs=tuple(map(_by_mixes, record.runs)))
+    return refitted(record, _by_mixes)
 
 
-def _by_mixes(run: Run) -> Run:
-    changed: dict[str, Any] = {}
-    for when, name in (("before", "samples"), ("after", "samples_after")):
-        device, samples = run.profile(when), getattr(run, name)
-        if device is not None and samples is not None:
-            older = _without_programs(Samples.from_plain(msgspec.convert(samples, PlainSamples)))
-            calls = fit_calls(older, device.host.after_wait_s)
-            host = msgspec.structs.replace(device.host, **calls._asdict())
-            changed[when] = msgspec.to_builtins(msgspec.structs.replace(device, host=host))
-            changed[name] = msgspec.to_builtins(older.plain())
-    return msgspec.structs.replace(run, **changed)
-
-
-def _without_programs(samples: Samples) -> Samples:
+def _by_mixes(device: Device, samples: Samples) -> Change:
     timings = {chain: runs for chain, runs in samples.timings.items() if chain.kind not in PROGRAM_KINDS}
-    return Samples(samples.card, samples.date, timings)
+    older = Samples(samples.card, samples.date, timings)
+    return with_calls(device, fit_calls(older, device.host.after_wait_s)), older
 
 
 def issued_of(record: Record) -> Iterator[Issued]:
@@ -89,7 +79,7 @@ def row(label: str, record: Record) -> str:
 
 
 def _median_and_p95(errors: list[float]) -> str:
-    return f"{100 * median(errors):.1f}, {100 * float(np.percentile(errors, 95)):.1f} %"
+    return f"{100 * median(errors):.1f}, {100 * percentile95(errors):.1f} %"
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
+from fake_cuda import fake_gpu
 
 import streamsim_validate
 from streamsim import load_device
@@ -21,7 +22,7 @@ from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, LinkDire
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
-from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate import fits, measurement
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
 from streamsim_validate.calibrate.host_probes import fit_edges, host_calls
@@ -164,6 +165,28 @@ def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_
     }
     paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
     assert fit_calls(Samples(CARD, "2026-01-01", timings, paces_s=paces_s)) == pytest.approx(fit_calls(samples()))
+
+
+def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A probe of each part, on an emulated card: each in every round that counts, what scatters most more often."""
+    wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * KI, 8): 2, PACE_CHAIN: 1}
+    wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
+    some = [probe for probe in probes(CARD.resident_threads) if probe[0] in wanted]
+    assert len(some) == len(wanted)
+    monkeypatch.setattr(measurement, "probes", lambda _: iter(some))
+    steps: list[str] = []
+    found = measurement.measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
+    assert {chain: len(runs) for chain, runs in found.timings.items()} == {
+        chain: measurement.REPEATS * times for chain, times in wanted.items()
+    }
+    assert {chain: len(paces) for chain, paces in found.paces_s.items()} == {
+        chain: 4 * measurement.REPEATS for chain in wanted if is_program(chain)
+    }
+    assert min(min(paces) for paces in found.paces_s.values()) > 0
+    assert tuple(dict.fromkeys(steps)) == measurement.PARTS
+    assert Samples.from_plain(found.plain()) == found
 
 
 def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:

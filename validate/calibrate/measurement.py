@@ -47,7 +47,8 @@ def measure_probes(gpu: Gpu, seed: int = 0, on_step: OnStep = quietly) -> Sample
         with closing(Replayer(found[PACE_CHAIN], bench)) as pace:
             for what in PARTS:
                 part = [chain for chain in found if _part_of(chain) == what]
-                ready = [(c, _Ready(Replayer(found[c], bench), timings[c], pace, paces_s.get(c))) for c in part]
+                beside = pace if what == OF_PROGRAMS else None
+                ready = [(c, _Ready(Replayer(found[c], bench), timings[c], beside, paces_s.get(c, []))) for c in part]
                 _measure([one for chain, one in ready for _ in range(RUNS.get(chain.kind, 1))], rng, what, on_step)
     finally:
         bench.close()
@@ -61,25 +62,21 @@ def _part_of(chain: Chain) -> str:
 
 
 class _Ready(NamedTuple):
-    """A probe that is ready: where its runs go, and the paces beside them if they are asked for."""
+    """A probe that is ready: where its runs go, and the pace that is to be issued beside them if there is one."""
 
     replayer: Replayer
     timings: list[Timing]
-    pace: Replayer
-    paces_s: list[float] | None
+    pace: Replayer | None
+    paces_s: list[float]
 
     def run(self, counts: bool) -> None:
         """Measure it; ``counts``: and keep that."""
-        if self.paces_s is None:
-            sample = self.replayer.run()
-        else:
+        if self.pace:
             bytes(SWEPT)
-            before_s = self.pace.issue()
-            sample = self.replayer.run()
-            if counts:
-                self.paces_s.append((before_s + self.pace.issue()) / 2)
+        sample, paces_s = self.replayer.run_beside(self.pace)
         if counts:
             self.timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
+            self.paces_s.extend(paces_s)
 
 
 def _measure(ready: list[_Ready], rng: random.Random, what: str, on_step: OnStep) -> None:

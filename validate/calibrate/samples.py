@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain as joined
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from streamsim_validate.records import (
     rows_of,
     timings_of,
     unzipped,
+    usual_pace_s,
 )
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class Samples:
     @cached_property
     def pace_s(self) -> float:
         """Seconds in which the host mostly issued the pace. Raises InputError where that was not measured."""
-        if not self.paces_s:
-            raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
-        return float(median(joined.from_iterable(self.paces_s.values())))
+        return usual_pace_s(self.paces_s.values())
 
     def per_link(self, kind: str, size: int, column: str = "device_s") -> float:
         """Seconds that one more link of a chain takes; see :func:`streamsim_validate.records.chains.per_link`.

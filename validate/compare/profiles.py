@@ -23,7 +23,16 @@ from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
 from streamsim_validate.compare.paced import at_speed
-from streamsim_validate.records import SHORTEST_S, ChainRow, HostCalls, PaceRow, mixes_s, speed_of, timings_of
+from streamsim_validate.records import (
+    SHORTEST_S,
+    ChainRow,
+    HostCalls,
+    PaceRow,
+    mixes_s,
+    speed_of,
+    timings_of,
+    usual_pace_s,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,8 +128,8 @@ def _known(samples: dict[str, Any] | None) -> _Known | None:
         return None
     try:
         plain = msgspec.convert(samples, _CalibratedSamples)
-        paces_s = [seconds for *_, runs in plain.paces_s for seconds in runs if seconds >= SHORTEST_S]
-        return _Known(mixes_s(_telling(plain.timings)), median(paces_s) if paces_s else 0.0)
+        paces_s = [[seconds for seconds in runs if seconds >= SHORTEST_S] for *_, runs in plain.paces_s]
+        return _Known(mixes_s(_telling(plain.timings)), usual_pace_s(paces_s) if any(paces_s) else 0.0)
     except (msgspec.ValidationError, InputError):
         return None
 

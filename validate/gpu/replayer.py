@@ -146,6 +146,13 @@ class Replayer:
                 device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
         return Sample(device_s, wall_ns * NS, issue_ns * NS)
 
+    def run_beside(self, pace: Replayer | None) -> tuple[Sample, tuple[float, ...]]:
+        """A sample, and the mean of the seconds in which ``pace`` was issued just before it and just after; or none."""
+        if pace is None:
+            return self.run(), ()
+        before_s, sample = pace.issue(), self.run()
+        return sample, ((before_s + pace.issue()) / 2,)
+
     def issue(self) -> float:
         """Replay once a program that leaves the hardware queues as they are; seconds in which it was issued."""
         with self._named_errors():

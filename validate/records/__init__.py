@@ -30,6 +30,7 @@ from streamsim_validate.records.host_calls import (
     mix_kind,
     mixes_s,
     speed_of,
+    usual_pace_s,
 )
 from streamsim_validate.records.journal import (
     Header,
@@ -155,6 +156,7 @@ __all__ = [
     "timings_of",
     "to_times",
     "unzipped",
+    "usual_pace_s",
     "with_timing_events",
     "workload_key",
     "write_record",

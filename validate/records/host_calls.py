@@ -8,6 +8,7 @@ schedules and in its calibrations. The schedules of the chains are calibration's
 from __future__ import annotations
 
 import math
+from itertools import chain
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from streamsim.errors import InputError
 from streamsim_validate.records.chains import Chain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streamsim_validate.records.chains import Timings
 
@@ -49,13 +50,24 @@ def mix_chain(letters: str, streams: int) -> Chain:
 PACE_CHAIN = mix_chain(CHUNK, FEW_STREAMS)  # issued beside each sample of a schedule
 
 
+def usual_pace_s(paces_s: Iterable[Sequence[float]]) -> float:
+    """Seconds in which the host mostly issued the pace while it was calibrated, of those beside every program.
+
+    Raises InputError when there are none.
+    """
+    found = [*chain.from_iterable(paces_s)]
+    if not found:
+        raise InputError("calibration: no paces beside the programs, of an earlier version; calibrate again")
+    return float(median(found))
+
+
 def mixes_s(timings: Timings) -> dict[Chain, float]:
     """Seconds in which the host issued each of the mixes. Raises InputError when one is missing."""
     found = {}
-    for chain in (mix_chain(letters, streams) for letters, streams in MIXES):
-        if chain not in timings:
-            raise InputError(f"calibration: no chain {chain.key!r}; calibrate again")
-        found[chain] = float(median(timing.issue_s for timing in timings[chain]))
+    for mix in (mix_chain(letters, streams) for letters, streams in MIXES):
+        if mix not in timings:
+            raise InputError(f"calibration: no chain {mix.key!r}; calibrate again")
+        found[mix] = float(median(timing.issue_s for timing in timings[mix]))
     return found
 
 
@@ -65,4 +77,4 @@ def speed_of(took_s: Mapping[Chain, float], usual_s: Mapping[Chain, float]) -> f
     One number for all calls, the geometric mean over the mixes: a host that changes its speed does so for every call,
     and the medians of two mixes may fall on either of its speeds, so their difference says little of a call.
     """
-    return math.exp(mean(math.log(took_s[chain] / usual_s[chain]) for chain in usual_s))
+    return math.exp(mean(math.log(took_s[mix] / usual_s[mix]) for mix in usual_s))

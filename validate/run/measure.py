@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.collector import collector_off
@@ -241,20 +240,16 @@ def _run_rounds(
 
 
 def _sample(entrant: _Entrant, pace: Replayer | None) -> None:
-    measured, paces_s = entrant.measured, []
+    measured = entrant.measured
     try:
-        if pace:
-            paces_s.append(pace.issue())
-        sample = entrant.replayer.run()
-        if pace:
-            paces_s.append(pace.issue())
+        sample, paces_s = entrant.replayer.run_beside(pace)
     except InputError as error:
         measured.status = _failure(error)
         if isinstance(error, LostGpuError):
             raise
         return
     measured.samples.append(sample)
-    measured.paces_s += [fmean(paces_s)] if pace else []
+    measured.paces_s += paces_s
     entrant.member.on_sample(measured.job, sample)
 
 
