@@ -129,7 +129,7 @@ def test_call_costs_are_those_of_linear_layers_too(capsys: pytest.CaptureFixture
     Path("workload.toml").write_text(text.replace('"20us"', '{ name = "linear", duration_s = "20us" }'))
     assert main(["devices", "show", "h200"]) == 0
     profile = capsys.readouterr().out.replace("linear_s = 0.0", 'linear_s = "50us"')
-    Path("card.toml").write_text(profile)
+    Path("card.toml").write_text(profile.replace("[sources]", '[sources]\n"host.linear_s" = "measured: by hand"'))
     layers = said(capsys, *COMMANDS["predict"], "--device", "card.toml", "--call-cost", "9us")
     plain = said(capsys, *COMMANDS["predict"], "--call-cost", "9us")
     assert layers["makespan_s"] == plain["makespan_s"]
