@@ -36,7 +36,7 @@ from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
     CHUNK_ROUND,
     LINEAR,
-    PACE_ROUND,
+    LINEAR_ROUND,
     PROGRAMS,
     STAND_IN,
     Entry,
@@ -52,7 +52,7 @@ from streamsim_validate.records import (
     stand_ins,
 )
 from streamsim_validate.run import Plan, beside, campaign, program_runs
-from streamsim_validate.run.beside import BesideCuda, BesideLibrary
+from streamsim_validate.run.beside import BesideCuda, BesideLibrary, Link
 from streamsim_validate.run.campaign import measure_plan
 from streamsim_validate.run.program_runs import check_installed, measure_programs, planned_programs, to_fit
 from streamsim_validate.run.programs import run_on
@@ -200,23 +200,36 @@ def test_every_program_is_verified_and_has_its_kernels_and_its_host_beside_it() 
 def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take 1, 2, 3 ... s; three runs that are verified, the serial one and one that warms up have ten of them."""
+    """They take 1, 2, 3 ... s, and a copy each way at once 10 s more than the round that comes next.
+
+    Three runs that are verified, the serial one and one that warms up have ten of them. Linear layers have rounds of
+    such a layer beside them.
+    """
     rounds = count(1)
     kinds: list[str] = []
+    took_s = 0.0
 
-    def one_round(_library: object, kind: str, _clock: object) -> float:
+    def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
+        nonlocal took_s
+        if not in_one_stream:
+            return 1.0
         kinds.append(kind)
         library.card.log.append(("pace",))
-        return next(rounds) if kind == PACE_ROUND else 1.0
+        took_s = next(rounds)
+        return took_s
 
     monkeypatch.setattr(beside, "time_round", one_round)
+    monkeypatch.setattr(Link, "both_s", lambda _: took_s + 11)
     for language in ("cupy", "pytorch"):
         (entry,) = measured(planned_programs(7, 1, (language,))).values()
-        first = kinds.count(PACE_ROUND) - 2 * len(entry.wall_s)
+        first = len(kinds) - 2 * len(entry.wall_s)
+        assert entry.program is not None
+        assert entry.program.pace == kinds[-1] == (LINEAR_ROUND if language == "pytorch" else CHUNK_ROUND)
+        assert entry.program.links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
         assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
         assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
         assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))
-    assert len(entry.wall_s) * 2 + 10 == kinds.count(PACE_ROUND) / 2
+    assert len(entry.wall_s) * 2 + 10 == len(kinds) / 2
 
 
 @pytest.mark.usefixtures("library")
@@ -387,8 +400,8 @@ def test_beside_programs_in_cpp_stand_a_chain_of_their_kernels_and_their_own_cal
     config = config_of(Recipe("prefetch", {"chunks": 3, "buffers": 2}, one, STAND_IN))
     result, rounds = found.run(one, config, 2, 1, [CHUNK_ROUND, "k", "irwko"])
     assert result.verified
-    assert [len(times) for times in result[1:]] == [2, 2, 2]
-    assert min(result.paces_s) > 0
+    assert [len(times) for times in (result.issue_s, result.wall_s, result.paces_s, result.links_s)] == [2] * 4
+    assert min(result.paces_s + result.links_s) > 0
     assert list(rounds) == [CHUNK_ROUND, "k", "irwko"]
     assert [len(seconds) for seconds in rounds.values()] == [2, 2, 2]
     assert min(map(min, rounds.values())) > 0

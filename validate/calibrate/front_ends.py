@@ -19,23 +19,20 @@ from streamsim.collector import collector_off
 from streamsim.device.front_ends import TIMES, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import relative_deviation
+from streamsim_validate.records import CALLS, relative_deviation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streamsim_validate.gpu import Calls
 
-# Letters: i, o copies in and out, k a kernel, l a linear layer, r and w record and wait for an event, | a block that
-# enters a stream and holds what follows; s synchronises, with nothing to wait for.
+# Of the letters of CALLS; | is a block that enters a stream and holds what follows, and s has nothing to wait for.
 KINDS = (
     *("i", "o", "k", "r", "w", "s", "|i", "|k"),
     *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
-COLUMNS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
-COLUMNS |= {"|": "enter_s", "l": "linear_s"}
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
@@ -128,8 +125,9 @@ def time_round(
     calls: Calls,
     kind: str,
     clock: Callable[[], float] = time.perf_counter,
+    in_one_stream: bool = False,
 ) -> float:
-    """Seconds of a round of that kind."""
+    """Seconds of a round of that kind. ``in_one_stream``: whoever enters, enters that one."""
     made: dict[str, Callable[[int], object]] = {
         "i": calls.copy_in,
         "o": calls.copy_out,
@@ -148,7 +146,7 @@ def time_round(
         if ENTERS in kind:
             for turn in range(TURNS):
                 for block in blocks:
-                    with calls.entered(turn):
+                    with calls.entered(0 if in_one_stream else turn):
                         for call in block:
                             call(turn)
         else:
@@ -188,7 +186,7 @@ def _calls_of(kind: str) -> list[int]:
     """How many of each call, in the order of ``TIMES``, a round makes."""
     counts = dict.fromkeys(TIMES, 0)
     for letter in kind:
-        counts[COLUMNS[letter]] += 1
+        counts[CALLS[letter]] += 1
     return list(counts.values())
 
 

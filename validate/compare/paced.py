@@ -2,7 +2,8 @@
 
 A shared host doubles the cost of calls for tenths of a second, so the median of some samples may fall on any speed. A
 chain of calls, the pace, was issued just before each sample and just after. Each is predicted with the host as fast as
-it was then; the prediction stands to the measured median as it does for the sample in the middle.
+it was then; the prediction stands to the measured median as it does for the sample in the middle. Beside programs the
+link is timed likewise, of which others leave more or less.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsim.device.variations import with_values
+from streamsim.device.settings import DIRECTIONS
+from streamsim.device.variations import changed, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,17 +29,20 @@ def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
     return with_values(device, {f"host.{call}": getattr(device.host, call) * speed for call in calls})
 
 
-def predicted_beside(
-    predict: Callable[[Device], float],
-    at_speed: Callable[[float], Device],
-    speeds: Sequence[float],
-    samples_s: Sequence[float],
-) -> float:
-    """Seconds beside the median of ``samples_s``, all above 0.
+def with_link(device: Device, times: float) -> Device:
+    """The device with copies that take so many times as long."""
+    slower = {f"{way}.bandwidth_bytes_per_s": getattr(device, way).bandwidth_bytes_per_s / times for way in DIRECTIONS}
+    return changed(device, slower)
 
-    ``at_speed``: the device with calls that take so many times as long; ``speeds``: how many times as long they took
-    beside each sample.
-    """
-    known = sorted({float(speed) for speed in np.quantile(speeds, QUANTILES)})
-    expected_s = np.interp(speeds, known, [predict(at_speed(speed)) for speed in known])
+
+def expected_beside(
+    predict: Callable[[Device], float], changed_to: Callable[[float], Device], times: Sequence[float]
+) -> np.ndarray:
+    """Seconds beside each sample, where something took so many times as long; ``changed_to``: the device then."""
+    known = sorted({float(some) for some in np.quantile(times, QUANTILES)})
+    return np.interp(times, known, [predict(changed_to(some)) for some in known])
+
+
+def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:
+    """Seconds beside the median of ``samples_s``, all above 0, by what is expected of each."""
     return statistics.median(samples_s) * float(np.median(expected_s / np.asarray(samples_s)))

@@ -20,7 +20,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, RecordEvent, Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
-from streamsim_validate.compare.paced import predicted_beside
+from streamsim_validate.compare.paced import beside_median, expected_beside
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.programs import device_of, predict_wall_s, program_row, schedule_of
 from streamsim_validate.records import (
@@ -152,7 +152,7 @@ def predicted_beside_s(
     speeds = profiles.speeds_of(entry)
     if not speeds or min(samples_s) < SHORTEST_S:
         return predict(profiles.of(entry))
-    return predicted_beside(predict, profiles.at_speed, speeds, samples_s)
+    return beside_median(expected_beside(predict, profiles.at_speed, speeds), samples_s)
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES, with_front_end
@@ -26,11 +27,11 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.compare.paced import at_speed, predicted_beside
-from streamsim_validate.records import SHORTEST_S, median_and_spread, workload_key
+from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, with_link
+from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -47,11 +48,7 @@ def device_of(profile: Device, program: Program) -> Device:
 
 def speeds_beside(program: Program, device: Device) -> tuple[float, ...]:
     """How many times as long as calibrated the calls of a chunk took, before the program and after it."""
-    return _over(program.rounds_s, _chunk_s(device) + device.host.enter_s)
-
-
-def _chunk_s(device: Device) -> float:
-    return 2 * device.host.copy_s + device.host.kernel_s
+    return _over(program.rounds_s, round_s(device.host, CHUNK_ROUND))
 
 
 def _over(times_s: Sequence[float], usual_s: float) -> tuple[float, ...]:
@@ -113,7 +110,7 @@ class _Host(NamedTuple):
 def _host_of(entry: Entry, schedule: Schedule, device: Device) -> _Host:
     assert entry.program is not None
     if entry.issue_s:
-        speeds = _over(entry.paces_s, _chunk_s(device))
+        speeds = _over(entry.paces_s, round_s(device.host, entry.program.pace))
         issue_s = statistics.median(entry.issue_s)
         return _Host(speeds, issue_s, at_speed(device, TIMES, issue_s / max(SHORTEST_S, issuing_s(schedule, device))))
     speeds = speeds_beside(entry.program, device)
@@ -132,10 +129,13 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     if not min(entry.wall_s) >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
     host = _host_of(entry, schedule, device)
-    predicted_s = predict_wall_s(schedule, device)
+    predicted_s, at_speed_s = (predict_wall_s(schedule, one) for one in (device, host.then))
     if profiles.is_own and entry.paces_s and host.speeds:
-        predict = partial(predict_wall_s, schedule)
-        predicted_s = predicted_beside(predict, partial(at_speed, device, TIMES), host.speeds, entry.wall_s)
+        predict, links = partial(predict_wall_s, schedule), _over(program.links_s, predict_wall_s(LINK_PAIR, device))
+        expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
+        slower = _slower_by_link(predict, host.then, links)
+        predicted_s = beside_median(expected_s * slower, entry.wall_s)
+        at_speed_s = beside_median(at_speed_s * slower * np.ones(len(entry.wall_s)), entry.wall_s)
     return Row(
         key=entry.key,
         connections=run.connections,
@@ -154,8 +154,13 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
         front_end=program.language,
         speeds=host.speeds,
         tries=program.tries,
-        at_speed_s=predict_wall_s(schedule, host.then),
+        at_speed_s=at_speed_s,
     )
+
+
+def _slower_by_link(predict: Callable[[Device], float], device: Device, links: Sequence[float]) -> np.ndarray:
+    """How many times as long each run takes, where copies did beside it; where that is not known no longer."""
+    return expected_beside(predict, partial(with_link, device), links) / predict(device) if links else np.ones(1)
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:

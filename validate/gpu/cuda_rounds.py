@@ -15,7 +15,7 @@ from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.gpu.libraries import SLICE, SLICES, STREAMS
 from streamsim_validate.gpu.nvcc import Compiled, has_nvcc
-from streamsim_validate.records import PACE_ROUND
+from streamsim_validate.records import LINK_BYTES, PACE_ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,14 +99,40 @@ void MeasureRounds() {{
 }}
 """
 PACED = """
-std::vector<double> paces_s;  // of each run
+class Link {{
+  static constexpr size_t kBytes = {link_bytes};
+  char *from_, *to_, *x_, *y_;
+  cudaStream_t there_;
+
+ public:
+  Link() {{
+    for (char** h : {{&from_, &to_}}) Check(cudaMallocHost(h, kBytes));
+    for (char** d : {{&x_, &y_}}) Check(cudaMalloc(d, kBytes));
+    Check(cudaStreamCreateWithFlags(&there_, cudaStreamNonBlocking));
+    Both();  // the first one warms up
+  }}
+
+  double Both() {{  // seconds of a copy each way at once; back in the legacy stream, which has its queue already
+    Check(cudaDeviceSynchronize());
+    auto start = std::chrono::steady_clock::now();
+    Check(cudaMemcpyAsync(x_, from_, kBytes, cudaMemcpyDefault, there_));
+    Check(cudaMemcpyAsync(to_, y_, kBytes, cudaMemcpyDefault, 0));
+    Check(cudaDeviceSynchronize());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }}
+}};
+
+std::vector<double> paces_s, links_s;  // of each run
 
 template <typename Run>
 void Paced(Run run) {{  // between two rounds of calls; of one stream, so that they hardly disturb whose queue is whose
   static Rounds& rounds = *new Rounds;
-  double before = rounds.Each("{kind}", {turns});
+  static Link& link = *new Link;
+  double link_before = link.Both(), before = rounds.Each("{kind}", {turns});
   run();
+  double link_after = link.Both();
   paces_s.push_back((before + rounds.Each("{kind}", {turns})) / 2);
+  links_s.push_back((link_before + link_after) / 2);
 }}
 """
 BESIDE = """
@@ -119,8 +145,10 @@ int main(int argc, char** argv) {  // KINDS and what the program is given
   for (size_t i = 0; i < kinds.size(); ++i) {
     printf("%s[%.9f, %.9f]", i ? ", " : "", rounds_s[0][i], rounds_s[1][i]);
   }
-  printf("], \\"paces_s\\": [");
-  for (size_t i = 1; i < paces_s.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", paces_s[i]);
+  for (auto& [name, seconds] : {std::pair{"paces_s", paces_s}, std::pair{"links_s", links_s}}) {
+    printf("], \\"%s\\": [", name);
+    for (size_t i = 1; i < seconds.size(); ++i) printf("%s%.9f", i > 1 ? ", " : "", seconds[i]);
+  }
   printf("]}\\n");
   return code;
 }
@@ -173,9 +201,10 @@ def with_rounds(text: str, turns: int, runs: int) -> str:
 
     It takes their kinds, with commas between them, before its own words, and says the medians of so many runs of each,
     before and after: ``rounds_s``; and of each run of its own the mean of two rounds of the kind ``PACE_ROUND``, just
-    before it and just after: ``paces_s``.
+    before it and just after: ``paces_s``; and of a copy each way at once, likewise: ``links_s``.
     """
     head, _, tail = text.partition(MAIN)
     body = tail.replace(MEASURES, PACED_RUNS, 1)
-    beside = KINDS_BESIDE.format(turns=turns, runs=runs) + PACED.format(turns=turns, kind=PACE_ROUND)
+    paced = PACED.format(turns=turns, kind=PACE_ROUND, link_bytes=LINK_BYTES)
+    beside = KINDS_BESIDE.format(turns=turns, runs=runs) + paced
     return f"#include <sstream>\n{head}{ROUNDS}{beside}\nint Program({body}{BESIDE}"

@@ -43,14 +43,20 @@ from streamsim_validate.records.journal import (
     read_journal,
 )
 from streamsim_validate.records.programs import (
+    CALLS,
     CHUNK_ROUND,
     LINEAR,
+    LINEAR_ROUND,
+    LINK_BYTES,
+    LINK_PAIR,
     PACE_ROUND,
     PROGRAMS,
     STAND_IN,
     config_of,
     key_of,
     linear_layers,
+    pace_round_of,
+    round_s,
     stand_ins,
 )
 from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, relay, workload_key
@@ -84,12 +90,16 @@ from streamsim_validate.records.timed import closed, first_closing, with_timing_
 
 __all__ = [
     "CALIBRATED_ON",
+    "CALLS",
     "CHUNK",
     "CHUNK_ROUND",
     "COMPUTE",
     "D2H",
     "H2D",
     "LINEAR",
+    "LINEAR_ROUND",
+    "LINK_BYTES",
+    "LINK_PAIR",
     "MIXES",
     "MIX_LENGTH",
     "MOST_VALUES",
@@ -141,6 +151,7 @@ __all__ = [
     "mix_kind",
     "mixes_s",
     "now",
+    "pace_round_of",
     "per_link",
     "read_journal",
     "read_record",
@@ -148,6 +159,7 @@ __all__ = [
     "recipe_of",
     "relative_deviation",
     "relay",
+    "round_s",
     "rows_of",
     "spans_of",
     "speed_of",

@@ -12,6 +12,7 @@ import msgspec
 
 from streamsim.device.files import parse_device
 from streamsim.program.config import Config, ring_config
+from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.card import CALIBRATED_ON, Card
 from streamsim_validate.records.recipe import Recipe
@@ -20,10 +21,23 @@ from streamsim_validate.records.record import Entry, Machine, Program, Record, R
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from streamsim.device.profile import Host
+
 STAND_IN, LINEAR, LAST = "stand_in", "linear", "relu"  # kernels; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
+# Calls by their letters in a round, and what each costs: i, o copies in and out, k a kernel, l a linear layer, r and w
+# record and wait for an event, s synchronises, | enters a stream.
+CALLS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
+CALLS |= {"|": "enter_s", "l": "linear_s"}
 CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
-PACE_ROUND = "iko"  # the same in one stream: beside each run
+PACE_ROUND = "iko"  # beside each run, in one stream; the round of C++, which enters none, and of all records of before
+LINEAR_ROUND = "|ilo"  # beside each run of linear layers
+# Beside each run as well: a copy each way at once, as long as a program's, since what others leave of the link changes
+# within milliseconds.
+LINK_BYTES = 32 << 20
+LINK_PAIR = Schedule(
+    (Copy("h2d", LINK_BYTES, 1), Copy("d2h", LINK_BYTES, 2), Synchronize()), streams=("non-blocking",) * 2
+)
 ELEMENT_BYTES = 4
 MOST_KERNELS = 1000  # of a program in an earlier record
 EARLIER_BEGINS = b'{"seed":'
@@ -40,6 +54,17 @@ def linear_layers(rows: int, features: int, layers: int) -> Workload:
     kernels = (WorkloadKernel(LINEAR, parameter=features),) * layers
     size = (ELEMENT_BYTES * features,)
     return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
+
+
+def pace_round_of(workload: Workload) -> str:
+    """The kind of round that stands beside each run of a library's program, which enters a stream as its loop does."""
+    return LINEAR_ROUND if workload.kernels[0].name == LINEAR else CHUNK_ROUND
+
+
+def round_s(host: Host, kind: str) -> float:
+    """Seconds of a round of that kind, by what its calls cost."""
+    linear_s = host.linear_s or host.kernel_s
+    return sum(linear_s if letter == "l" else float(getattr(host, CALLS[letter])) for letter in kind)
 
 
 def key_of(language: str, recipe: Recipe) -> str:

@@ -38,8 +38,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
     round of such calls just before the program and, where it was measured, just after it; ``others_s``: of rounds of
-    other kinds, by kind; ``links_s``: of a copy each way at once. ``tries``: the visit that this was, of those that it
-    took to find host and link quiet.
+    other kinds, by kind. ``tries``: the visit that this was, of those that it took to find the host quiet. ``pace``:
+    the kind of round beside each run; ``links_s``: of a copy each way at once beside each
+    (:data:`~streamsim_validate.records.programs.LINK_PAIR`), the mean of before and after, empty where not measured.
     """
 
     language: str
@@ -47,8 +48,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks_s: Times = ()
     rounds_s: Times = ()
     tries: int = 1
-    links_s: Times = ()
     others_s: dict[str, Times] = {}
+    pace: str = "iko"
+    links_s: Times = msgspec.field(default=(), name="run_links_s")
 
     @property
     def all_times(self) -> tuple[Times, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,11 +10,10 @@ from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
-from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim_validate.calibrate import KINDS, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import LINEAR, PACE_ROUND
-from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Python
+from streamsim_validate.records import LINEAR, LINK_PAIR, pace_round_of
+from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Pace, Python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from streamsim_validate.run.programs import Result
 
 ROUNDS = 3  # behind one that warms up
-LINK_BYTES = 8 << 20
 
 
 class Beside(Protocol):
@@ -61,14 +58,13 @@ class Link:
 
     def __init__(self, gpu: Gpu) -> None:
         self._bench = Bench(gpu, in_order=False)
-        both = Schedule((Copy("h2d", LINK_BYTES, 1), Copy("d2h", LINK_BYTES, 2), Synchronize()), ("non-blocking",) * 2)
-        prepare(self._bench, [both])
-        self._both = Replayer(both, self._bench)
+        prepare(self._bench, [LINK_PAIR])
+        self._both = Replayer(LINK_PAIR, self._bench)
+        self.both_s()  # the first one warms up
 
     def both_s(self) -> float:
         """Seconds that they take."""
-        with collector_off():
-            return median([self._both.run().device_s for _ in range(1 + ROUNDS)][1:])
+        return self._both.run().wall_s
 
     def close(self) -> None:
         """Give the memory back."""
@@ -79,8 +75,9 @@ class Link:
 class BesideLibrary:
     """Beside programs in CuPy or PyTorch."""
 
-    def __init__(self, language: Language, library: Library, card: int = 0) -> None:
-        """Raises InputError where the library cannot be imported."""
+    def __init__(self, language: Language, library: Library, both_s: Callable[[], float], card: int = 0) -> None:
+        """``both_s``: what a copy each way at once takes. Raises InputError where the library cannot be imported."""
+        self._both_s = both_s
         self._language, self._library, self._card = language, library, card
         self._stand_in = Python(language, card=card)
         self._linear: dict[tuple[int, int], tuple[LinearLayers, Python]] = {}
@@ -95,8 +92,13 @@ class BesideLibrary:
     ) -> tuple[Result, Rounds]:
         runner = self._layers(workload)[1] if _is_linear(workload) else self._stand_in
         before_s = [self._round_s(kind) for kind in kinds]
-        pace_s = partial(time_round, self._library, PACE_ROUND, time.perf_counter)
-        result = runner.run(workload, config, repeats, work, pace_s=pace_s)
+        kind = pace_round_of(workload)
+
+        def pace() -> Pace:
+            link_s = self._both_s()
+            return Pace(time_round(self._library, kind, time.perf_counter, in_one_stream=True), link_s)
+
+        result = runner.run(workload, config, repeats, work, pace=pace)._replace(pace=kind)
         after_s = [self._round_s(kind) for kind in kinds]
         return result, dict(zip(kinds, zip(before_s, after_s, strict=True), strict=True))
 

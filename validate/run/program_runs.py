@@ -102,7 +102,7 @@ class _Measured:
     def prepare(self, items: Sequence[WrittenProgram], on_step: OnStep) -> None:
         """Do all that needs no quiet host."""
         for language in dict.fromkeys(item.language for item in items):
-            self._besides[language] = beside = _beside(language, self._card)
+            self._besides[language] = beside = _beside(language, self._link, self._card)
             if not isinstance(beside, str):
                 recipes = [_recipe(item) for item in items if item.language == language]
                 beside.prepare([(recipe.workload, config_of(recipe)) for recipe in recipes], on_step)
@@ -122,14 +122,12 @@ class _Measured:
         first = workload.kernels[0]
         work = first.parameter if first.name == STAND_IN else 1
         kernels_s, chunks_s = beside.kernels_s(workload, elements), beside.kernels_s(workload, part)
-        before_s = self._link.both_s()
         kinds = CHUNK_ROUND, *self._others(item.language, beside)
         result, found = beside.run(workload, config_of(recipe), self._repeats, work, kinds)
-        links_s = to_times((before_s, self._link.both_s()))
         rounds_s, *others_s = (to_times(found[kind]) for kind in kinds)
         beside_it = to_times(kernels_s), to_times(chunks_s), rounds_s
         others = dict(zip(kinds[1:], others_s, strict=True))
-        return result.checked(), Program(item.language, *beside_it, 1, links_s, others)
+        return result.checked(), Program(item.language, *beside_it, 1, others, result.pace, to_times(result.links_s))
 
     def _others(self, language: Language, beside: Beside) -> list[str]:
         """The other kinds of rounds whose turn it is: over the programs of a run all are made as often."""
@@ -146,7 +144,7 @@ class _Measured:
         self._link.close()
 
 
-def _beside(language: Language, card: int) -> Beside | str:
+def _beside(language: Language, link: Link, card: int) -> Beside | str:
     """What runs and times a language's programs, or the reason why there are none."""
     try:
         check_language(language, ())
@@ -155,7 +153,7 @@ def _beside(language: Language, card: int) -> Beside | str:
         library = next((library for library in installed_libraries(card) if library.name == language), None)
         if library is None:
             return f"{language} is not installed, or sees no card; {INSTALL[language]}"
-        return BesideLibrary(language, library, card)
+        return BesideLibrary(language, library, link.both_s, card)
     except InputError as error:
         return one_line(_without_option(error, language))
 

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from itertools import cycle
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from streamsim.text.shown import one_line
 from streamsim_validate.calibrate import TURNS
 from streamsim_validate.gpu import MAIN, Compiled, LostGpuError, has_nvcc, with_rounds
 from streamsim_validate.progress import OnStep, quietly
+from streamsim_validate.records import PACE_ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -84,17 +86,26 @@ def chains() -> str:
     return plain.partition(MAIN)[0] + CHAIN
 
 
+class Pace(NamedTuple):
+    """Seconds of a round of calls, and of a copy each way at once."""
+
+    round_s: float
+    link_s: float
+
+
 class Result(NamedTuple):
     """What a program said of itself: of each run the seconds until all was issued, and until it was done.
 
-    ``paces_s``: of a round of calls (``PACE_ROUND``) just before each run and just after, the mean of both; none where
-    nobody asked for them.
+    ``paces_s``: of a round of calls, of the kind ``pace``, just before each run and just after, the mean of both;
+    ``links_s``: of a copy each way at once, likewise. None where nobody asked for them.
     """
 
     verified: bool
     issue_s: tuple[float, ...]
     wall_s: tuple[float, ...]
     paces_s: tuple[float, ...] = ()
+    links_s: tuple[float, ...] = ()
+    pace: str = PACE_ROUND
 
     def checked(self) -> Result:
         """Itself. Raises InputError where its output is wrong."""
@@ -190,19 +201,19 @@ class Python:
         repeats: int,
         work: int = 1,
         times: int = 1,
-        pace_s: Callable[[], float] | None = None,
+        pace: Callable[[], Pace] | None = None,
     ) -> Result:
-        """Written, loaded and measured. ``pace_s``: makes a round of calls and says how long it took."""
+        """Written, loaded and measured. ``pace``: is to stand just before each run and just after."""
         names = self.loaded(workload, config)
-        clock = names["time"] = _PacedClock(pace_s) if pace_s else names["time"]
+        clock = names["time"] = _PacedClock(pace) if pace else names["time"]
         if workload.kernels:
             names[FUNCTION] = self._kernels(names[FUNCTION], times)
         given = names["DEFAULTS"] | {"repeat": repeats} | ({"work": work} if workload.kernels else {})
         gc.collect()
         with collector_off():
             result = names["measure"](**given)
-        paces_s = tuple(clock.paces_s[-repeats:]) if pace_s else ()
-        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]), paces_s)
+        paces_s, links_s = zip(*clock.paces[-repeats:], strict=True) if pace else ((), ())
+        return Result(bool(result["verified"]), tuple(result["issue_s"]), tuple(result["wall_s"]), paces_s, links_s)
 
     def _kernels(self, stand_in: Callable[..., object], times: int) -> Callable[..., None]:
         own = self._function
@@ -223,21 +234,21 @@ class Python:
 class _PacedClock:
     """In place of the module ``time`` of a program, which asks it thrice a run: when it begins, is issued, is done.
 
-    ``paces_s``: of each run the mean of the paces just before it and just after.
+    ``paces``: of each run the mean of those just before it and just after.
     """
 
-    def __init__(self, pace_s: Callable[[], float]) -> None:
-        self._pace_s, self._moments, self._before_s = pace_s, cycle(("begins", "is issued", "is done")), 0.0
-        self.paces_s: list[float] = []
+    def __init__(self, pace: Callable[[], Pace]) -> None:
+        self._pace, self._moments, self._before = pace, cycle(("begins", "is issued", "is done")), Pace(0.0, 0.0)
+        self.paces: list[Pace] = []
 
     def perf_counter(self) -> float:
         """The time, behind the pace where a run begins and before it where one is done."""
         moment = next(self._moments)
         if moment == "begins":
-            self._before_s = self._pace_s()
+            self._before = self._pace()
         now_s = time.perf_counter()
         if moment == "is done":
-            self.paces_s.append((self._before_s + self._pace_s()) / 2)
+            self.paces.append(Pace(*map(fmean, zip(self._before, self._pace(), strict=True))))
         return now_s
 
 
@@ -268,9 +279,10 @@ class Cuda:
     ) -> tuple[Result, Rounds]:
         """The same, and by kind seconds of a round of calls just before it and just after, medians of so many."""
         text, words = self._with_rounds(workload, config, runs, repeats, work)
-        said = self._compiled.said(text, [",".join(kinds), *words], [*SAID, "rounds_s", "paces_s"])
-        verified, issue_s, wall_s, rounds_s, paces_s = said
-        result = Result(bool(verified), tuple(issue_s), tuple(wall_s), tuple(paces_s))
+        asked = [*SAID, "rounds_s", "paces_s", "links_s"]
+        said = self._compiled.said(text, [",".join(kinds), *words], asked)
+        verified, issue_s, wall_s, rounds_s, paces_s, links_s = said
+        result = Result(bool(verified), tuple(issue_s), tuple(wall_s), tuple(paces_s), tuple(links_s))
         return result, dict(zip(kinds, map(tuple, rounds_s), strict=True))
 
     def _with_rounds(
