@@ -19,9 +19,10 @@ from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
-from streamsim_validate.compare.programs import host_speeds, schedule_of
+from streamsim_validate.compare.programs import device_of, host_speeds, predict_wall_s, schedule_of
 from streamsim_validate.records import (
     LINEAR,
+    LINK_PAIR,
     PROGRAMS,
     STAND_IN,
     Entry,
@@ -107,6 +108,25 @@ def test_each_run_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> No
         assert (row.klass, row.issue_s) == (HOST_BOUND, statistics.median(entry.issue_s))
     calibrated = compare(a_record(entry), CARD).rows[0]  # a device that is given is taken as it is
     assert calibrated.predicted_s == pytest.approx(MANY_US * US)
+
+
+def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> None:
+    """By hand as above, but each copy of 16.384 us takes twice as long in the second and third run; so did the pair."""
+    entry = an_entry(1, 100, ONE_US)
+    assert entry.program is not None
+    factors = (1.0, 2.0, 2.0)
+    usual_s = predict_wall_s(LINK_PAIR, device_of(CARD, entry.program))
+    walls, links_s = (
+        [f * each + more for f in factors] for each, more in ((2 * 16.384 * US, 107 * US), (usual_s, 0.0))
+    )
+    program = msgspec.structs.replace(entry.program, links_s=tuple(links_s))
+    paced = msgspec.structs.replace(
+        entry, wall_s=tuple(walls), issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program
+    )
+    (row,) = compare(a_record(paced)).rows
+    assert row.error == pytest.approx(0, abs=1e-4)
+    unknown = msgspec.structs.replace(paced, program=entry.program)
+    assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:
