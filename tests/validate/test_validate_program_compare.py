@@ -119,14 +119,28 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
     walls, links_s = (
         [f * each + more for f in factors] for each, more in ((2 * 16.384 * US, 107 * US), (usual_s, 0.0))
     )
-    program = msgspec.structs.replace(entry.program, links_s=tuple(links_s))
+    program = msgspec.structs.replace(entry.program, run_links_s=tuple(links_s))
     paced = msgspec.structs.replace(
         entry, wall_s=tuple(walls), issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program
     )
     (row,) = compare(a_record(paced)).rows
     assert row.error == pytest.approx(0, abs=1e-4)
-    unknown = msgspec.structs.replace(paced, program=entry.program)
-    assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
+    for says_nothing in ((), (0.0, *links_s[1:])):
+        program = msgspec.structs.replace(entry.program, run_links_s=says_nothing)
+        unknown = msgspec.structs.replace(paced, program=program)
+        assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
+
+
+def test_what_stands_beside_each_run_is_checked() -> None:
+    """As many copies as runs, or none; and rounds of calls that there are."""
+    entry = a_paced_entry(1.0, 1.0, 1.0)
+    assert entry.program is not None
+    two = msgspec.structs.replace(entry.program, run_links_s=(1.0, 1.0))
+    with pytest.raises(InputError, match="run_links_s and wall_s have different numbers of samples"):
+        msgspec.structs.replace(entry, program=two)
+    strange = msgspec.structs.replace(entry.program, pace="xyz")
+    (absent,) = compare(a_record(msgspec.structs.replace(entry, program=strange))).unpredicted
+    assert absent.reason == "pace = 'xyz': expected letters of iokrws|l; measure it again"
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:

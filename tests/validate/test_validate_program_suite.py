@@ -225,7 +225,7 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
         first = len(kinds) - 2 * len(entry.wall_s)
         assert entry.program is not None
         assert entry.program.pace == kinds[-1] == (LINEAR_ROUND if language == "pytorch" else CHUNK_ROUND)
-        assert entry.program.links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
+        assert entry.program.run_links_s == tuple(first + 2 * k + 11.5 for k in range(len(entry.wall_s)))
         assert entry.paces_s == tuple(first + 2 * k + 1.5 for k in range(len(entry.wall_s)))
         assert len(entry.issue_s) == len(entry.paces_s) == len(entry.wall_s)
         assert all(issue_s <= wall_s for issue_s, wall_s in zip(entry.issue_s, entry.wall_s, strict=True))

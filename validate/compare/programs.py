@@ -18,7 +18,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES, with_front_end
@@ -31,7 +30,7 @@ from streamsim_validate.compare.paced import at_speed, beside_median, expected_b
 from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
@@ -129,13 +128,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     if not min(entry.wall_s) >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
     host = _host_of(entry, schedule, device)
-    predicted_s, at_speed_s = (predict_wall_s(schedule, one) for one in (device, host.then))
-    if profiles.is_own and entry.paces_s and host.speeds:
-        predict, links = partial(predict_wall_s, schedule), _over(program.links_s, predict_wall_s(LINK_PAIR, device))
-        expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
-        slower = _slower_by_link(predict, host.then, links)
-        predicted_s = beside_median(expected_s * slower, entry.wall_s)
-        at_speed_s = beside_median(at_speed_s * slower * np.ones(len(entry.wall_s)), entry.wall_s)
+    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, host, profiles.is_own)
     return Row(
         key=entry.key,
         connections=run.connections,
@@ -158,9 +151,25 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     )
 
 
-def _slower_by_link(predict: Callable[[Device], float], device: Device, links: Sequence[float]) -> np.ndarray:
-    """How many times as long each run takes, where copies did beside it; where that is not known no longer."""
-    return expected_beside(predict, partial(with_link, device), links) / predict(device) if links else np.ones(1)
+def _predicted_s(entry: Entry, schedule: Schedule, device: Device, host: _Host, is_own: bool) -> tuple[float, float]:
+    """Seconds with calls as fast as they were beside each run, where that is known, and as issuing them was."""
+    predict = partial(predict_wall_s, schedule)
+    predicted_s, at_speed_s = predict(device), predict(host.then)
+    if not (is_own and entry.paces_s and host.speeds):
+        return predicted_s, at_speed_s
+    expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
+    links = _links_beside(entry, device)
+    if links:
+        slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
+        expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
+    return beside_median(expected_s, entry.wall_s), at_speed_s
+
+
+def _links_beside(entry: Entry, device: Device) -> tuple[float, ...]:
+    """How many times as long as usual copies took beside each run; none where that was not measured."""
+    assert entry.program is not None
+    links_s = entry.program.run_links_s
+    return _over(links_s, predict_wall_s(LINK_PAIR, device)) if links_s and min(links_s) >= SHORTEST_S else ()
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:

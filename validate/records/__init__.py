@@ -49,19 +49,18 @@ from streamsim_validate.records.programs import (
     LINEAR_ROUND,
     LINK_BYTES,
     LINK_PAIR,
-    PACE_ROUND,
     PROGRAMS,
     STAND_IN,
     config_of,
     key_of,
     linear_layers,
-    pace_round_of,
     round_s,
     stand_ins,
 )
 from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, relay, workload_key
 from streamsim_validate.records.record import (
     NORMAL,
+    PACE_ROUND,
     Entry,
     Group,
     Machine,
@@ -151,7 +150,6 @@ __all__ = [
     "mix_kind",
     "mixes_s",
     "now",
-    "pace_round_of",
     "per_link",
     "read_journal",
     "read_record",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamsim.device.files import parse_device
+from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -30,8 +31,7 @@ PROGRAMS = "programs"  # the suite
 CALLS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
 CALLS |= {"|": "enter_s", "l": "linear_s"}
 CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
-PACE_ROUND = "iko"  # beside each run, in one stream; the round of C++, which enters none, and of all records of before
-LINEAR_ROUND = "|ilo"  # beside each run of linear layers
+LINEAR_ROUND = "|ilo"  # the same with a linear layer
 # Beside each run as well: a copy each way at once, as long as a program's, since what others leave of the link changes
 # within milliseconds.
 LINK_BYTES = 32 << 20
@@ -56,13 +56,10 @@ def linear_layers(rows: int, features: int, layers: int) -> Workload:
     return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
-def pace_round_of(workload: Workload) -> str:
-    """The kind of round that stands beside each run of a library's program, which enters a stream as its loop does."""
-    return LINEAR_ROUND if workload.kernels[0].name == LINEAR else CHUNK_ROUND
-
-
 def round_s(host: Host, kind: str) -> float:
-    """Seconds of a round of that kind, by what its calls cost."""
+    """Seconds of a round of that kind, by what its calls cost. Raises InputError for a call that is none."""
+    if not set(kind) <= CALLS.keys():
+        raise InputError(f"pace = {kind!r}: expected letters of {''.join(CALLS)}; measure it again")
     linear_s = host.linear_s or host.kernel_s
     return sum(linear_s if letter == "l" else float(getattr(host, CALLS[letter])) for letter in kind)
 

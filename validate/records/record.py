@@ -21,6 +21,8 @@ from streamsim_validate.records.spans import Spans
 
 SCHEMA_VERSION = 2
 
+PACE_ROUND = "iko"  # beside each run, in one stream; that of C++, which enters none, and of all records of before
+
 Times = tuple[float, ...]
 
 
@@ -39,7 +41,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
     round of such calls just before the program and, where it was measured, just after it; ``others_s``: of rounds of
     other kinds, by kind. ``tries``: the visit that this was, of those that it took to find the host quiet. ``pace``:
-    the kind of round beside each run; ``links_s``: of a copy each way at once beside each
+    the kind of round beside each run; ``run_links_s``: of a copy each way at once beside each
     (:data:`~streamsim_validate.records.programs.LINK_PAIR`), the mean of before and after, empty where not measured.
     """
 
@@ -49,13 +51,13 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     rounds_s: Times = ()
     tries: int = 1
     others_s: dict[str, Times] = {}
-    pace: str = "iko"
-    links_s: Times = msgspec.field(default=(), name="run_links_s")
+    pace: str = PACE_ROUND
+    run_links_s: Times = ()
 
     @property
     def all_times(self) -> tuple[Times, ...]:
         """Of its kernels, chunks, rounds and copies."""
-        return self.kernels_s, self.chunks_s, self.rounds_s, self.links_s, *self.others_s.values()
+        return self.kernels_s, self.chunks_s, self.rounds_s, self.run_links_s, *self.others_s.values()
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", tag="entry"):
@@ -67,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
     suite of them says more (``program``), and ``issue_s`` as well. ``paces_s``: how long the host took to issue
     :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both,
-    or a :data:`~streamsim_validate.records.programs.PACE_ROUND`; empty where that was not measured.
+    or a round of its program's ``pace``; empty where that was not measured.
     """
 
     key: str
@@ -93,6 +95,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
         if len(self.paces_s) not in (len(self.wall_s), 0):
             raise InputError(f"entry {self.key!r}: paces_s and wall_s have different numbers of samples")
+        if self.program is not None and len(self.program.run_links_s) not in (len(self.wall_s), 0):
+            raise InputError(f"entry {self.key!r}: run_links_s and wall_s have different numbers of samples")
         of_program = () if self.program is None else self.program.all_times
         for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, *of_program):
             check_times(f"entry {self.key!r}", times)

@@ -12,7 +12,7 @@ from streamsim.collector import collector_off
 from streamsim.program.config import Config
 from streamsim_validate.calibrate import KINDS, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import LINEAR, LINK_PAIR, pace_round_of
+from streamsim_validate.records import CHUNK_ROUND, LINEAR, LINEAR_ROUND, LINK_PAIR
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Pace, Python
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class BesideLibrary:
     ) -> tuple[Result, Rounds]:
         runner = self._layers(workload)[1] if _is_linear(workload) else self._stand_in
         before_s = [self._round_s(kind) for kind in kinds]
-        kind = pace_round_of(workload)
+        kind = LINEAR_ROUND if _is_linear(workload) else CHUNK_ROUND  # which enters a stream as the loop does
 
         def pace() -> Pace:
             link_s = self._both_s()
