@@ -19,7 +19,7 @@ from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
-from streamsim_validate.compare.programs import device_of, host_speeds, predict_wall_s, schedule_of
+from streamsim_validate.compare.programs import host_speeds, predict_wall_s, schedule_of
 from streamsim_validate.records import (
     LINEAR,
     LINK_PAIR,
@@ -115,7 +115,7 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
     entry = an_entry(1, 100, ONE_US)
     assert entry.program is not None
     factors = (1.0, 2.0, 2.0)
-    usual_s = predict_wall_s(LINK_PAIR, device_of(CARD, entry.program))
+    usual_s = predict_wall_s(LINK_PAIR, CARD)  # of bare calls
     walls, links_s = (
         [f * each + more for f in factors] for each, more in ((2 * 16.384 * US, 107 * US), (usual_s, 0.0))
     )

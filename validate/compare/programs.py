@@ -128,7 +128,7 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     if not min(entry.wall_s) >= SHORTEST_S:
         raise InputError("its measured wall time is 0: there is nothing to compare with")
     host = _host_of(entry, schedule, device)
-    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, host, profiles.is_own)
+    predicted_s, at_speed_s = _predicted_s(entry, schedule, device, host, profiles)
     return Row(
         key=entry.key,
         connections=run.connections,
@@ -151,25 +151,30 @@ def program_row(entry: Entry, run: Run, profiles: Profiles) -> Row:
     )
 
 
-def _predicted_s(entry: Entry, schedule: Schedule, device: Device, host: _Host, is_own: bool) -> tuple[float, float]:
+def _predicted_s(
+    entry: Entry, schedule: Schedule, device: Device, host: _Host, profiles: Profiles
+) -> tuple[float, float]:
     """Seconds with calls as fast as they were beside each run, where that is known, and as issuing them was."""
     predict = partial(predict_wall_s, schedule)
     predicted_s, at_speed_s = predict(device), predict(host.then)
-    if not (is_own and entry.paces_s and host.speeds):
+    if not (profiles.is_own and entry.paces_s and host.speeds):
         return predicted_s, at_speed_s
     expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
-    links = _links_beside(entry, device)
+    links = _links_beside(entry, profiles.whole)
     if links:
         slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
 
 
-def _links_beside(entry: Entry, device: Device) -> tuple[float, ...]:
-    """How many times as long as usual copies took beside each run; none where that was not measured."""
+def _links_beside(entry: Entry, profile: Device) -> tuple[float, ...]:
+    """How many times as long as usual copies took beside each run; none where that was not measured.
+
+    Whatever the program's language, those copies are bare calls: ``profile`` is without a front end.
+    """
     assert entry.program is not None
     links_s = entry.program.run_links_s
-    return _over(links_s, predict_wall_s(LINK_PAIR, device)) if links_s and min(links_s) >= SHORTEST_S else ()
+    return _over(links_s, predict_wall_s(LINK_PAIR, profile)) if links_s and min(links_s) >= SHORTEST_S else ()
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
