@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from streamsim.errors import InputError
 from streamsim_validate.gpu.cuda_source import BUILT_IN_SOURCE, PRELUDE
 from streamsim_validate.gpu.kernels import SPIN, KernelSpec
-from streamsim_validate.gpu.launches import SHORTEST_WAVE_S, THREADS_PER_BLOCK, Argument, Busy, slices_in, stand_in
+from streamsim_validate.gpu.launches import THREADS_PER_BLOCK, Argument, Busy, shortest_slice_s, slices_in, stand_in
 from streamsim_validate.gpu.memory import Arena, buffers_of, check_fits, free_host_bytes, union
 from streamsim_validate.gpu.queue_order import QueueOrder
 from streamsim_validate.gpu.reference import Memo
@@ -67,7 +67,7 @@ class Bench:
 
     def spin_of(self, kernel: Kernel) -> Busy:
         """The launch of the stand-in for a kernel with a duration."""
-        duration_s, share = stand_in(kernel, self.gpu.threads, self._measured_launch_s(1, 1))
+        duration_s, share = stand_in(kernel, self.gpu.threads, self._spin_launch_s(1, 1))
         blocks = max(1, round(share * self.most_blocks))
         slices = slices_in(duration_s, fills_card=blocks == self.most_blocks)
         return self._busy(blocks, slices, (duration_s - self._spin_launch_s(blocks, slices)) / slices)
@@ -83,16 +83,13 @@ class Bench:
         return Busy(blocks * slices, 1, slice_s)
 
     def _spin_launch_s(self, blocks: int, slices: int) -> float:
-        """What a launch takes beyond the time that its blocks are told; of fewer than all in proportion to them."""
-        most = self.most_blocks
-        if blocks == most:
-            return self._measured_launch_s(most, slices)
-        few_s, many_s = (self._measured_launch_s(count, slices) for count in (1, most - 1))
-        return few_s + (many_s - few_s) * (blocks - 1) / max(1, most - 2)
+        """What a launch takes beyond the time that its blocks are told.
 
-    def _measured_launch_s(self, blocks: int, slices: int) -> float:
+        Measured for each number of blocks, as it does not grow in proportion to them: on an H100 it is 2.6 us of one
+        block, 2.8 of 0.1 of the card, 3.4 of 0.7 and 6 of 0.9.
+        """
         if (blocks, slices) not in self._launch_s:
-            slice_s = max(SPIN_PROBE_S, slices * SHORTEST_WAVE_S) / slices
+            slice_s = max(SPIN_PROBE_S, slices * shortest_slice_s(blocks == self.most_blocks)) / slices
             launch = self._busy(blocks, slices, slice_s)
             self._launch_s[blocks, slices] = max(0.0, each_launch_s(self, launch) - slices * slice_s)
         return self._launch_s[blocks, slices]

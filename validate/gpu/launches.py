@@ -109,9 +109,14 @@ class Busy(NamedTuple):
 
 def slices_in(duration_s: float, fills_card: bool) -> int:
     """How many slices, or waves, the stand-in cuts such a time into: a power of two, so that few kinds are probed."""
-    shortest_s, most = (SHORTEST_WAVE_S, MOST_WAVES) if fills_card else (SHORTEST_SLICE_S, MOST_SLICES)
-    most = max(1, min(most, int(duration_s / shortest_s)))
+    most = MOST_WAVES if fills_card else MOST_SLICES
+    most = max(1, min(most, int(duration_s / shortest_slice_s(fills_card))))
     return 1 << (most.bit_length() - 1)
+
+
+def shortest_slice_s(fills_card: bool) -> float:
+    """The least time that a slice or wave is told."""
+    return SHORTEST_WAVE_S if fills_card else SHORTEST_SLICE_S
 
 
 def stand_in(kernel: Kernel, card_threads: int, launch_s: float) -> tuple[float, float]:
