@@ -8,20 +8,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from shared import BLUE, DARK, INK, ORANGE, SMALL_PT, Runs, main, tidy, title
 
-from streamsim.device.library import load_device
-from streamsim.device.profile import MODEL_SPREAD
 from streamsim.errors import InputError
 from streamsim_validate.compare import DEVICE_BOUND, Expected, by_class, compare, expectations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamsim_validate.records import Record
 
 WIDTH_IN, HEIGHT_IN = 7.2, 3.4  # of a record
 SAMPLES = 100
 REACH = 0.2  # of the prediction: what is further off is drawn at the edge
-STAND_IN = "h200"
 
 
 def draw(runs: Runs) -> Figure:
@@ -32,16 +27,9 @@ def draw(runs: Runs) -> Figure:
         rows = [row for row in compare(record, runs.device).rows if row.klass == DEVICE_BOUND]
         if not rows:
             raise InputError("the record has no device-bound schedules: there is nothing to draw")
-        _panel(axes, record, expectations(record, rows, SAMPLES, 0, _spread(record, runs), runs.device))
+        _panel(axes, record, expectations(record, rows, SAMPLES, device=runs.device))
     panels[-1].set_xlabel("schedules, from the narrowest interval to the widest")
     return figure
-
-
-def _spread(record: Record, runs: Runs) -> Mapping[str, float] | None:
-    """None where the profiles have their own; profiles calibrated before ``model`` was in them take the shipped one."""
-    profiles = [runs.device] if runs.device else [run.profile() for run in record.runs]
-    complete = all(profile is not None and MODEL_SPREAD in profile.spread for profile in profiles)
-    return None if complete else load_device(STAND_IN).spread
 
 
 def _panel(axes: Any, record: Record, found: list[Expected]) -> None:

@@ -32,7 +32,7 @@ DEVICE = msgspec.structs.replace(
     IDEAL,
     compute=msgspec.structs.replace(IDEAL.compute, kernels=COSTS),
     sources={**IDEAL.sources, "compute.kernels": "assumed: for the test"},
-    spread={"model": 0.05, "h2d.bandwidth_bytes_per_s": 0.1},
+    spread={"h2d.bandwidth_bytes_per_s": 0.1},
 )
 
 

@@ -1,15 +1,16 @@
 """How uncertain a prediction is: an interval from devices drawn as their numbers were measured.
 
 A calibration knows its numbers only to within their spread (``Device.spread``); what the model misses even with
-the right ones is the spread ``model``. And nothing says at which of its hardware queues a card begins its rounds.
-So the schedule is simulated many times, each time on a device drawn from the profile and with its queues served
-in another order, and the middle of those times is the interval.
+the right ones is a rule of its own (:mod:`streamsim.analysis.misses`). And nothing says at which of its hardware
+queues a card begins its rounds. So the schedule is simulated many times, each time on a device drawn from the profile
+and with its queues served in another order, each time is missed as the rule has it, and the middle of those times is
+the interval.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES
 from streamsim.device.library import as_device
-from streamsim.device.profile import MODEL_SPREAD, Device, number_names
+from streamsim.device.profile import Device, number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM, Op, Schedule
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    from numpy.typing import NDArray
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import StreamKind
@@ -60,6 +62,10 @@ class Interval:
         """Whether ``seconds`` lies in it."""
         return self.low_s <= seconds <= self.high_s
 
+    def times(self, factor: float) -> Interval:
+        """The interval of what takes so many times as long."""
+        return replace(self, low_s=self.low_s * factor, high_s=self.high_s * factor)
+
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; units are in the names."""
         return {name: getattr(self, name) for name in self.__slots__}
@@ -89,13 +95,36 @@ def intervals(
     time_s: Callable[[Schedule, Device], float] = _makespan_s,
 ) -> list[Interval]:
     """:func:`interval` of each schedule, on the same draws; ``time_s``: what is predicted of it, in seconds."""
-    _check(device, samples, seed)
     check_number("level", level, 0.0, 1.0)
     if not 0 < level < 1:
         raise InputError(f"level = {level!r}: expected a number between 0 and 1, such as {LEVEL}")
     import numpy as np
 
-    _, orders, misses = _generators(seed)
+    from streamsim.analysis.misses import missed, standard_misses
+
+    times = drawn_times_s(schedules, device, samples, seed, time_s)
+    standard = standard_misses(_generators(seed)[2], samples)
+    for schedule, its_times in zip(schedules, times, strict=True):
+        its_times *= missed(schedule, its_times, standard)
+    low, high = np.quantile(times, ((1 - level) / 2, (1 + level) / 2), axis=1)
+    return [Interval(float(a), float(b), level, samples, seed) for a, b in zip(low, high, strict=True)]
+
+
+def drawn_times_s(
+    schedules: Sequence[Schedule],
+    device: Device,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    time_s: Callable[[Schedule, Device], float] = _makespan_s,
+) -> NDArray[np.float64]:
+    """What is predicted of each schedule on each draw, before anything is missed: seconds, shape (schedules, samples).
+
+    Arguments and errors as for :func:`intervals`.
+    """
+    _check(device, samples, seed)
+    import numpy as np
+
+    orders = _generators(seed)[1]
     queues = shared_queues(device)
     in_any_order = [not feels_the_order(schedule, device) for schedule in schedules]
     times = np.empty((len(schedules), samples))
@@ -103,9 +132,7 @@ def intervals(
         order = orders.permutation(queues).tolist()
         for j, schedule in enumerate(schedules):
             times[j, i] = time_s(schedule if in_any_order[j] else served_in_order(schedule, order), drawn)
-    times *= [_factor(device.spread.get(MODEL_SPREAD, 0.0) * z) for z in misses.standard_normal(samples)]
-    low, high = np.quantile(times, ((1 - level) / 2, (1 + level) / 2), axis=1)
-    return [Interval(float(a), float(b), level, samples, seed) for a, b in zip(low, high, strict=True)]
+    return times
 
 
 def _check(device: Device, samples: int, seed: int) -> None:

@@ -38,8 +38,9 @@ class FrontEnd(Table, frozen=True):
     that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
     of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
     another stream the current one. ``linear_s``: an operation that a workload's kernel names ``linear``, a linear
-    layer, whose output is new memory (0: not measured, and taken for any other operation). In a loop, that is: right
-    behind something that has swept the host's caches the first calls of a program take some 20 us more each.
+    layer, whose output is new memory (0: not measured, and taken for any other operation). All of them in a loop;
+    ``after_wait_s``: how much longer the first copy and the first operation of a program take, and those behind each
+    call that may wait, since the host comes to them with cold caches (0: not measured, and as long as of bare calls).
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -53,6 +54,7 @@ class FrontEnd(Table, frozen=True):
     source: str
     spread: float = 0.0
     linear_s: Call = 0.0
+    after_wait_s: Call = 0.0
 
     def __post_init__(self) -> None:
         Table.__post_init__(self)
@@ -92,6 +94,8 @@ def with_front_end(device: Device, name: str) -> Device:
         known = ", ".join(front_end_names(device))
         raise InputError(f"front end = {shown(name)}: expected one of {known}")
     calls = {field: getattr(found, field) for field in TIMES} | {FIRST_ON_STREAM: 0.0}
+    if not found.after_wait_s:
+        del calls["after_wait_s"]
     names = [f"host.{field}" for field in calls]
     return msgspec.structs.replace(
         device,

@@ -26,7 +26,6 @@ ARBITRATIONS = get_args(Arbitration)
 
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
-MODEL_SPREAD = "model"  # beside the names of numbers in ``Device.spread``
 MOST_CONNECTIONS = 32
 
 # What can be switched off, in words that say what is then left out. Beside each field stands what it is without each.
@@ -45,7 +44,7 @@ EFFECTS = {
 }
 
 # Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
-RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s", "host.streams_s")
+RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s", "host.streams_s", "spread.model")
 
 HostTime = Annotated[float, About(off={"host": 0.0})]
 IssueTime = Annotated[float, About(off={"host": 0.0}, sped_up_with="launch")]
@@ -395,6 +394,6 @@ def _check_sources(device: Device) -> None:
         if name not in device.sources and name.rpartition(".")[0] not in device.sources:
             raise InputError(f"{name}: has no source; add sources.{name!r} = 'measured|published|assumed: ...'")
     for name, value in device.spread.items():
-        if name not in known and name != MODEL_SPREAD:
+        if name not in known:
             raise InputError(f"spread.{name} = {value!r}: the profile has no number of that name")
         check_number(f"spread.{name}", value, 0.0, 1e9)

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from streamsim.analysis.intervals import draws
-from streamsim.device.profile import MODEL_SPREAD, number_names
+from streamsim.device.profile import number_names
 from streamsim.device.variations import multiplied
 from streamsim.errors import InputError
 from streamsim.search.evaluate import evaluate, is_fast
@@ -43,8 +43,8 @@ DRAWS, DRAWS_ON_SIMPY = 64, 8
 PROFILE_SPREAD = 0.1  # of every number of a profile that does not say how well it is known
 HOST_SPREAD = 0.25  # hosts change between two speeds, 1.5 to 1.7 apart (docs/evidence.md)
 COMMON_SPREAD = 0.1  # of all programs of a workload alike: kernels that take another time than was said
-LEAST_MODEL_SPREAD = 0.03
-MISSES = (1, 2, 4, 8)  # times as far as the profile says of the model
+MODEL_MISS = 0.03  # with the right profile
+MISSES = (1, 2, 4, 8)  # times as far
 REACHES = (1.0, 2.0)  # doublings: of programs as far apart the misses correlate by 0.6
 LARGER_IS_RARER = 0.5  # a miss n times as large is thought less likely by this power of n
 LEAST_SCATTER = 1e-4  # of measured seconds: no clock and no card repeats itself better
@@ -85,7 +85,7 @@ class Beliefs:
     predicted_s: Array
     drawn: Array
     places: Array
-    miss: float = LEAST_MODEL_SPREAD
+    miss: float = MODEL_MISS
 
     @property
     def hypotheses(self) -> list[Hypothesis]:
@@ -187,8 +187,7 @@ def beliefs(workload: Workload, configs: Sequence[Config], device: Device, seed:
     predicted = _returned_s(workload, configs, device)
     drawn = _drawn(device, DRAWS if is_fast() else DRAWS_ON_SIMPY, seed)
     off = np.log([_returned_s(workload, configs, other) for other in drawn]) - np.log(predicted)
-    miss = max(device.spread.get(MODEL_SPREAD, 0.0), LEAST_MODEL_SPREAD)
-    return Beliefs(predicted, off, _places(configs), miss)
+    return Beliefs(predicted, off, _places(configs))
 
 
 def _returned_s(workload: Workload, configs: Sequence[Config], device: Device) -> Array:

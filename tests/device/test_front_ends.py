@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import tomli_w
-from strategies import make_device
+from strategies import d2h, h2d, kernel, make_device, program
 
 from streamsim import best, evaluate, sweep
 from streamsim.device.files import dump_device, parse_device, write_device
@@ -134,8 +134,20 @@ def test_a_device_and_a_front_end_by_one_name(name: str, front_end: str) -> None
     assert device == with_front_end(load_device(name), front_end)
     assert device.name == f"{name}:{front_end}"
     calls = load_device(name).front_ends.get(front_end) or shipped_front_ends()[front_end]
-    assert [getattr(device.host, field) for field in TIMES] == [getattr(calls, field) for field in TIMES]
-    assert all(device.source(f"host.{field}")[1] in calls.source for field in TIMES)
+    known = [field for field in TIMES if field != "after_wait_s" or calls.after_wait_s]
+    assert [getattr(device.host, field) for field in known] == [getattr(calls, field) for field in known]
+    assert all(device.source(f"host.{field}")[1] in calls.source for field in known)
+
+
+def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() -> None:
+    """A copy, a kernel and a copy back: the first two take longer by what the card's profile says, or its library's."""
+    card = msgspec.structs.replace(CARD, host=msgspec.structs.replace(CARD.host, after_wait_s=7 * NS))
+    for longer, expected in ((0.0, [107, 107, 100]), (9 * NS, [109, 109, 100])):
+        library = msgspec.structs.replace(LIBRARY, copy_s=100 * NS, kernel_s=100 * NS, enter_s=0.0, after_wait_s=longer)
+        device = with_front_end(msgspec.structs.replace(card, front_ends={"mine": library}), "mine")
+        timeline = simulate(program(h2d(1, 1), kernel(1, 1), d2h(1, 1)), device)
+        spent = zip(timeline.issued, timeline.returned, strict=True)
+        assert [after - before for before, after in spent] == expected
 
 
 def test_a_front_end_of_a_file_is_known_by_its_name(tmp_path: Path) -> None:

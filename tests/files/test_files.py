@@ -212,7 +212,7 @@ OF_AN_EARLIER_VERSION = {
     "[compute]": "switch_s = 1.1e-6",
     "[hand_over]": 'look_s = "8.192us"\ncrowded_s = 3e-6',
     "[sources]": '"compute.switch_s" = "measured: then"\n"hand_over.look_s" = "measured: then"',
-    "[spread]": '"hand_over.crowded_s" = 0.2',
+    "[spread]": 'model = 0.02\n"hand_over.crowded_s" = 0.2',
 }
 
 
@@ -229,7 +229,9 @@ def test_a_profile_of_an_earlier_version_reads_as_the_same_without_what_was_reti
 ) -> None:
     path, device = tmp_path / "old.toml", load_device("h200")
     path.write_text(with_retired(dump_device(device)))
-    with pytest.warns(Notice, match=r"old\.toml: compute\.switch_s, hand_over\.look_s, hand_over\.crowded_s: ") as told:
+    with pytest.warns(
+        Notice, match=r"old\.toml: compute\.switch_s, hand_over\.look_s, hand_over\.crowded_s, spread\.model: "
+    ) as told:
         assert load_device(path) == device
     assert len(told) == 1
     outputs = []

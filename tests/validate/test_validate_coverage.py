@@ -26,22 +26,20 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 FOLDER = Path(streamsim_validate.__file__).parent / "records"
-PATHS = sorted(FOLDER.glob("standard-h200-*.json.gz"))
-LEAST, MOST = (
-    0.85,
-    0.97,
-)  # of the device-bound medians; what the model misses of its probes counts twice: docs/evidence.md
-SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 8)  # draws, and one schedule in so many
+# Records that nobody had when the rule of misses was found: docs/evidence.md.
+PATHS = [FOLDER / f"random-{name}.json.gz" for name in ("h100-5", "h200-6")]
+LEAST, MOST = 0.85, 0.97  # of the device-bound medians
+SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 3)  # draws, and one schedule in so many
 
 SIGMA = 0.1
-DEVICE = msgspec.structs.replace(make_device(), spread={"model": SIGMA})
+DEVICE = msgspec.structs.replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
 
 
-def an_entry(micros: int, times: float) -> Entry:
-    """A copy of so many microseconds, measured as so many times its prediction."""
-    schedule = program(h2d(1, 1000 * micros), streams=1)
+def an_entry(millis: int, times: float) -> Entry:
+    """A copy of so many milliseconds (next to nothing is missed of those), measured as so many times its prediction."""
+    schedule = program(h2d(1, 1_000_000 * millis), streams=1)
     measured_s = times * predict_device_s(schedule, DEVICE)
-    return Entry(f"{micros} us", digest(schedule), "ok", True, None, schedule, (measured_s,), (1.0,), (1e-9,))
+    return Entry(f"{millis} ms", digest(schedule), "ok", True, None, schedule, (measured_s,), (1.0,), (1e-9,))
 
 
 def a_record(profile: Device = DEVICE) -> Record:
@@ -57,32 +55,26 @@ def test_shares_and_widths_by_hand() -> None:
     found = coverage(a_record(), samples=1000)[DEVICE_BOUND]
     assert (found.n, found.inside, found.below, found.above) == (5, 0.4, 0.2, 0.4)
     assert found.mean_width == pytest.approx(0.3306, rel=0.1)
-    assert found.median_width == pytest.approx(found.mean_width)
+    assert found.median_width == pytest.approx(found.mean_width, rel=0.01)
 
 
 def test_another_spread_takes_the_place_of_the_profiles_own() -> None:
     # s = 0.2: 0.720 to 1.390; s = 0.5: 0.439 to 2.276. What the profile has no number for is left out.
     for sigma, inside in ((0.2, 0.6), (0.5, 1.0), (0.0, 0.2)):
-        spread = {"model": sigma, "compute.kernels": 3.0}
+        spread = {"h2d.bandwidth_bytes_per_s": sigma, "compute.kernels": 3.0}
         assert coverage(a_record(), 200, spread=spread)[DEVICE_BOUND].inside == inside
 
 
 def test_only_the_rows_asked_for() -> None:
     record = a_record()
     found = expectations(record, compare(record).rows[1:3], samples=20)
-    assert [one.row.key for one in found] == ["20 us", "30 us"]
+    assert [one.row.key for one in found] == ["20 ms", "30 ms"]
     assert by_class(found)[DEVICE_BOUND].n == 2
 
 
 def test_a_profile_without_spread_is_one_clear_line() -> None:
     with pytest.raises(InputError, match="has no spread"):
         coverage(a_record(msgspec.structs.replace(DEVICE, spread={})))
-
-
-def test_a_profile_that_does_not_say_what_the_model_misses_is_one_clear_line() -> None:
-    older = msgspec.structs.replace(DEVICE, spread={"h2d.latency_s": SIGMA})
-    with pytest.raises(InputError, match=r"^spread.model: .* \(--spread h200\), or measure again$"):
-        coverage(a_record(older))
 
 
 def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,10 +102,10 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.measured
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
-def test_the_interval_holds_nine_in_ten_of_the_measured_medians(path: Path) -> None:
-    """Drawn from the spreads of the record's own calibrations."""
-    record = read_record(path)
-    rows = [row for row in compare(record).rows if row.klass == DEVICE_BOUND][::EVERY]
-    found = by_class(expectations(record, rows, SAMPLES))[DEVICE_BOUND]
-    assert LEAST <= found.inside <= MOST
+def test_the_interval_holds_nine_in_ten_of_the_measured_medians() -> None:
+    """Drawn from the spreads of the records' own calibrations."""
+    found = []
+    for record in map(read_record, PATHS):
+        rows = [row for row in compare(record).rows if row.klass == DEVICE_BOUND][::EVERY]
+        found += expectations(record, rows, SAMPLES)
+    assert LEAST <= by_class(found)[DEVICE_BOUND].inside <= MOST

@@ -32,11 +32,15 @@ KINDS = (
     *("iko", "iiko", "ikoo", "ikkkko", "irwko"),
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
+ALONE = "1"  # in front of a kind: a single turn, behind a wait
+FIRST = f"{ALONE}|iko"  # of libraries, whose first calls are dear
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
+
+IN_LOOPS = tuple(name for name in TIMES if name != "after_wait_s")
 
 Rounds = dict[str, tuple[float, ...]]  # by round the seconds that each took, one figure a run
 
@@ -117,8 +121,8 @@ def kinds_of(calls: Calls) -> tuple[str, ...]:
     try:
         calls.linear(0)
     except NotImplementedError:
-        return KINDS
-    return KINDS + LINEAR_KINDS
+        return (*KINDS, FIRST)
+    return (*KINDS, FIRST, *LINEAR_KINDS)
 
 
 def time_round(
@@ -138,22 +142,24 @@ def time_round(
         "s": lambda _: calls.synchronize(),
     }
     outside = nullcontext() if ENTERS in kind else calls.entered(0)
+    turns = 1 if kind.startswith(ALONE) else TURNS
+    kind = kind.removeprefix(ALONE)
     blocks = [[made[letter] for letter in block] for block in kind.removeprefix(ENTERS).split(ENTERS)]
     calls.record(0)
     calls.synchronize()
     with outside:
         begin = clock()
         if ENTERS in kind:
-            for turn in range(TURNS):
+            for turn in range(turns):
                 for block in blocks:
                     with calls.entered(0 if in_one_stream else turn):
                         for call in block:
                             call(turn)
         else:
-            for turn in range(TURNS):
+            for turn in range(turns):
                 for call in blocks[0]:
                     call(turn)
-        seconds = (clock() - begin) / TURNS
+        seconds = (clock() - begin) / turns
     calls.synchronize()
     return seconds
 
@@ -167,24 +173,37 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
-    scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds are missing or took no
-    time.
+    scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds
+    are missing or took no time.
     """
-    complete = set(rounds) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
+    in_loops = {kind: seconds for kind, seconds in rounds.items() if kind != FIRST}
+    complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
-    quiet_s = np.array([np.quantile(seconds, QUIET) for seconds in rounds.values()])
-    relative = np.array([_calls_of(kind) for kind in rounds]) / quiet_s[:, None]
-    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(rounds)), rcond=None)[0])
+    quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
+    relative = np.array([_calls_of(kind) for kind in in_loops]) / quiet_s[:, None]
+    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(in_loops)), rcond=None)[0])
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
-    scatter = median(map(relative_deviation, map(tuple, rounds.values())))
-    known = dict(zip(TIMES, map(float, costs), strict=True))
-    return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
+    scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
+    known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
+    return FrontEnd(**known, after_wait_s=_after_wait_s(rounds), source=source, spread=float(np.hypot(misfit, scatter)))
+
+
+def _after_wait_s(rounds: Mapping[str, Sequence[float]]) -> float:
+    """What the first copy and the first operation take longer: of many turns each has its part of that, too."""
+    if FIRST not in rounds:
+        return 0.0
+    longer_s = _quiet_s(rounds[FIRST]) - _quiet_s(rounds[FIRST.removeprefix(ALONE)])
+    return max(0.0, longer_s / 2 / (1 - 1 / TURNS))
+
+
+def _quiet_s(seconds: Sequence[float]) -> float:
+    return float(np.quantile(seconds, QUIET))
 
 
 def _calls_of(kind: str) -> list[int]:
-    """How many of each call, in the order of ``TIMES``, a round makes."""
-    counts = dict.fromkeys(TIMES, 0)
+    """How many of each call, in the order of ``IN_LOOPS``, a round makes."""
+    counts = dict.fromkeys(IN_LOOPS, 0)
     for letter in kind:
         counts[CALLS[letter]] += 1
     return list(counts.values())
@@ -192,5 +211,5 @@ def _calls_of(kind: str) -> list[int]:
 
 def variation(rounds: Mapping[str, Sequence[float]]) -> float:
     """How far the host's speed varied meanwhile: the slowest tenth of the runs over the fastest, each by its median."""
-    relative = sorted(run / median(runs) for runs in rounds.values() for run in runs)
+    relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind != FIRST for run in runs)
     return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streamsim.device.profile import MODEL_SPREAD, Device, LinkDirection
 from streamsim_validate.calibrate.copies import copies
 from streamsim_validate.calibrate.probe import DIRECTIONS, MI
 from streamsim_validate.calibrate.shared_link import crowded, duplex
@@ -14,6 +13,7 @@ from streamsim_validate.calibrate.simulated import Misfit, misfits, rms
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamsim.device.profile import Device, LinkDirection
     from streamsim.program.schedule import Direction
     from streamsim_validate.calibrate.samples import Samples
 
@@ -23,9 +23,9 @@ LATENCY_BYTES = MI  # copies of at most so much tell of the latency, larger ones
 
 
 def link_spread(samples: Samples, device: Device) -> dict[str, float]:
-    """Of the numbers of both directions, each from the chains in which it shows; and what the model misses of all."""
+    """Of the numbers of both directions, each from the chains in which it shows."""
     missed = [m for probes, numbers in FITTED.items() for m in misfits(samples, list(probes()), device, numbers)]
-    found = {MODEL_SPREAD: rms(m.relative for m in missed)}
+    found: dict[str, float] = {}
     for d in DIRECTIONS:
         one = _direction_spread(samples, d, getattr(device, d), missed)
         found |= {f"{d}.{name}": value for name, value in one.items()}

@@ -11,7 +11,7 @@ from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE
 from streamsim.device.files import write_device
 from streamsim.device.front_ends import TIMES, shipped_front_ends
-from streamsim.device.profile import MODEL_SPREAD, Device, number_names
+from streamsim.device.profile import Device, number_names
 from streamsim.errors import InputError
 from streamsim_validate.calibrate import (
     Samples,
@@ -72,8 +72,6 @@ def _numbers(profile: Device) -> Iterator[str]:
         value = getattr(getattr(profile, part), field)
         spread = f" +- {profile.spread[name]:.1%}" if name in profile.spread else ""
         yield f"{name:36s} {_with_unit(field, value)}{spread}"
-    if MODEL_SPREAD in profile.spread:
-        yield f"{MODEL_SPREAD:36s} +- {profile.spread[MODEL_SPREAD]:.1%}"
 
 
 def _front_ends(profile: Device, samples: Samples) -> Iterator[str]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
-from streamsim.device.profile import MODEL_SPREAD, number_names
-from streamsim.errors import InputError
+from streamsim.device.profile import number_names
 from streamsim_validate.compare.comparison import CLASSES, Row
 from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
@@ -90,17 +89,32 @@ def expectations(
         own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
         for profile, entries in _by_profile(own, profiles):
             drawn = _with_spread(profile, spread)
-            if entries[0].program is None:
-                programs, predict = [entry.build() for entry in entries], predict_device_s
-            else:
-                drawn = device_of(drawn, entries[0].program)
-                programs, predict = [schedule_of(entry, drawn) for entry in entries], predict_wall_s
-                rounds = (asked[run.connections, entry.key].speeds for entry in entries)
-                drawn = with_host_spread(drawn, (speed for speeds in rounds for speed in speeds))
-            predicted = intervals(programs, drawn, samples, seed, level, predict)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
+            if entries[0].program is None:
+                predicted = intervals(
+                    [entry.build() for entry in entries], drawn, samples, seed, level, predict_device_s
+                )
+            else:
+                predicted = _of_programs(entries, its_rows, drawn, samples, seed, level)
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
+
+
+def _of_programs(
+    entries: Sequence[Entry], rows: Sequence[Row], profile: Device, samples: int, seed: int, level: float
+) -> list[Interval]:
+    """Of programs in one language, about what is predicted with the host and the link beside each run.
+
+    Where nothing tells how fast the host was then, it was as fast as it was beside any of them.
+    """
+    assert entries[0].program is not None
+    device = device_of(profile, entries[0].program)
+    rounds = (row.speeds for entry, row in zip(entries, rows, strict=True) if not entry.paces_s)
+    drawn = with_host_spread(device, (speed for speeds in rounds for speed in speeds))
+    schedules = [schedule_of(entry, device) for entry in entries]
+    found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)
+    beside = [row.predicted_s / predict_wall_s(program, device) for row, program in zip(rows, schedules, strict=True)]
+    return [interval.times(factor) for interval, factor in zip(found, beside, strict=True)]
 
 
 def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
@@ -115,13 +129,8 @@ def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Devi
 
 def _with_spread(profile: Device, spread: Mapping[str, float] | None) -> Device:
     if spread is None:
-        if profile.spread and MODEL_SPREAD not in profile.spread:
-            raise InputError(
-                f"spread.{MODEL_SPREAD}: the record's profile does not say what the model misses; take the spread of"
-                " another profile (--spread h200), or measure again"
-            )
         return profile
-    known = number_names(profile) | {MODEL_SPREAD}
+    known = number_names(profile)
     return msgspec.structs.replace(profile, spread={name: spread[name] for name in spread if name in known})
 
 
