@@ -126,9 +126,9 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 @examples(20)
 @given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, st.just(0.0), st.floats(0, 1e-4)))
 def test_what_the_first_calls_behind_a_wait_take_longer_is_found_again(costs: Costs) -> None:
-    """Alone a turn takes twice that longer than in a loop of 40, of which each turn has a 40th of it."""
+    """But for the part of it in the loops, a 40th a turn, which their calls come to cost more."""
     found = fit_front_end(rounds_of(costs), SOURCE)
-    assert found.after_wait_s == pytest.approx(costs.after_wait, rel=1e-6, abs=1e-12)
+    assert found.after_wait_s == pytest.approx(costs.after_wait, rel=0.1, abs=1e-12)
 
 
 def test_of_rounds_without_a_single_turn_nothing_says_what_first_calls_take() -> None:

@@ -240,6 +240,19 @@ def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> 
     assert counts == dict.fromkeys({*KINDS, FIRST, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
 
 
+def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:
+    """Four programs have two beside each, and two of a kernel beside every other: those of every other program count."""
+    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
+    kinds = ("k", "i", "k", "i")
+    programs = [Program("cupy", rounds_s=(s, s), others_s={kind: (9.0, 9.0)}) for s, kind in enumerate(kinds, 1)]
+    entries = tuple(Entry(str(i), "", recipe=recipe, program=program) for i, program in enumerate(programs))
+    samples = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [7.0], "k": [7.0]}}}}
+    fitted, _ = to_fit(Run(8, "", 0, 3, samples=samples, entries=entries))
+    assert fitted is not None
+    rounds = {CHUNK_ROUND: (7, 1, 1, 3, 3), "k": (7, 9, 9, 9, 9)}
+    assert fitted["front_ends"]["cupy"]["rounds"] == rounds
+
+
 def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
     """Those of both calibrations, or of the one there is, and of the programs; what the record keeps is left alone."""
     recipe = planned_programs(7, 1, ("cupy",))[0].recipe

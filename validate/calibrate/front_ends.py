@@ -33,7 +33,8 @@ KINDS = (
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
 ALONE = "1"  # in front of a kind: a single turn, behind a wait
-FIRST = f"{ALONE}|iko"  # of libraries, whose first calls are dear
+FIRST = f"{ALONE}|iko"  # of libraries, whose first calls are dear:
+FIRST_CALLS = 2  # the first copy and the first operation
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
@@ -173,8 +174,9 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
-    scatter by and what the costs miss them by, in quadrature. Raises InputError where rounds
-    are missing or took no time.
+    scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
+    calls in loops is that of its first calls; 0 where there are no such rounds. Raises InputError where rounds are
+    missing or took no time.
     """
     in_loops = {kind: seconds for kind, seconds in rounds.items() if kind != FIRST}
     complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
@@ -186,27 +188,21 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEn
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
     known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
-    return FrontEnd(**known, after_wait_s=_after_wait_s(rounds), source=source, spread=float(np.hypot(misfit, scatter)))
-
-
-def _after_wait_s(rounds: Mapping[str, Sequence[float]]) -> float:
-    """What the first copy and the first operation take longer: of many turns each has its part of that, too."""
-    if FIRST not in rounds:
-        return 0.0
-    longer_s = _quiet_s(rounds[FIRST]) - _quiet_s(rounds[FIRST.removeprefix(ALONE)])
-    return max(0.0, longer_s / 2 / (1 - 1 / TURNS))
+    longer_s = _quiet_s(rounds[FIRST]) - float(_calls_of(FIRST) @ costs) if FIRST in rounds else 0.0
+    known["after_wait_s"] = max(0.0, longer_s / FIRST_CALLS)
+    return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
 
 
 def _quiet_s(seconds: Sequence[float]) -> float:
     return float(np.quantile(seconds, QUIET))
 
 
-def _calls_of(kind: str) -> list[int]:
+def _calls_of(kind: str) -> np.ndarray:
     """How many of each call, in the order of ``IN_LOOPS``, a round makes."""
     counts = dict.fromkeys(IN_LOOPS, 0)
-    for letter in kind:
+    for letter in kind.removeprefix(ALONE):
         counts[CALLS[letter]] += 1
-    return list(counts.values())
+    return np.array(list(counts.values()))
 
 
 def variation(rounds: Mapping[str, Sequence[float]]) -> float:

@@ -188,11 +188,25 @@ def to_fit(run: Run) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
 
 
 def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
-    """By language and kind the rounds that were made beside the programs of that language."""
+    """By language and kind the rounds that were made beside the programs of that language.
+
+    Those of a chunk, which are made beside each, no more often than others: where a host has two speeds, a kind of
+    round that had more of the slower one would look dear.
+    """
     found: dict[str, dict[str, list[float]]] = {}
+    for language, programs in _with_others(run).items():
+        kinds = found.setdefault(language, {})
+        for program in programs:
+            for kind, seconds in program.others_s.items():
+                kinds.setdefault(kind, []).extend(seconds)
+        every = max(1, sum(len(program.rounds_s) for program in programs) // max(map(len, kinds.values())))
+        kinds[CHUNK_ROUND] = [seconds for program in programs[::every] for seconds in program.rounds_s]
+    return found
+
+
+def _with_others(run: Run) -> dict[str, list[Program]]:
+    found: dict[str, list[Program]] = {}
     for entry in run.entries:
         if entry.program is not None and entry.program.others_s:
-            kinds = found.setdefault(entry.program.language, {})
-            for kind, seconds in {CHUNK_ROUND: entry.program.rounds_s, **entry.program.others_s}.items():
-                kinds.setdefault(kind, []).extend(seconds)
+            found.setdefault(entry.program.language, []).append(entry.program)
     return found
