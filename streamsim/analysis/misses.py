@@ -34,10 +34,14 @@ def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:
 
     ``standard``: misses as :func:`standard_misses` draws them, shape (n,). What takes no time is not missed.
     """
-    works = sum(isinstance(op, Copy | Kernel) for op in schedule.ops)
-    of_its_time = np.divide(MISSED_S * works, times_s, out=np.zeros_like(times_s), where=times_s > 0)
+    of_its_time = np.divide(MISSED_S * works_in(schedule), times_s, out=np.zeros_like(times_s), where=times_s > 0)
     with np.errstate(over="ignore"):
         return np.exp(np.clip(np.sqrt(of_its_time) * standard, -MOST_POWER, MOST_POWER))
+
+
+def works_in(schedule: Schedule) -> int:
+    """How many copies and kernels it has."""
+    return sum(isinstance(op, Copy | Kernel) for op in schedule.ops)
 
 
 def standard_misses(generator: np.random.Generator, samples: int) -> Array:

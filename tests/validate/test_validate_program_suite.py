@@ -241,7 +241,7 @@ def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> 
 
 
 def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:
-    """Four programs have two beside each, and two of a kernel beside every other: those of every other program count."""
+    """Four programs have two beside each and two of a kernel beside every other: those of every other count."""
     recipe = planned_programs(7, 1, ("cupy",))[0].recipe
     kinds = ("k", "i", "k", "i")
     programs = [Program("cupy", rounds_s=(s, s), others_s={kind: (9.0, 9.0)}) for s, kind in enumerate(kinds, 1)]
