@@ -11,6 +11,8 @@ from streamsim.files.documents import dump_toml, parse_toml
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line
 
+SPREAD = "spread."
+
 
 def read_device(path: str | os.PathLike[str]) -> Device:
     """The device profile in a TOML file. Raises InputError naming the file, the field and the value.
@@ -36,7 +38,7 @@ def parse_device(text: str | bytes, where: str = "device") -> Device:
 
     def prepared(plain: dict[str, Any]) -> dict[str, Any]:
         kept, names = without_retired(plain)
-        retired.extend(names)
+        retired.extend(name for name in names if not name.startswith(SPREAD))  # nobody wrote those to be heeded
         return kept
 
     device = parse_toml(text.encode() if isinstance(text, str) else text, Device, "device", where, prepared=prepared)

@@ -19,19 +19,19 @@ from streamsim.analysis.misses import works_in
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
 from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.records import Entry
 from streamsim_validate.records.files import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim_validate.records import Record
+    from streamsim_validate.records import Entry, Record
 
 SAMPLES = 150
 NORMAL95 = 1.645
 MISSED_NS = np.geomspace(1, 16, 41)
 FREEDOMS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 30.0)
+LEAST_DENSITY = 1e-300
 MIXED = 200  # normal distributions that stand for one of Student's
 
 
@@ -76,7 +76,7 @@ def likeliest(seen: Sequence[Seen]) -> tuple[float, float]:
         of_chi = np.quantile(np.random.default_rng(0).chisquare(freedom, 100_000), (np.arange(MIXED) + 0.5) / MIXED)
         variance = spread[:, None] ** 2 + missed_ns * rate[:, None] * freedom / of_chi
         density = np.exp(-(missed[:, None] ** 2) / (2 * variance)) / np.sqrt(variance)
-        return float(np.log(density.mean(axis=1)).sum())
+        return float(np.log(density.mean(axis=1) + LEAST_DENSITY).sum())
 
     return max(product(MISSED_NS, FREEDOMS), key=lambda pair: likelihood(*pair))
 

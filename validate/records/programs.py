@@ -5,14 +5,13 @@ A program's recipe names its kernels by what they compute; how long they take is
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from streamsim.device.files import parse_device
-from streamsim.errors import InputError, Notice
+from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -128,9 +127,7 @@ def read_earlier(plain: bytes) -> Record:
     Raises InputError for its profile, and what msgspec raises for all else.
     """
     found = msgspec.json.decode(plain, type=_Earlier)
-    with warnings.catch_warnings():  # nobody wrote its retired numbers down to be heeded
-        warnings.simplefilter("ignore", Notice)
-        device = parse_device(found.profile)
+    device = parse_device(found.profile)
     name, _, rest = device.description.partition(CALIBRATED_ON)[2].partition(", driver ")
     driver = rest.partition(",")[0]
     card = Card(name, "", device.memory_bytes or 0, 0, 0, device.copy_engines.count, "", driver, "", "", "")
