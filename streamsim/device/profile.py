@@ -206,9 +206,9 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.
     ``spread``: by dotted name the relative standard deviation with which a number is known (``compute.kernels``: all
-    the kernels' times together), and as ``model`` what the model misses even with the right numbers;
-    :mod:`streamsim.analysis.intervals` draws from it. ``memory_bytes``: the card's memory (None: unknown, and no
-    schedule is too large). ``link``: what connects card and host, in words, such as ``PCIe gen 4 x16``.
+    the kernels' times together); :mod:`streamsim.analysis.intervals` draws from it. ``memory_bytes``: the card's memory
+    (None: unknown, and no schedule is too large). ``link``: what connects card and host, in words, such as
+    ``PCIe gen 4 x16``.
     ``front_ends``: by name what the calls of array libraries take on this host (:mod:`streamsim.device.front_ends`).
     """
 

@@ -1,7 +1,7 @@
 """The likeliest rule of what the model misses, of records of random schedules, by card and class.
 
 ``cd tests; python -m programs.missed ../validate/records/random-h?00-[123].json.gz`` finds the two numbers of
-``streamsim/analysis/misses.py`` again, in a quarter of an hour. Each row: how many schedules, nanoseconds, degrees of
+``streamsim/analysis/misses.py`` again, in some minutes. Each row: how many schedules, nanoseconds, degrees of
 freedom.
 """
 

@@ -144,7 +144,8 @@ def test_any_number_of_connections_is_predicted_as_well(path: Path, connections:
 # goals are 1 %, 5 % and 12 % for device-bound ones and 4 % and 12 % for host-bound ones: this is what holds, with at
 # most a fiftieth to spare on the worst record. Of the host-bound ones, those that scatter by less than LITTLE too.
 EARLIER, LATER = ("1", "2"), ("3", "4")  # calibrated by mixes of calls; and in programs, on busier hosts
-NEWEST = ("5", "6")  # in programs, too
+NEWEST = ("h100-5", "h200-5", "h200-6")  # in programs, too
+FRESH = ("h100-6", "h200-7")
 OF_RANDOM = {
     EARLIER: {
         "device-bound": Bounds(0.0099, 0.0855, 0.1783),
@@ -161,14 +162,20 @@ OF_RANDOM = {
         "host-bound": Bounds(0.0712, 0.1814, None),
         "blocking": Bounds(0.0404, 0.0654, None),
     },
+    FRESH: {
+        "device-bound": Bounds(0.0124, 0.0683, 0.158),
+        "host-bound": Bounds(0.0437, 0.213, None),
+        "blocking": Bounds(0.0223, 0.0664, None),
+    },
 }
 STEADY_RANDOM = {
     EARLIER: Bounds(0.0489, 0.1347, None),
     LATER: Bounds(0.0437, 0.1465, None),
     NEWEST: Bounds(0.0712, 0.201, None),
+    FRESH: Bounds(0.044, 0.223, None),
 }
-RANDOM_MARGIN = {EARLIER: 9.4, LATER: 8.1, NEWEST: 11.2}
-RANDOM = {"random-h100": 5, "random-h200": 6}
+RANDOM_MARGIN = {EARLIER: 9.4, LATER: 8.1, NEWEST: 11.2, FRESH: 8.5}
+RANDOM = {"random-h100": 6, "random-h200": 7}
 RANDOM_PATHS = sorted(FOLDER.glob("random-*.json.gz"))
 each_random_record = pytest.mark.parametrize("path", RANDOM_PATHS, ids=lambda path: path.name)
 RANDOM_SCHEDULES = 200
