@@ -181,7 +181,7 @@ each_random_record = pytest.mark.parametrize("path", RANDOM_PATHS, ids=lambda pa
 RANDOM_SCHEDULES = 200
 
 
-def _which(path: Path) -> tuple[str, str]:
+def _which(path: Path) -> tuple[str, ...]:
     return next(which for which in OF_RANDOM if path.name.removesuffix(".json.gz").endswith(which))
 
 
