@@ -37,10 +37,11 @@ class FrontEnd(Table, frozen=True):
     ``copy_s``: an asynchronous copy of a slice of an array to or from a slice of pinned memory, and the slice of it
     that kernels work on. ``kernel_s``: an operation on such slices that launches one kernel. ``record_s``, ``wait_s``:
     of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
-    another stream the current one. ``linear_s``: an operation that a workload's kernel names ``linear``, a linear
-    layer, whose output is new memory (0: not measured, and taken for any other operation). All of them in a loop;
-    ``after_wait_s``: how much longer the first copy and the first operation of a program take, and those behind each
-    call that may wait, since the host comes to them with cold caches (0: not measured, and as long as of bare calls).
+    another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
+    kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
+    operation). All of them in a loop; ``after_wait_s``: how much longer the first copy and the first operation of a
+    program take, and those behind each call that may wait, since the host comes to them with cold caches (0: not
+    measured, and as long as of bare calls).
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -61,7 +62,7 @@ class FrontEnd(Table, frozen=True):
         check_number("spread", self.spread, 0.0, LARGEST_SPREAD)
 
 
-# Of bare calls: what is found in rounds over streams is a mean with the first ones.
+# Of bare calls, compiled ones too. A library's are found in rounds over streams: a mean with the first ones.
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
@@ -93,7 +94,9 @@ def with_front_end(device: Device, name: str) -> Device:
     if found is None:
         known = ", ".join(front_end_names(device))
         raise InputError(f"front end = {shown(name)}: expected one of {known}")
-    calls = {field: getattr(found, field) for field in TIMES} | {FIRST_ON_STREAM: 0.0}
+    calls = {field: getattr(found, field) for field in TIMES}
+    if name != COMPILED:
+        calls[FIRST_ON_STREAM] = 0.0
     if not found.after_wait_s:
         del calls["after_wait_s"]
     names = [f"host.{field}" for field in calls]

@@ -139,6 +139,17 @@ def test_a_device_and_a_front_end_by_one_name(name: str, front_end: str) -> None
     assert all(device.source(f"host.{field}")[1] in calls.source for field in known)
 
 
+def test_the_first_call_on_a_stream_is_dear_in_compiled_programs_as_in_bare_ones() -> None:
+    """A copy of 2 on each of two streams, the first on each 9 longer; a library's are a mean with the first ones."""
+    host = msgspec.structs.replace(CARD.host, first_on_stream_s=9 * NS)
+    calls = msgspec.structs.replace(LIBRARY, enter_s=0.0)
+    card = msgspec.structs.replace(CARD, host=host, front_ends={"cuda-c++": calls, "mine": calls})
+    for name, expected in (("cuda-c++", [11, 2, 11]), ("mine", [2, 2, 2])):
+        timeline = simulate(program(h2d(1, 1), h2d(1, 1), h2d(2, 1)), with_front_end(card, name))
+        spent = zip(timeline.issued, timeline.returned, strict=True)
+        assert [after - before for before, after in spent] == expected
+
+
 def test_what_first_calls_take_longer_is_that_of_bare_calls_unless_measured() -> None:
     """A copy, a kernel and a copy back: the first two take longer by what the card's profile says, or its library's."""
     card = msgspec.structs.replace(CARD, host=msgspec.structs.replace(CARD.host, after_wait_s=7 * NS))

@@ -131,6 +131,19 @@ def test_what_the_first_calls_behind_a_wait_take_longer_is_found_again(costs: Co
     assert found.after_wait_s == pytest.approx(costs.after_wait, rel=0.1, abs=1e-12)
 
 
+def test_compiled_programs_enter_nothing() -> None:
+    """What rounds that go round the streams take longer is of their other calls, and no call's where they do not."""
+    costs = Costs(2e-6, 4e-6, 2e-7, 2e-7, 5e-7, 0.0)
+    rounds = {kind: seconds for kind, seconds in rounds_of(costs).items() if kind != FIRST}
+    found = fit_front_end(rounds, SOURCE, enters=False)
+    assert [getattr(found, name) for name in TIMES[:6]] == pytest.approx(list(costs)[:6], rel=1e-6, abs=1e-12)
+    slower = {kind: tuple(s * (1.1 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
+    found = fit_front_end(slower, SOURCE, enters=False)
+    assert found.enter_s == 0
+    assert costs.copy < found.copy_s < 1.1 * costs.copy
+    assert fit_front_end(slower, SOURCE).enter_s > 0
+
+
 def test_of_rounds_without_a_single_turn_nothing_says_what_first_calls_take() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, after_wait=1e-5))
     del rounds[FIRST]

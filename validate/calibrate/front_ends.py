@@ -170,20 +170,22 @@ def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
     return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
 
 
-def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str) -> FrontEnd:
+def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, enters: bool = True) -> FrontEnd:
     """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
     scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
-    calls in loops is that of its first calls; 0 where there are no such rounds. Raises InputError where rounds are
-    missing or took no time.
+    calls in loops is that of its first calls; 0 where there are no such rounds. ``enters``: whether it makes a call to
+    enter a stream, as libraries do; if not, rounds over several streams are of its other calls alone. Raises
+    InputError where rounds are missing or took no time.
     """
     in_loops = {kind: seconds for kind, seconds in rounds.items() if kind != FIRST}
     complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
     quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
-    relative = np.array([_calls_of(kind) for kind in in_loops]) / quiet_s[:, None]
+    calls = np.array([_calls_of(kind) for kind in in_loops]) * [enters or name != "enter_s" for name in IN_LOOPS]
+    relative = calls / quiet_s[:, None]
     costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(in_loops)), rcond=None)[0])
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
