@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from typing import TYPE_CHECKING, Any
 
@@ -250,6 +251,34 @@ def test_intervals_are_as_wide_as_the_host_varied() -> None:
     )
     assert 0.1 < steady < 0.25
     assert moving > 0.8
+
+
+def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
+    """Copies beside the runs of every program took 1, e^0.2 and e^-0.2 times as long: 0.2 * sqrt(2/3) uncertain, 0.163.
+
+    Of 139.8 us 32.8 are copies, one after the other, so the time is known to 0.163 * 16.384 * sqrt(2) / 139.8 = 0.027,
+    and 90 % of it lie within 3.29 times that: 0.089. What the model misses of 3 copies and kernels is 0.055 wide.
+    """
+    card = msgspec.structs.replace(CARD, spread={"h2d.latency_s": 1e-6})
+    usual_s = predict_wall_s(LINK_PAIR, CARD)
+    entry = an_entry(1, 100, ONE_US)
+    steady, varied = (
+        expectations(record, compare(record, card).rows, 400, device=card)[0].width
+        for record in (
+            a_record(with_links(entry, tuple(usual_s * math.exp(log) for log in logs)))
+            for logs in ((0.0, 0.0, 0.0), (0.0, 0.2, -0.2))
+        )
+    )
+    assert steady == pytest.approx(0.055, rel=0.25)
+    assert varied == pytest.approx(math.hypot(0.089, steady), rel=0.2)
+
+
+def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:
+    """The entry with three runs, and so many seconds of a copy each way beside each."""
+    assert entry.program is not None
+    program = msgspec.structs.replace(entry.program, run_links_s=links_s)
+    walls = entry.wall_s[:1] * 3
+    return msgspec.structs.replace(entry, wall_s=walls, issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program)
 
 
 def test_an_interval_is_about_what_is_predicted_with_the_host_beside_each_run() -> None:

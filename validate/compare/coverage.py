@@ -16,7 +16,14 @@ from streamsim.device.profile import number_names
 from streamsim_validate.compare.comparison import CLASSES, Row
 from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
-from streamsim_validate.compare.programs import device_of, predict_wall_s, schedule_of, with_host_spread
+from streamsim_validate.compare.programs import (
+    device_of,
+    links_beside,
+    predict_wall_s,
+    schedule_of,
+    with_host_spread,
+    with_link_spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -105,12 +112,14 @@ def _of_programs(
 ) -> list[Interval]:
     """Of programs in one language, about what is predicted with the host and the link beside each run.
 
-    Where nothing tells how fast the host was then, it was as fast as it was beside any of them.
+    Where nothing tells how fast the host was then, it was as fast as it was beside any of them. The link was as it was
+    beside each run, give or take what it changed by from one to the next.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
     rounds = (row.speeds for entry, row in zip(entries, rows, strict=True) if not entry.paces_s)
     drawn = with_host_spread(device, (speed for speeds in rounds for speed in speeds))
+    drawn = with_link_spread(drawn, (links_beside(entry, profile) for entry in entries))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)
     beside = [row.predicted_s / predict_wall_s(program, device) for row, program in zip(rows, schedules, strict=True)]

@@ -21,6 +21,7 @@ import msgspec
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES, with_front_end
+from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
 from streamsim.program.workload import Point
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streamsim_validate.compare.profiles import Profiles
     from streamsim_validate.records import Entry, Program, Run
 
+RATES = ("bandwidth_bytes_per_s", "duplex_bandwidth_bytes_per_s")  # of copies alone and beside others
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
 
 
@@ -160,14 +162,14 @@ def _predicted_s(
     if not (profiles.is_own and entry.paces_s and host.speeds):
         return predicted_s, at_speed_s
     expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
-    links = _links_beside(entry, profiles.whole)
+    links = links_beside(entry, profiles.whole)
     if links:
         slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
 
 
-def _links_beside(entry: Entry, profile: Device) -> tuple[float, ...]:
+def links_beside(entry: Entry, profile: Device) -> tuple[float, ...]:
     """How many times as long as usual copies took beside each run; none where that was not measured.
 
     Whatever the program's language, those copies are bare calls: ``profile`` is without a front end.
@@ -182,11 +184,26 @@ def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
 
     ``speeds``: of rounds beside all of its programs, over what was calibrated.
     """
-    logs = [math.log(speed) ** 2 for speed in speeds if speed > 0]
+    logs = [math.log(speed) for speed in speeds if speed > 0]
+    return _less_certain(device, [f"host.{name}" for name in TIMES], logs)
+
+
+def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
+    """The same with copies as uncertain as their calibration says and, beyond that, as those beside the runs varied.
+
+    ``links``: of each program how many times as long as usual they took beside each of its runs. What a run saw of the
+    link is known no better than it changed from one run to the next.
+    """
+    logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
+    return _less_certain(device, [f"{way}.{rate}" for way in DIRECTIONS for rate in RATES], logs)
+
+
+def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
+    """``logs``: logarithms of what these numbers were over what they are taken to be."""
     if not device.spread or not logs:
         return device
-    varied = math.sqrt(statistics.fmean(logs))
-    own = {f"host.{name}": math.hypot(device.spread.get(f"host.{name}", 0.0), varied) for name in TIMES}
+    varied = math.sqrt(statistics.fmean(log**2 for log in logs))
+    own = {name: math.hypot(device.spread.get(name, 0.0), varied) for name in names}
     return msgspec.structs.replace(device, spread={**device.spread, **own})
 
 
