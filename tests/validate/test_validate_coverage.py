@@ -29,7 +29,7 @@ FOLDER = Path(streamsim_validate.__file__).parent / "records"
 # Records that nobody had when the rule of misses was found: docs/evidence.md.
 PATHS = [FOLDER / f"random-{name}.json.gz" for name in ("h100-5", "h200-6")]
 LEAST, MOST = 0.85, 0.97  # of the device-bound medians
-SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 3)  # draws, and one schedule in so many
+SAMPLES, EVERY = (200, 1) if THOROUGH else (50, 5)  # draws, and one schedule in so many
 
 SIGMA = 0.1
 DEVICE = msgspec.structs.replace(make_device(), spread={"h2d.bandwidth_bytes_per_s": SIGMA})
