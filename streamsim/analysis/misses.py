@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamsim.analysis.intervals import MOST_POWER
 from streamsim.program.schedule import Copy, Kernel
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 MISSED_S = 4.1e-9
 FREEDOM = 2.0
-MOST_POWER = 50.0  # of e: a factor beyond it says no more
 
 
 def missed(schedule: Schedule, times_s: Array, standard: Array) -> Array:

@@ -66,6 +66,7 @@ class FrontEnd(Table, frozen=True):
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
+IN_LOOPS = tuple(name for name in TIMES if name != "after_wait_s")
 
 
 class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,11 +95,9 @@ def with_front_end(device: Device, name: str) -> Device:
     if found is None:
         known = ", ".join(front_end_names(device))
         raise InputError(f"front end = {shown(name)}: expected one of {known}")
-    calls = {field: getattr(found, field) for field in TIMES}
+    calls = {field: getattr(found, field) for field in (TIMES if found.after_wait_s else IN_LOOPS)}
     if name != COMPILED:
         calls[FIRST_ON_STREAM] = 0.0
-    if not found.after_wait_s:
-        del calls["after_wait_s"]
     names = [f"host.{field}" for field in calls]
     return msgspec.structs.replace(
         device,

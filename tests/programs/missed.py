@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 from streamsim.analysis.intervals import drawn_times_s
 from streamsim.analysis.misses import works_in
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND
+from streamsim_validate.compare.coverage import by_profile
 from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.records.files import read_record
@@ -24,8 +26,7 @@ from streamsim_validate.records.files import read_record
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamsim.device.profile import Device
-    from streamsim_validate.records import Entry, Record
+    from streamsim_validate.records import Record
 
 SAMPLES = 150
 NORMAL95 = 1.645
@@ -46,20 +47,13 @@ class Seen(NamedTuple):
 
 def seen_in(record: Record) -> Iterator[Seen]:
     """The device- and host-bound schedules; how far they are spread before anything is missed."""
-    rows = {(row.connections, row.key): row for row in compare(record).rows}
+    bound_by = (DEVICE_BOUND, HOST_BOUND)
+    rows = {(row.connections, row.key): row for row in compare(record).rows if row.klass in bound_by}
     for run in record.runs:
-        profiles = profiles_of(run)
-        groups: defaultdict[int, list[Entry]] = defaultdict(list)
-        used: dict[int, Device] = {}
-        for entry in run.entries:
-            row = rows.get((run.connections, entry.key))
-            if row is not None and row.klass in (DEVICE_BOUND, HOST_BOUND):
-                profile = profiles.of_group(entry)
-                used[id(profile)] = profile
-                groups[id(profile)].append(entry)
-        for key, entries in groups.items():
+        own = [entry for entry in run.entries if (run.connections, entry.key) in rows]
+        for profile, entries in by_profile(own, profiles_of(run)):
             schedules = [entry.build() for entry in entries]
-            drawn_s = drawn_times_s(schedules, used[key], SAMPLES, time_s=predict_device_s)
+            drawn_s = drawn_times_s(schedules, profile, SAMPLES, time_s=predict_device_s)
             for entry, schedule, times_s in zip(entries, schedules, drawn_s, strict=True):
                 row = rows[run.connections, entry.key]
                 low, high = np.log(np.quantile(times_s, (0.05, 0.95)))
@@ -68,13 +62,19 @@ def seen_in(record: Record) -> Iterator[Seen]:
                 yield Seen(row.klass, float(np.log(row.measured_s) - middle), float(spread), rate)
 
 
+@cache
+def variances(freedom: float) -> np.ndarray:
+    """Of the normal distributions that Student's is a mixture of."""
+    drawn = np.random.default_rng(0).chisquare(freedom, 100_000)
+    return freedom / np.quantile(drawn, (np.arange(MIXED) + 0.5) / MIXED)
+
+
 def likeliest(seen: Sequence[Seen]) -> tuple[float, float]:
     """Nanoseconds and degrees of freedom."""
     missed, spread, rate = (np.array([getattr(one, name) for one in seen]) for name in Seen._fields[1:])
 
     def likelihood(missed_ns: float, freedom: float) -> float:
-        of_chi = np.quantile(np.random.default_rng(0).chisquare(freedom, 100_000), (np.arange(MIXED) + 0.5) / MIXED)
-        variance = spread[:, None] ** 2 + missed_ns * rate[:, None] * freedom / of_chi
+        variance = spread[:, None] ** 2 + missed_ns * rate[:, None] * variances(freedom)
         density = np.exp(-(missed[:, None] ** 2) / (2 * variance)) / np.sqrt(variance)
         return float(np.log(density.mean(axis=1) + LEAST_DENSITY).sum())
 

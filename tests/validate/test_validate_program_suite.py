@@ -253,6 +253,15 @@ def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:
     assert fitted["front_ends"]["cupy"]["rounds"] == rounds
 
 
+def test_a_program_whose_other_rounds_are_empty_tells_nothing_of_them() -> None:
+    recipe = planned_programs(7, 1, ("cupy",))[0].recipe
+    program = Program("cupy", rounds_s=(1.0, 2.0), others_s={"k": ()})
+    samples = {"date": "", "front_ends": {"cupy": {"version": "it", "rounds": {CHUNK_ROUND: [7.0], "k": [7.0]}}}}
+    fitted, _ = to_fit(Run(8, "", 0, 3, samples=samples, entries=(Entry("a", "", recipe=recipe, program=program),)))
+    assert fitted is not None
+    assert fitted["front_ends"]["cupy"]["rounds"]["k"] == (7,)
+
+
 def test_a_front_end_is_calibrated_by_all_rounds_of_a_run() -> None:
     """Those of both calibrations, or of the one there is, and of the programs; what the record keeps is left alone."""
     recipe = planned_programs(7, 1, ("cupy",))[0].recipe

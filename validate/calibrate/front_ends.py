@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from streamsim.collector import collector_off
-from streamsim.device.front_ends import TIMES, FrontEnd
+from streamsim.device.front_ends import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import CALLS, relative_deviation
@@ -40,8 +40,6 @@ ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
-
-IN_LOOPS = tuple(name for name in TIMES if name != "after_wait_s")
 
 Rounds = dict[str, tuple[float, ...]]  # by round the seconds that each took, one figure a run
 

@@ -94,7 +94,7 @@ def expectations(
     for run in record.runs:
         profiles = profiles_of(run, device)
         own = [entry for entry in run.entries if (run.connections, entry.key) in asked]
-        for profile, entries in _by_profile(own, profiles):
+        for profile, entries in by_profile(own, profiles):
             drawn = _with_spread(profile, spread)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
@@ -126,7 +126,7 @@ def _of_programs(
     return [interval.times(factor) for interval, factor in zip(found, beside, strict=True)]
 
 
-def _by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
+def by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:
     """Entries that are predicted with the same profile and front end, so that they share its draws."""
     found: dict[tuple[int, str], tuple[Device, list[Entry]]] = {}
     for entry in entries:

@@ -199,7 +199,8 @@ def _rounds_beside(run: Run) -> dict[str, dict[str, list[float]]]:
         for program in programs:
             for kind, seconds in program.others_s.items():
                 kinds.setdefault(kind, []).extend(seconds)
-        every = max(1, sum(len(program.rounds_s) for program in programs) // max(map(len, kinds.values())))
+        most = max(1, *map(len, kinds.values()))
+        every = max(1, sum(len(program.rounds_s) for program in programs) // most)
         kinds[CHUNK_ROUND] = [seconds for program in programs[::every] for seconds in program.rounds_s]
     return found
 
