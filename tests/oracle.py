@@ -248,7 +248,8 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call.
 
     Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait, and on a
-    stream's first copy in each direction and first kernel; in a graph for each op of another kind that one waits for.
+    stream's first copy in each direction and first kernel, and where the thread's call before was of another kind; in a
+    graph for each op of another kind that one waits for.
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
@@ -259,9 +260,14 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()
+        before = ""
         for i, op in enumerate(schedule.ops):
             if op.thread != thread:
                 continue
+            is_call = not isinstance(op, HostWork | WaitThread) and op.call_s is None
+            called = op.direction if isinstance(op, Copy) else type(op).__name__
+            found[i] += in_ticks(device.host.turn_s) if is_call and called != before else 0
+            before = called
             if isinstance(op, Copy | Kernel):
                 more = in_ticks(device.host.enter_s) * (entered := is_entered(op, block))
                 block = [op] if entered or op.stream == 0 else [*block, op]

@@ -29,6 +29,7 @@ from streamsim.lowering.costs import (
     enter_ticks,
     event_ticks,
     first_on_stream_ticks,
+    turn_ticks,
 )
 from streamsim.model import simulate
 from streamsim.program.config import ROLES, useful_streams
@@ -164,9 +165,9 @@ class _Costs:
         on_stream = first_on_stream_ticks(launch, self.device)
         copies = any(self.jobs[3:]) or any(any(part.inputs + part.outputs) for part in parts)
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
-        enter = enter_ticks(launch, self.device)
+        enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        dearer = on_stream, cold, enter, edge
+        dearer = on_stream, cold, enter, turn, edge
         return *issued, *runs, once, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
@@ -347,8 +348,9 @@ class Runner:
             np.empty(streams, np.int32),  # and of each stream
             np.empty(ENGINES * QUEUES, np.int32),  # the stream that owns each queue
             np.empty((ENGINES, streams), np.int32),  # and the queue that each stream has had on each engine
-            np.empty(5, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
-            # first kernel after a wait take longer, while there has been none, and for which chunk a stream was entered
+            np.empty(6, np.int64),  # the stream and the kind of what was issued last, what the first copy and the
+            # first kernel after a wait take longer, while there has been none, for which chunk a stream was entered,
+            # and the latest call
             np.empty(ops, np.int64),  # ticks of each call
             np.empty(1, THREAD),
             np.empty((KINDS - 1, streams), np.bool_),  # whether each stream has had an op of each kind of work

@@ -20,6 +20,8 @@ from streamsim.rules.queue_owners import NOBODY
 
 COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
 ENTERED = 4  # and where the chunk for which a stream was entered last
+CALLED = 5  # and what the latest call was: the kind of a copy or kernel, EVENT and its shape for a record or a wait
+EVENT = NOTHING + 1
 enters, edge = rule(entering.enters), rule(graphs.edge)
 queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
 
@@ -30,6 +32,14 @@ def _kind_before(ops, before, waits):
     if before < 0 or waits > 0 or ops[uintp(before)].also_from < ops[uintp(before)].also_to:
         return NOTHING
     return np.int64(ops[uintp(before)].kind)
+
+
+@inlined
+def _turned(config, latest, called):
+    """What that call takes longer if the latest one was none of its kind; it is the latest then."""
+    turns = latest[CALLED] != called
+    latest[CALLED] = called
+    return config.turn * turns
 
 
 @inlined
@@ -65,6 +75,7 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
         latest[ENTERED] = chunk
     cold = uintp(COLD + (kind == KERNEL))
     calls[uintp(op)] = shapes[uintp(shape)].call + config.enter * entered + latest[cold]
+    calls[uintp(op)] += _turned(config, latest, np.int64(kind))
     if not known[uintp(kind), uintp(stream)]:
         known[uintp(kind), uintp(stream)] = True
         calls[uintp(op)] += config.on_stream
@@ -82,10 +93,10 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
 
 
 @inlined
-def _call(program, shapes, op, shape):
+def _call(config, program, shapes, op, shape):
     """Write down a record or a wait."""
     program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
-    program[9][uintp(op)] = shapes[uintp(shape)].call
+    program[9][uintp(op)] = shapes[uintp(shape)].call + _turned(config, program[8], EVENT + shape)
 
 
 @inlined
@@ -123,7 +134,7 @@ def _clear(config, program):
     owners[:] = NOBODY
     owned[:, :streams] = 0
     known[:, :streams] = False
-    latest[0], latest[1], latest[ENTERED] = NO_STREAM, NOTHING, 0
+    latest[0], latest[1], latest[ENTERED], latest[CALLED] = NO_STREAM, NOTHING, 0, NOTHING
     latest[COLD] = latest[COLD + 1] = config.cold
     thread.segment = thread.called = thread.awaited = 0
     thread.returns = config.launch
@@ -136,6 +147,7 @@ def _work(program, op, ticks):
         return op
     program[0][uintp(op)].kind, program[0][uintp(op)].copies = NOTHING, 0
     program[9][uintp(op)] = ticks
+    program[8][CALLED] = NOTHING
     return op + 1
 
 
@@ -165,9 +177,9 @@ def _signal_once(config, waits_for_once, shapes, program, n):
     """All other streams wait for what is copied once before; returns how many ops there are then."""
     ops, streams, before = program[0], config.streams, program[5][0]
     ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
-    _call(program, shapes, n, config.record)
+    _call(config, program, shapes, n, config.record)
     for k in range(1, streams):
-        _call(program, shapes, n + k, config.wait)
+        _call(config, program, shapes, n + k, config.wait)
     return n + streams
 
 
@@ -182,8 +194,8 @@ def _signal_ends(config, shapes, program, n):
             op.also_from = op.also_to = 2 * config.chunks + k
         _wait(also, op.also_to, first)
         op.also_to += 1
-        _call(program, shapes, n, config.record)
-        _call(program, shapes, n + 1, config.wait)
+        _call(config, program, shapes, n, config.record)
+        _call(config, program, shapes, n + 1, config.wait)
         n += 2
     return n
 
@@ -239,7 +251,7 @@ def _lay_out_chunks(
         n = _work(program, n, runs[uintp(at)].work if is_first else 0)
         events = np.int64(across and i >= slots)  # that the chunk's next op waits for
         if events:
-            _call(program, shapes, n, config.wait)
+            _call(config, program, shapes, n, config.wait)
             _wait(also, 2 * (i - slots), n + 1)
             n += 1
         before = np.int64(last[uintp(stream)])
@@ -263,7 +275,7 @@ def _lay_out_chunks(
         last[uintp(stream)] = before
         if across and i + slots < chunks:
             ops[uintp(before)].also_from, ops[uintp(before)].also_to = 2 * i, 2 * i + 1
-            _call(program, shapes, n, config.record)
+            _call(config, program, shapes, n, config.record)
             n += 1
         stream += 1
         if stream == streams:
@@ -318,7 +330,7 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             n = _work(program, n, runs[uintp(loading)].work)
             again = np.int64(i >= slots)
             if again:
-                _call(program, shapes, n, config.wait)
+                _call(config, program, shapes, n, config.wait)
                 n += 1
                 _wait(also, 4 * (i - slots) + 1 + returns, n)
             rows = row, row + copies_in
@@ -326,7 +338,7 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
                 config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, again, i > 0
             )
             ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * i, 4 * i + 1
-            _call(program, shapes, n, config.record)
+            _call(config, program, shapes, n, config.record)
             n += 1
         k = i - ahead
         if k < 0:
@@ -335,10 +347,10 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             computing += 1
         row = runs[uintp(computing)].row
         again, used_again = np.int64(returns and k >= slots), np.int64(k + slots < chunks)
-        _call(program, shapes, n, config.wait)
+        _call(config, program, shapes, n, config.wait)
         n += 1
         if again:
-            _call(program, shapes, n, config.wait)
+            _call(config, program, shapes, n, config.wait)
             n += 1
             _wait(also, 4 * (k - slots) + 3, n)
         _wait(also, 4 * k, n)
@@ -347,16 +359,16 @@ def _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program,
             config, card, *rows, 1, shapes, engine_of_kind, program, n, n_segments, 1 + again, False
         )
         ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 1, 4 * k + 1 + returns + used_again
-        _call(program, shapes, n, config.record)
+        _call(config, program, shapes, n, config.record)
         n += 1
         if returns:
-            _call(program, shapes, n, config.wait)
+            _call(config, program, shapes, n, config.wait)
             n += 1
             _wait(also, 4 * k + 1, n)
             rows = row + back, row + end
             n, n_segments = _in_a_row(config, card, *rows, 2, shapes, engine_of_kind, program, n, n_segments, 1, False)
             ops[uintp(n - 1)].also_from, ops[uintp(n - 1)].also_to = 4 * k + 3, 4 * k + 3 + used_again
-            _call(program, shapes, n, config.record)
+            _call(config, program, shapes, n, config.record)
             n += 1
     return n, n_segments
 

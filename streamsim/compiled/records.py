@@ -99,7 +99,7 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
-    extra_s = host.first_on_stream_s, host.after_wait_s, host.enter_s, host.graph_edge_s
+    extra_s = host.first_on_stream_s, host.after_wait_s, host.enter_s, host.turn_s, host.graph_edge_s
     calls = sum(map(ticks, extra_s))
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 

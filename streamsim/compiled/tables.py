@@ -89,10 +89,10 @@ DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the card has it
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
 # Ticks that calls take beyond their shapes': on_stream: the first of each kind in every stream; cold: the first copy
-# and the first kernel after a wait; enter: what a stream is entered for; edge: in the launch of a graph, for a signal
-# between engines.
+# and the first kernel after a wait; enter: what a stream is entered for; turn: what is not behind a call of its kind;
+# edge: in the launch of a graph, for a signal between engines.
 _ISSUED = "breadth prefetch graph chunks streams slots"
-CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch on_stream cold enter edge event")
+CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn edge event")
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.
 RUN = _record("end row work pieces")

@@ -39,9 +39,10 @@ class FrontEnd(Table, frozen=True):
     of an event. ``synchronize_s``: a synchronisation that need not wait. ``enter_s``: a ``with`` block that makes
     another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
     kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
-    operation). All of them in a loop; ``after_wait_s``: how much longer the first copy and the first operation of a
-    program take, and those behind each call that may wait, since the host comes to them with cold caches (0: not
-    measured, and as long as of bare calls).
+    operation). ``turn_s``: how much longer each of these takes, but for ``enter_s``, where it is not behind another of
+    its kind, copies in and out being two (0: not measured). All of them in a loop; ``after_wait_s``: how much longer
+    the first copy and the first operation of a program take, and those behind each call that may wait, since the host
+    comes to them with cold caches (0: not measured, and as long as of bare calls).
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -55,6 +56,7 @@ class FrontEnd(Table, frozen=True):
     source: str
     spread: float = 0.0
     linear_s: Call = 0.0
+    turn_s: Call = 0.0
     after_wait_s: Call = 0.0
 
     def __post_init__(self) -> None:

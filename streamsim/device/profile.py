@@ -112,7 +112,8 @@ class Host(Table, frozen=True):
     that it waits for, ``graph_edge_s`` later (:mod:`streamsim.rules.graphs`). Pageable H2D copies of at most
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
     programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
-    a layer of an array library (0: as that of any other).
+    a layer of an array library (0: as that of any other). ``turn_s``: how much longer any call takes that is not right
+    behind another of its kind.
     """
 
     copy_s: IssueTime
@@ -129,6 +130,7 @@ class Host(Table, frozen=True):
     first_on_stream_s: Annotated[float, About(off={"host": 0.0, "many-streams": 0.0}, sped_up_with="launch")] = 0.0
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
+    turn_s: IssueTime = 0.0
     graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0
 
 

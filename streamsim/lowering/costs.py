@@ -284,6 +284,11 @@ def enter_ticks(launch: Launch, device: Device) -> int:
     return ticks(device.host.enter_s) * (launch == "live")
 
 
+def turn_ticks(launch: Launch, device: Device) -> int:
+    """What a call that is not behind another of its kind takes longer; in the launch of a graph there are none."""
+    return ticks(device.host.turn_s) * (launch == "live")
+
+
 def edge_ticks(launch: Launch, device: Device) -> int:
     """What the host spends on a signal between engines: only the launch of a graph writes them."""
     return ticks(device.host.graph_edge_s) * (launch == "graph")

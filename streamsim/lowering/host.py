@@ -16,8 +16,9 @@ from streamsim.lowering.costs import (
     edge_ticks,
     enter_ticks,
     first_on_stream_ticks,
+    turn_ticks,
 )
-from streamsim.program.schedule import Copy, Kernel, WaitThread
+from streamsim.program.schedule import Copy, HostWork, Kernel, WaitThread
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM, enters
 from streamsim.rules.graphs import edge
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Region, Schedule
+    from streamsim.program.schedule import Op, Region, Schedule
 
 NO_SEGMENT = -1
 AT_FIRST = NO_STREAM, NOTHING  # the stream and kind of what a thread issued last, before it has issued anything
@@ -122,7 +123,8 @@ def call_ticks_of(
 
     ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
     says: the first copy and the first kernel after a wait more than that, the first of each kind in a stream, what the
-    thread enters a stream for, and what is launched in a graph behind an op of another kind.
+    thread enters a stream for, what is not behind a call of its kind, and what is launched in a graph behind an op of
+    another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
@@ -136,6 +138,9 @@ def call_ticks_of(
         enter = enter_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
+        turn = turn_ticks(schedule.launch, device)
+        if turn:
+            _add_turns(found, schedule, columns.kind, turn)
         signal = edge_ticks(schedule.launch, device)
         if signal:
             for before, op in edges:
@@ -172,6 +177,15 @@ def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], en
     for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
         if isinstance(op, Copy | Kernel):
             found[i] += enter * blocks.setdefault(op.thread, _Block()).is_entered_for(op, kind)
+
+
+def _add_turns(found: array[int], schedule: Schedule, kinds: Sequence[int], turn: int) -> None:
+    before: dict[int, tuple[type[Op], int]] = {}  # by thread the kind of its latest call
+    for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
+        called = type(op), kind
+        if before.get(op.thread) != called and not isinstance(op, HostWork | WaitThread):
+            found[i] += turn
+        before[op.thread] = called
 
 
 class _Block:

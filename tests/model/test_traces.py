@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import strategies as card
-from strategies import d2h, h2d, kernel, link, make_device, program
+from strategies import NS, d2h, h2d, kernel, link, make_device, program
 from traces import IDEAL, spans
 
 from streamsim.model import simulate
-from streamsim.program.schedule import Copy, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import Copy, HostWork, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -251,6 +251,17 @@ def test_a_streams_first_calls_on_each_engine_cost_more() -> None:
     assert costs == [5, 5, 1, 5, 1, 5, 5, 5, *[1] * 8]
     in_graph = [back - begin for begin, back in calls(device, *chunk, *other, launch="graph")]
     assert in_graph == [2, 0, 0, 2, 0, 0, 2, 2]
+
+
+def test_a_call_that_is_not_behind_one_of_its_kind_costs_more() -> None:
+    # A call costs 1, and 4 more behind another kind: copies in and out are two kinds, and so are records and waits,
+    # whatever their streams; so does what follows the host's own work. The launch of a graph makes one call.
+    device = make_device(copy=1, kernel=1, record=1, wait=1, synchronize=1, turn=4, graph_node=2)
+    ops: list[Op] = [h2d(1, 1), h2d(2, 1), d2h(2, 1), kernel(1, 1), kernel(3, 1), RecordEvent(0, 1), RecordEvent(1, 2)]
+    ops += [WaitEvent(0, 2), WaitEvent(1, 3), kernel(2, 1)]
+    costs = [back - begin for begin, back in calls(device, *ops, HostWork(7 * NS), kernel(2, 1), kernel(1, 1))]
+    assert costs == [5, 1, 5, 5, 1, 5, 1, 5, 1, 5, 7, 5, 1]
+    assert [back - begin for begin, back in calls(device, *ops, launch="graph")] == [2, 2, 2, *[0] * 7]
 
 
 def test_a_wait_captures_the_latest_record_before_it() -> None:

@@ -34,7 +34,10 @@ SOURCE = "measured: by hand"
 
 
 class Costs(NamedTuple):
-    """Seconds of each call, in the order of ``TIMES``; the last is more of the first copy and kernel behind a wait."""
+    """Seconds of each call, in the order of ``TIMES``.
+
+    The last two are more: of a call behind one of another kind, and of the first copy and kernel behind a wait.
+    """
 
     copy: float
     kernel: float
@@ -43,6 +46,7 @@ class Costs(NamedTuple):
     synchronize: float
     enter: float
     linear: float = 0.0
+    turn: float = 0.0
     after_wait: float = 0.0
 
 
@@ -54,6 +58,11 @@ class Emulated:
     def __init__(self, costs: Costs) -> None:
         self.now, self._costs = 0.0, costs
         self._cold: set[str] = set()
+        self._before = ""
+
+    def _call(self, kind: str, seconds: float) -> None:
+        self.now += seconds + self._costs.turn * (kind != self._before)
+        self._before = kind
 
     def _cold_s(self, call: str) -> float:
         was_cold = call in self._cold
@@ -61,26 +70,27 @@ class Emulated:
         return self._costs.after_wait if was_cold else 0.0
 
     def copy_in(self, _: int) -> None:
-        self.now += self._costs.copy + self._cold_s("copy")
+        self._call("in", self._costs.copy + self._cold_s("copy"))
 
-    copy_out = copy_in
+    def copy_out(self, _: int) -> None:
+        self._call("out", self._costs.copy + self._cold_s("copy"))
 
     def kernel(self, _: int) -> None:
-        self.now += self._costs.kernel + self._cold_s("kernel")
+        self._call("kernel", self._costs.kernel + self._cold_s("kernel"))
 
     def linear(self, _: int) -> None:
         if not self._costs.linear:
             raise NotImplementedError
-        self.now += self._costs.linear
+        self._call("kernel", self._costs.linear)
 
     def record(self, _: int) -> None:
-        self.now += self._costs.record
+        self._call("record", self._costs.record)
 
     def wait(self, _: int) -> None:
-        self.now += self._costs.wait
+        self._call("wait", self._costs.wait)
 
     def synchronize(self) -> None:
-        self.now += self._costs.synchronize
+        self._call("synchronize", self._costs.synchronize)
         self._cold = {"copy", "kernel"}
 
     @contextmanager
@@ -95,7 +105,7 @@ def rounds_of(costs: Costs) -> dict[str, tuple[float, ...]]:
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4), st.just(0.0)))
+@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4), *[st.just(0.0)] * 2))
 def test_a_known_library_is_found_again(costs: Costs) -> None:
     """Costs that add up are found to rounding, and nothing of them scatters; what it lacks costs nothing."""
     found = fit_front_end(rounds_of(costs), SOURCE)
@@ -106,7 +116,7 @@ def test_a_known_library_is_found_again(costs: Costs) -> None:
 
 @examples(20)
 @given(
-    st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, *[st.just(0.0)] * 2),
+    st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, *[st.just(0.0)] * 3),
     st.floats(1.05, 3),
     st.randoms(use_true_random=False),
 )
@@ -124,11 +134,20 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, st.just(0.0), st.floats(0, 1e-4)))
+@given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, *[st.just(0.0)] * 2, st.floats(0, 1e-4)))
 def test_what_the_first_calls_behind_a_wait_take_longer_is_found_again(costs: Costs) -> None:
     """But for the part of it in the loops, a 40th a turn, which their calls come to cost more."""
     found = fit_front_end(rounds_of(costs), SOURCE)
     assert found.after_wait_s == pytest.approx(costs.after_wait, rel=0.1, abs=1e-12)
+
+
+@examples(20)
+@given(st.builds(Costs, *[st.floats(1e-6, 1e-5)] * 7, st.floats(0, 1e-6), st.just(0.0)))
+def test_what_a_call_behind_another_kind_takes_longer_is_found_again(costs: Costs) -> None:
+    """But for a 40th: the first call of each loop is behind one of another kind in rounds of a single kind, too."""
+    found = fit_front_end(rounds_of(costs), SOURCE)
+    assert found.turn_s == pytest.approx(costs.turn, rel=0.1, abs=1e-12)
+    assert [getattr(found, name) for name in TIMES[:7]] == pytest.approx(list(costs)[:7], abs=costs.turn / 10 + 1e-12)
 
 
 def test_compiled_programs_enter_nothing() -> None:
@@ -163,7 +182,11 @@ def test_a_cost_that_would_be_negative_is_none() -> None:
     """Entering takes less than no time by these rounds: a block made its calls cheaper."""
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 0.0))
     cheaper = {kind: tuple(s * (0.8 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
-    assert fit_front_end(cheaper, SOURCE).enter_s == 0.0
+    found = fit_front_end(cheaper, SOURCE)
+    assert found.enter_s == 0.0
+    assert [getattr(found, name) for name in TIMES] == [
+        getattr(fit_front_end(cheaper, SOURCE, enters=False), name) for name in TIMES
+    ]
 
 
 def test_how_far_the_host_varied_is_the_slow_tenth_over_the_fast() -> None:

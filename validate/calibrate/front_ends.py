@@ -19,7 +19,7 @@ from streamsim.collector import collector_off
 from streamsim.device.front_ends import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
 from streamsim_validate.progress import OnStep, quietly
-from streamsim_validate.records import CALLS, relative_deviation
+from streamsim_validate.records import ENTERS, costs_in, relative_deviation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,6 @@ ALONE = "1"  # in front of a kind: a single turn, behind a wait
 FIRST = f"{ALONE}|iko"  # of libraries, whose first calls are dear:
 FIRST_CALLS = 2  # the first copy and the first operation
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
-ENTERS = "|"
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
 TURNS = 40  # rounds in a run: their work is far from filling the driver's queue
@@ -182,13 +181,13 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, enters: bo
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
     quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
-    calls = np.array([_calls_of(kind) for kind in in_loops]) * [enters or name != "enter_s" for name in IN_LOOPS]
+    calls = np.array([_costs_in(kind) for kind in in_loops]) * [enters or name != "enter_s" for name in IN_LOOPS]
     relative = calls / quiet_s[:, None]
-    costs = np.maximum(0.0, np.linalg.lstsq(relative, np.ones(len(in_loops)), rcond=None)[0])
+    costs = _none_negative(relative)
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
     known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
-    longer_s = _quiet_s(rounds[FIRST]) - float(_calls_of(FIRST) @ costs) if FIRST in rounds else 0.0
+    longer_s = _quiet_s(rounds[FIRST]) - float(_costs_in(FIRST) @ costs) if FIRST in rounds else 0.0
     known["after_wait_s"] = max(0.0, longer_s / FIRST_CALLS)
     return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
 
@@ -197,12 +196,18 @@ def _quiet_s(seconds: Sequence[float]) -> float:
     return float(np.quantile(seconds, QUIET))
 
 
-def _calls_of(kind: str) -> np.ndarray:
-    """How many of each call, in the order of ``IN_LOOPS``, a round makes."""
-    counts = dict.fromkeys(IN_LOOPS, 0)
-    for letter in kind.removeprefix(ALONE):
-        counts[CALLS[letter]] += 1
-    return np.array(list(counts.values()))
+def _none_negative(relative: np.ndarray) -> np.ndarray:
+    """The costs with which all these come nearest to one; again without those that come out below zero."""
+    ones = np.ones(len(relative))
+    costs = np.linalg.lstsq(relative, ones, rcond=None)[0]
+    positive = np.linalg.lstsq(relative * (costs > 0), ones, rcond=None)[0]
+    return np.asarray(positive).clip(min=0.0)
+
+
+def _costs_in(kind: str) -> np.ndarray:
+    """How often a round pays each cost, in the order of ``IN_LOOPS``."""
+    found = costs_in(kind.removeprefix(ALONE))
+    return np.array([found[name] for name in IN_LOOPS])
 
 
 def variation(rounds: Mapping[str, Sequence[float]]) -> float:

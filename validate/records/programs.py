@@ -30,6 +30,7 @@ PROGRAMS = "programs"  # the suite
 # record and wait for an event, s synchronises, | enters a stream.
 CALLS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
 CALLS |= {"|": "enter_s", "l": "linear_s"}
+ENTERS, TURN = "|", "turn_s"  # and what each that is not behind one of its kind costs more
 CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
 LINEAR_ROUND = "|ilo"  # the same with a linear layer
 # Beside each run as well: a copy each way at once, as long as a program's, since what others leave of the link changes
@@ -56,12 +57,22 @@ def linear_layers(rows: int, features: int, layers: int) -> Workload:
     return Workload(rows, size, size, (*kernels, WorkloadKernel(LAST)))
 
 
-def round_s(host: Host, kind: str) -> float:
-    """Seconds of a round of that kind, by what its calls cost. Raises InputError for a call that is none."""
+def costs_in(kind: str) -> Counter[str]:
+    """How often each cost of a host is paid in a round of that kind, one of many in a row.
+
+    Raises InputError for a call that is none.
+    """
     if not set(kind) <= CALLS.keys():
         raise InputError(f"pace = {kind!r}: expected letters of {''.join(CALLS)}; measure it again")
-    linear_s = host.linear_s or host.kernel_s
-    return sum(linear_s if letter == "l" else float(getattr(host, CALLS[letter])) for letter in kind)
+    called = kind.replace(ENTERS, "").replace("l", "k")  # a linear layer is a kernel like others
+    turns = sum(one != other for one, other in zip(called, called[-1:] + called, strict=False))
+    return Counter(CALLS[letter] for letter in kind) + Counter({TURN: turns})
+
+
+def round_s(host: Host, kind: str) -> float:
+    """Seconds of a round of that kind, by what its calls cost. Raises InputError as :func:`costs_in`."""
+    known = host if host.linear_s else msgspec.structs.replace(host, linear_s=host.kernel_s)
+    return sum(float(getattr(known, name)) * times for name, times in costs_in(kind).items())
 
 
 def key_of(language: str, recipe: Recipe) -> str:
