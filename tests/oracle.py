@@ -248,8 +248,8 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     """What the host spends on each call.
 
     Unless they say themselves: longer on a thread's first copy and kernel after each call of it that may wait, and on a
-    stream's first copy in each direction and first kernel, and where the thread's call before was of another kind; in a
-    graph for each op of another kind that one waits for.
+    stream's first copy in each direction and first kernel, where the thread's call before was of another kind, and on
+    the first kernel of each name; in a graph for each op of another kind that one waits for.
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
@@ -257,6 +257,10 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
         return [call + n * signal for call, n in zip(found, signals, strict=True)]
     for i in first_of_streams(schedule):
         found[i] += in_ticks(device.host.first_on_stream_s) if schedule.ops[i].call_s is None else 0
+    names = [op.name if isinstance(op, Kernel) else "" for op in schedule.ops]
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel) and op.name not in names[:i] and op.call_s is None:
+            found[i] += in_ticks(device.host.first_launch_s)
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()

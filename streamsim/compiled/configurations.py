@@ -8,8 +8,9 @@ from it and runs them.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
+from itertools import accumulate, count, repeat
 from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ from streamsim.lowering.costs import (
     edge_ticks,
     enter_ticks,
     event_ticks,
+    first_launch_ticks,
     first_on_stream_ticks,
     turn_ticks,
 )
@@ -38,7 +40,7 @@ from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streamsim.device.profile import Device
     from streamsim.program.config import Config, HostMemory
@@ -66,6 +68,7 @@ class _Costs:
         launches = sum(kernel.launches for kernel in workload.kernels)
         once = len(workload.h2d_once), len(workload.d2h_once)
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
+        self.numbers = _numbers_of(workload)
         self.run_signal = device.compute.kernel_signal == "run"
         self._overhead = overhead_of(device)
         self._rows: dict[tuple[tuple[object, ...], HostMemory, Launch, bool], tuple[int, int]] = {}
@@ -167,7 +170,7 @@ class _Costs:
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        dearer = on_stream, cold, enter, turn, edge
+        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device), edge
         return *issued, *runs, once, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
@@ -182,7 +185,7 @@ class _Costs:
         """Where the shapes of what is copied once begin, and the most ticks that one of these adds."""
         key = ((), memory, launch, blocking)
         if key not in self._rows:
-            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).once())
+            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).once(), repeat(0))
         return self._rows[key]
 
     def _event_calls(self, launch: Launch) -> tuple[int, int]:
@@ -196,15 +199,15 @@ class _Costs:
         """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).chunk(part))
+            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).chunk(part), self.numbers)
         return self._rows[key]
 
     def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:
         return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable", blocking)
 
-    def _add_row(self, shapes: list[Shape]) -> tuple[int, int]:
+    def _add_row(self, shapes: list[Shape], numbers: Iterable[int]) -> tuple[int, int]:
         most = max((most_ticks(shape, self._overhead) for shape in shapes), default=0)
-        return self._append(list(map(shape_row, shapes))), most
+        return self._append(list(map(shape_row, shapes, numbers))), most
 
     def _append(self, rows: list[tuple[Any, ...]]) -> int:
         """Add rows to the table; where they begin."""
@@ -213,6 +216,13 @@ class _Costs:
             self._shapes = np.concatenate([self._shapes, np.zeros(self._n, SHAPE)])
         self._shapes[first : self._n] = rows
         return first
+
+
+def _numbers_of(workload: Workload) -> list[int]:
+    """Of each op of a chunk the number of its kernel's name, from 1; 0 of a copy."""
+    of_name: defaultdict[str, int] = defaultdict(count(1).__next__)
+    launches = [of_name[kernel.name] for kernel in workload.kernels for _ in range(kernel.launches)]
+    return [*[0] * len(workload.inputs), *launches, *[0] * len(workload.outputs)]
 
 
 _lock = Lock()
@@ -354,4 +364,5 @@ class Runner:
             np.empty(ops, np.int64),  # ticks of each call
             np.empty(1, THREAD),
             np.empty((KINDS - 1, streams), np.bool_),  # whether each stream has had an op of each kind of work
+            np.empty(1 + max(self._costs.numbers, default=0), np.bool_),  # and whether each kernel was launched
         )

@@ -79,6 +79,10 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     if not known[uintp(kind), uintp(stream)]:
         known[uintp(kind), uintp(stream)] = True
         calls[uintp(op)] += config.on_stream
+    launched, number = program[12], shapes[uintp(shape)].number
+    if not launched[uintp(number)]:
+        launched[uintp(number)] = True
+        calls[uintp(op)] += config.first_launch
     latest[0], latest[1], latest[cold] = stream + 1, kind, 0
     if before >= 0:
         ops[uintp(before)].after = op
@@ -127,13 +131,14 @@ def _hold(config, program, n_segments, op):
 @called
 def _clear(config, program):
     """Nothing has been issued yet, to any queue or in any stream."""
-    tails, last, owners, owned, latest, _, threads, known = program[4:]
+    tails, last, owners, owned, latest, _, threads, known, launched = program[4:]
     streams, thread = config.streams, threads[0]
     last[:streams] = NONE
     tails[:] = NONE
     owners[:] = NOBODY
     owned[:, :streams] = 0
     known[:, :streams] = False
+    launched[0], launched[1:] = True, False
     latest[0], latest[1], latest[ENTERED], latest[CALLED] = NO_STREAM, NOTHING, 0, NOTHING
     latest[COLD] = latest[COLD + 1] = config.cold
     thread.segment = thread.called = thread.awaited = 0
@@ -445,7 +450,7 @@ def run_patterns(sources):
         """
         _ = sources
         ops, segments, waits, also = program[:4]
-        calls, threads, _ = program[9:]
+        calls, threads = program[9], program[10]
         for k in range(len(configs)):
             config = configs[k]
             n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)

@@ -99,8 +99,8 @@ def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
     between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
-    extra_s = host.first_on_stream_s, host.after_wait_s, host.enter_s, host.turn_s, host.graph_edge_s
-    calls = sum(map(ticks, extra_s))
+    firsts_s = host.first_on_stream_s, host.after_wait_s, host.first_launch_s
+    calls = sum(map(ticks, (*firsts_s, host.enter_s, host.turn_s, host.graph_edge_s)))
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 
@@ -127,12 +127,12 @@ def fits(launch: int, ops: int, shapes: Iterable[Shape], overhead: int) -> bool:
     return launch + ops * max(most_ticks(shape, overhead) for shape in shapes) <= LARGEST
 
 
-def shape_row(shape: Shape) -> tuple[Any, ...]:
-    """A shape as a record."""
+def shape_row(shape: Shape, number: int = 0) -> tuple[Any, ...]:
+    """A shape as a record; ``number``: of a workload's kernel that of its name, from 1."""
     rate = shape.rate
     costs = shape.kind, shape.call, shape.duration, shape.units, rate.alone, rate.shared
     of_card = shape.width, shape.threads, shape.resident, shape.drain
-    return (*costs, *of_card, shape.holds, shape.idle, rate.latency + rate.duplex_latency)
+    return (*costs, *of_card, number, shape.holds, shape.idle, rate.latency + rate.duplex_latency)
 
 
 def flatten(lowered: Lowered) -> Arrays | None:

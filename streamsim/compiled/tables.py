@@ -48,6 +48,7 @@ SHAPE = np.dtype(
         ("threads", "i8"),
         ("resident", "i8"),
         ("drain", "i8"),  # kernel: ticks at its end, when its work is done
+        ("number", "i8"),  # kernel of a workload: that of its name, from 1
         ("holds", "i8"),
         ("idle", "i8", PACES + 1),  # of the card, with 0 to PACES PACES-ths of its threads held
         ("latency", "i8", 2 * CROWD),  # alone for each level of crowding, then beside a copy in the other direction
@@ -90,9 +91,9 @@ ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the ca
 # runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
 # Ticks that calls take beyond their shapes': on_stream: the first of each kind in every stream; cold: the first copy
 # and the first kernel after a wait; enter: what a stream is entered for; turn: what is not behind a call of its kind;
-# edge: in the launch of a graph, for a signal between engines.
+# first_launch: of each kernel, by its name; edge: in the launch of a graph, for a signal between engines.
 _ISSUED = "breadth prefetch graph chunks streams slots"
-CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn edge event")
+CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn first_launch edge event")
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.
 RUN = _record("end row work pieces")

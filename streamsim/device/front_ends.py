@@ -40,9 +40,10 @@ class FrontEnd(Table, frozen=True):
     another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
     kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
     operation). ``turn_s``: how much longer each of these takes, but for ``enter_s``, where it is not behind another of
-    its kind, copies in and out being two (0: not measured). All of them in a loop; ``after_wait_s``: how much longer
-    the first copy and the first operation of a program take, and those behind each call that may wait, since the host
-    comes to them with cold caches (0: not measured, and as long as of bare calls).
+    its kind, copies in and out being two (0: not measured). All of them in a loop. How much longer than there take,
+    since the host comes to them with cold caches: ``after_wait_s``, the first copy and the first operation of a
+    program, and those behind each call that may wait; ``first_launch_s``, the first call of each operation in a
+    program, by its kernel's name (0, either: not measured, and as long as of bare calls).
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """
@@ -58,6 +59,7 @@ class FrontEnd(Table, frozen=True):
     linear_s: Call = 0.0
     turn_s: Call = 0.0
     after_wait_s: Call = 0.0
+    first_launch_s: Call = 0.0
 
     def __post_init__(self) -> None:
         Table.__post_init__(self)
@@ -68,7 +70,8 @@ class FrontEnd(Table, frozen=True):
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
-IN_LOOPS = tuple(name for name in TIMES if name != "after_wait_s")
+COLD = "after_wait_s", "first_launch_s"
+IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
 
 
 class _Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,7 +100,7 @@ def with_front_end(device: Device, name: str) -> Device:
     if found is None:
         known = ", ".join(front_end_names(device))
         raise InputError(f"front end = {shown(name)}: expected one of {known}")
-    calls = {field: getattr(found, field) for field in (TIMES if found.after_wait_s else IN_LOOPS)}
+    calls = {field: getattr(found, field) for field in TIMES if field in IN_LOOPS or getattr(found, field)}
     if name != COMPILED:
         calls[FIRST_ON_STREAM] = 0.0
     names = [f"host.{field}" for field in calls]

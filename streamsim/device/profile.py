@@ -113,7 +113,7 @@ class Host(Table, frozen=True):
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
     programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
     a layer of an array library (0: as that of any other). ``turn_s``: how much longer any call takes that is not right
-    behind another of its kind.
+    behind another of its kind; ``first_launch_s``: the first of each kernel in a program, by its name.
     """
 
     copy_s: IssueTime
@@ -131,6 +131,7 @@ class Host(Table, frozen=True):
     enter_s: IssueTime = 0.0
     linear_s: IssueTime = 0.0
     turn_s: IssueTime = 0.0
+    first_launch_s: IssueTime = 0.0
     graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0
 
 

@@ -284,6 +284,11 @@ def enter_ticks(launch: Launch, device: Device) -> int:
     return ticks(device.host.enter_s) * (launch == "live")
 
 
+def first_launch_ticks(launch: Launch, device: Device) -> int:
+    """What the first launch of each kernel in a program takes longer, issued one by one."""
+    return ticks(device.host.first_launch_s) * (launch == "live")
+
+
 def turn_ticks(launch: Launch, device: Device) -> int:
     """What a call that is not behind another of its kind takes longer; in the launch of a graph there are none."""
     return ticks(device.host.turn_s) * (launch == "live")

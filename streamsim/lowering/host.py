@@ -15,6 +15,7 @@ from streamsim.lowering.costs import (
     after_wait_ticks,
     edge_ticks,
     enter_ticks,
+    first_launch_ticks,
     first_on_stream_ticks,
     turn_ticks,
 )
@@ -123,22 +124,15 @@ def call_ticks_of(
 
     ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
     says: the first copy and the first kernel after a wait more than that, the first of each kind in a stream, what the
-    thread enters a stream for, what is not behind a call of its kind, and what is launched in a graph behind an op of
-    another kind.
+    thread enters a stream for, what is not behind a call of its kind, the first launch of each kernel, and what is
+    launched in a graph behind an op of another kind.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
-        kinds = set(columns.kind)
-        cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
-        if cold:
-            _add_colds(found, columns, cold)
-        on_stream = first_on_stream_ticks(schedule.launch, device)
-        if on_stream:
-            _add_firsts(found, columns, on_stream)
-        enter = enter_ticks(schedule.launch, device)
+        _add_firsts_of_all_kinds(found, schedule, device, columns)
+        enter, turn = enter_ticks(schedule.launch, device), turn_ticks(schedule.launch, device)
         if enter:
             _add_entries(found, schedule, columns.kind, enter)
-        turn = turn_ticks(schedule.launch, device)
         if turn:
             _add_turns(found, schedule, columns.kind, turn)
         signal = edge_ticks(schedule.launch, device)
@@ -149,6 +143,19 @@ def call_ticks_of(
         if call_s is not None:
             found[i] = ticks(call_s)
     return found
+
+
+def _add_firsts_of_all_kinds(found: array[int], schedule: Schedule, device: Device, columns: Columns) -> None:
+    kinds = set(columns.kind)
+    cold = after_wait_ticks(schedule.launch, device, not kinds.isdisjoint(COPIES), KERNEL in kinds)
+    if cold:
+        _add_colds(found, columns, cold)
+    on_stream = first_on_stream_ticks(schedule.launch, device)
+    if on_stream:
+        _add_firsts_of_streams(found, columns, on_stream)
+    first_launch = first_launch_ticks(schedule.launch, device)
+    if first_launch:
+        _add_first_launches(found, schedule, first_launch)
 
 
 def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
@@ -164,7 +171,7 @@ def _add_colds(found: array[int], columns: Columns, cold: int) -> None:
             launched.discard(thread)
 
 
-def _add_firsts(found: array[int], columns: Columns, on_stream: int) -> None:
+def _add_firsts_of_streams(found: array[int], columns: Columns, on_stream: int) -> None:
     known = set[tuple[int, int]]()  # streams and the kinds of ops that they have had
     for i, queue in enumerate(zip(columns.stream, columns.kind, strict=True)):
         if queue[1] != NOTHING and queue not in known:
@@ -186,6 +193,14 @@ def _add_turns(found: array[int], schedule: Schedule, kinds: Sequence[int], turn
         if before.get(op.thread) != called and not isinstance(op, HostWork | WaitThread):
             found[i] += turn
         before[op.thread] = called
+
+
+def _add_first_launches(found: array[int], schedule: Schedule, first_launch: int) -> None:
+    launched = set[str]()
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, Kernel) and op.name not in launched:
+            launched.add(op.name)
+            found[i] += first_launch
 
 
 class _Block:

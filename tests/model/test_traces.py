@@ -264,6 +264,15 @@ def test_a_call_that_is_not_behind_one_of_its_kind_costs_more() -> None:
     assert [back - begin for begin, back in calls(device, *ops, launch="graph")] == [2, 2, 2, *[0] * 7]
 
 
+def test_the_first_launch_of_each_kernel_costs_more() -> None:
+    # By name: "sum" 1 + 6 once, whatever its stream and thread; a kernel of another name again. Graphs launch nothing.
+    device = make_device(kernel=1, copy=2, first_launch=6)
+    ops = kernel(1, 1, name="sum"), h2d(1, 1), kernel(2, 1, name="sum"), kernel(1, 1, name="mean"), kernel(1, 1)
+    costs = [back - begin for begin, back in calls(device, *ops, kernel(1, 1, name="sum", thread=1))]
+    assert costs == [7, 2, 1, 7, 7, 1]
+    assert [back - begin for begin, back in calls(device, *ops, launch="graph")] == [0] * 5
+
+
 def test_a_wait_captures_the_latest_record_before_it() -> None:
     # Event 0 stands for the kernel (5), then for the copy after it (5 + 7 = 12). Stream 2 waits in between and starts
     # at 5; stream 3 waits after the second record and starts at 12; stream 4 waits before any record and starts at 0.

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from streamsim.device.front_ends import TIMES
 from streamsim.errors import InputError
 from streamsim_validate.calibrate.front_ends import (
+    ALONE_KINDS,
     FIRST,
     KINDS,
     LINEAR_KINDS,
+    NEW,
     REPEATS,
     fit_front_end,
     measure_front_end,
@@ -36,7 +38,8 @@ SOURCE = "measured: by hand"
 class Costs(NamedTuple):
     """Seconds of each call, in the order of ``TIMES``.
 
-    The last two are more: of a call behind one of another kind, and of the first copy and kernel behind a wait.
+    The last three are more: of a call behind one of another kind, of the first copy and kernel behind a wait, and of an
+    operation that nothing else calls.
     """
 
     copy: float
@@ -48,6 +51,7 @@ class Costs(NamedTuple):
     linear: float = 0.0
     turn: float = 0.0
     after_wait: float = 0.0
+    first_launch: float = 0.0
 
 
 class Emulated:
@@ -78,6 +82,9 @@ class Emulated:
     def kernel(self, _: int) -> None:
         self._call("kernel", self._costs.kernel + self._cold_s("kernel"))
 
+    def other(self, _: int) -> None:
+        self._call("kernel", self._costs.kernel + self._cold_s("kernel") + self._costs.first_launch)
+
     def linear(self, _: int) -> None:
         if not self._costs.linear:
             raise NotImplementedError
@@ -105,7 +112,7 @@ def rounds_of(costs: Costs) -> dict[str, tuple[float, ...]]:
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4), *[st.just(0.0)] * 2))
+@given(st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, st.just(0.0) | st.floats(1e-7, 1e-4), *[st.just(0.0)] * 3))
 def test_a_known_library_is_found_again(costs: Costs) -> None:
     """Costs that add up are found to rounding, and nothing of them scatters; what it lacks costs nothing."""
     found = fit_front_end(rounds_of(costs), SOURCE)
@@ -116,7 +123,7 @@ def test_a_known_library_is_found_again(costs: Costs) -> None:
 
 @examples(20)
 @given(
-    st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, *[st.just(0.0)] * 3),
+    st.builds(Costs, *[st.floats(1e-7, 1e-4)] * 6, *[st.just(0.0)] * 4),
     st.floats(1.05, 3),
     st.randoms(use_true_random=False),
 )
@@ -134,15 +141,16 @@ def test_a_host_that_was_slowed_for_most_of_the_rounds_is_calibrated_as_it_is(
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, *[st.just(0.0)] * 2, st.floats(0, 1e-4)))
+@given(st.builds(Costs, *[st.floats(1e-6, 1e-4)] * 6, *[st.just(0.0)] * 2, *[st.floats(0, 1e-4)] * 2))
 def test_what_the_first_calls_behind_a_wait_take_longer_is_found_again(costs: Costs) -> None:
     """But for the part of it in the loops, a 40th a turn, which their calls come to cost more."""
     found = fit_front_end(rounds_of(costs), SOURCE)
     assert found.after_wait_s == pytest.approx(costs.after_wait, rel=0.1, abs=1e-12)
+    assert found.first_launch_s == pytest.approx(costs.first_launch, rel=1e-6, abs=1e-12)
 
 
 @examples(20)
-@given(st.builds(Costs, *[st.floats(1e-6, 1e-5)] * 7, st.floats(0, 1e-6), st.just(0.0)))
+@given(st.builds(Costs, *[st.floats(1e-6, 1e-5)] * 7, st.floats(0, 1e-6), *[st.just(0.0)] * 2))
 def test_what_a_call_behind_another_kind_takes_longer_is_found_again(costs: Costs) -> None:
     """But for a 40th: the first call of each loop is behind one of another kind in rounds of a single kind, too."""
     found = fit_front_end(rounds_of(costs), SOURCE)
@@ -153,7 +161,7 @@ def test_what_a_call_behind_another_kind_takes_longer_is_found_again(costs: Cost
 def test_compiled_programs_enter_nothing() -> None:
     """What rounds that go round the streams take longer is of their other calls, and no call's where they do not."""
     costs = Costs(2e-6, 4e-6, 2e-7, 2e-7, 5e-7, 0.0)
-    rounds = {kind: seconds for kind, seconds in rounds_of(costs).items() if kind != FIRST}
+    rounds = {kind: seconds for kind, seconds in rounds_of(costs).items() if kind not in ALONE_KINDS}
     found = fit_front_end(rounds, SOURCE, enters=False)
     assert [getattr(found, name) for name in TIMES[:6]] == pytest.approx(list(costs)[:6], rel=1e-6, abs=1e-12)
     slower = {kind: tuple(s * (1.1 if "|" in kind else 1) for s in seconds) for kind, seconds in rounds.items()}
@@ -165,16 +173,19 @@ def test_compiled_programs_enter_nothing() -> None:
 
 def test_of_rounds_without_a_single_turn_nothing_says_what_first_calls_take() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, after_wait=1e-5))
+    del rounds[NEW]
+    assert fit_front_end(rounds, SOURCE).first_launch_s == 0
+    assert fit_front_end(rounds, SOURCE).after_wait_s > 0
     del rounds[FIRST]
     assert fit_front_end(rounds, SOURCE).after_wait_s == 0
 
 
 def test_every_round_is_measured_as_often_as_any_other() -> None:
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5))
-    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys((*KINDS, FIRST), REPEATS)
+    assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys((*KINDS, *ALONE_KINDS), REPEATS)
     rounds = rounds_of(Costs(1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-5, 2e-5))
     assert {kind: len(seconds) for kind, seconds in rounds.items()} == dict.fromkeys(
-        (*KINDS, FIRST, *LINEAR_KINDS), REPEATS
+        (*KINDS, *ALONE_KINDS, *LINEAR_KINDS), REPEATS
     )
 
 

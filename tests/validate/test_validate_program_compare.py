@@ -141,7 +141,7 @@ def test_what_stands_beside_each_run_is_checked() -> None:
         msgspec.structs.replace(entry, program=two)
     strange = msgspec.structs.replace(entry.program, pace="xyz")
     (absent,) = compare(a_record(msgspec.structs.replace(entry, program=strange))).unpredicted
-    assert absent.reason == "pace = 'xyz': expected letters of iokrws|l; measure it again"
+    assert absent.reason == "pace = 'xyz': expected letters of iokrws|ln; measure it again"
 
 
 def test_with_what_issuing_took_a_miss_is_told_from_one_of_the_calls() -> None:

@@ -28,7 +28,7 @@ from timed_arrays import CALL_S, ROUND_S, Library
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
-from streamsim_validate.calibrate.front_ends import ALONE, FIRST, KINDS, LINEAR_KINDS
+from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.programs import device_of, schedule_of
 from streamsim_validate.gpu import LostGpuError
@@ -110,7 +110,7 @@ class Emulated:
     def _call(self, *_: object) -> None:
         self._library.card.log.append(("call",))
 
-    copy_in = copy_out = kernel = linear = record = wait = synchronize = _call
+    copy_in = copy_out = kernel = other = linear = record = wait = synchronize = _call
 
     def entered(self, _turn: int) -> Any:
         self._call()
@@ -234,10 +234,10 @@ def test_each_run_of_a_program_stands_between_two_rounds_of_one_stream(
 
 @pytest.mark.usefixtures("library")
 def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> None:
-    """Two others beside each: of the 23 others of a library with linear layers each twice, beside as many programs."""
-    found = measured(planned_programs(7, 23, ("pytorch",)))
+    """Two others beside each: of the 24 others of a library with linear layers each twice, beside as many programs."""
+    found = measured(planned_programs(7, 24, ("pytorch",)))
     counts = Counter(kind for entry in found.values() if entry.program for kind in entry.program.others_s)
-    assert counts == dict.fromkeys({*KINDS, FIRST, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
+    assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
 
 
 def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:

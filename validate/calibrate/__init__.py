@@ -8,6 +8,7 @@ keeps what was measured, and ``fits`` puts the profile together.
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.fits import fit
 from streamsim_validate.calibrate.front_ends import (
+    ALONE_KINDS,
     KINDS,
     QUIET,
     TURNS,
@@ -23,6 +24,7 @@ from streamsim_validate.calibrate.measurement import measure_probes
 from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples, write_samples
 
 __all__ = [
+    "ALONE_KINDS",
     "KINDS",
     "QUIET",
     "TURNS",

@@ -33,8 +33,9 @@ KINDS = (
     *("|iko", "|iiko", "|ikko", "|i|k|o", "|ik|rwo"),
 )
 ALONE = "1"  # in front of a kind: a single turn, behind a wait
-FIRST = f"{ALONE}|iko"  # of libraries, whose first calls are dear:
+FIRST, NEW = f"{ALONE}|iko", f"{ALONE}|ino"  # of libraries, whose first calls are dear, those of an operation more so
 FIRST_CALLS = 2  # the first copy and the first operation
+ALONE_KINDS = (FIRST, NEW)
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
@@ -119,8 +120,8 @@ def kinds_of(calls: Calls) -> tuple[str, ...]:
     try:
         calls.linear(0)
     except NotImplementedError:
-        return (*KINDS, FIRST)
-    return (*KINDS, FIRST, *LINEAR_KINDS)
+        return (*KINDS, *ALONE_KINDS)
+    return (*KINDS, *ALONE_KINDS, *LINEAR_KINDS)
 
 
 def time_round(
@@ -135,6 +136,7 @@ def time_round(
         "o": calls.copy_out,
         "k": calls.kernel,
         "l": calls.linear,
+        "n": calls.other,
         "r": calls.record,
         "w": calls.wait,
         "s": lambda _: calls.synchronize(),
@@ -172,11 +174,12 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, enters: bo
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
     scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
-    calls in loops is that of its first calls; 0 where there are no such rounds. ``enters``: whether it makes a call to
-    enter a stream, as libraries do; if not, rounds over several streams are of its other calls alone. Raises
+    calls in loops is that of its first calls, and what it takes beyond that with an operation that has not been called
+    of late, that of the operation's first call; 0 where there are no such rounds. ``enters``: whether it makes a call
+    to enter a stream, as libraries do; if not, rounds over several streams are of its other calls alone. Raises
     InputError where rounds are missing or took no time.
     """
-    in_loops = {kind: seconds for kind, seconds in rounds.items() if kind != FIRST}
+    in_loops = {kind: seconds for kind, seconds in rounds.items() if kind not in ALONE_KINDS}
     complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
@@ -189,6 +192,7 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, enters: bo
     known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
     longer_s = _quiet_s(rounds[FIRST]) - float(_costs_in(FIRST) @ costs) if FIRST in rounds else 0.0
     known["after_wait_s"] = max(0.0, longer_s / FIRST_CALLS)
+    known["first_launch_s"] = max(0.0, _quiet_s(rounds[NEW]) - _quiet_s(rounds[FIRST])) if NEW in rounds else 0.0
     return FrontEnd(**known, source=source, spread=float(np.hypot(misfit, scatter)))
 
 
@@ -212,5 +216,5 @@ def _costs_in(kind: str) -> np.ndarray:
 
 def variation(rounds: Mapping[str, Sequence[float]]) -> float:
     """How far the host's speed varied meanwhile: the slowest tenth of the runs over the fastest, each by its median."""
-    relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind != FIRST for run in runs)
+    relative = sorted(run / median(runs) for kind, runs in rounds.items() if kind not in ALONE_KINDS for run in runs)
     return relative[-1 - len(relative) // 10] / relative[len(relative) // 10]

@@ -37,6 +37,9 @@ class Calls(Protocol):
     def kernel(self, turn: int) -> None:
         """An operation on the latest slices, element by element."""
 
+    def other(self, turn: int) -> None:
+        """Another operation, that nothing else calls: what is seldom called has cold code."""
+
     def linear(self, turn: int) -> None:
         """A linear layer, whose output is new memory. Raises NotImplementedError where the library has none."""
 
@@ -78,6 +81,7 @@ class CupyCalls:
         self._host = cupyx.zeros_pinned(SLICES * SLICE, np.float32)
         self._x, self._y = cupy.zeros(SLICES * SLICE, np.float32), cupy.zeros(SLICES * SLICE, np.float32)
         self._kernel = cupy.ElementwiseKernel("float32 x, int32 n", "float32 y", "y = x * n", "streamsim_probe")
+        self._other = cupy.ElementwiseKernel("float32 x, int32 n", "float32 y", "y = x + n", "streamsim_other_probe")
         self._streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(STREAMS)]
         self._events = [cupy.cuda.Event(disable_timing=True) for _ in range(SLICES)]
         self._read, self._written = self._x[PARTS[0]], self._y[PARTS[0]]
@@ -93,6 +97,9 @@ class CupyCalls:
 
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._kernel(self._read, 2, self._written)
+
+    def other(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._other(self._read, 2, self._written)
 
     def linear(self, turn: int) -> None:
         raise NotImplementedError
@@ -153,6 +160,9 @@ class PytorchCalls:
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._operation(self._read, out=self._written)
 
+    def other(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._library.mul(self._read, 2.0, out=self._written)
+
     def linear(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._linear(self._rows, self._weights, self._bias)
 
@@ -192,6 +202,9 @@ class PytorchEagerCalls(PytorchCalls):
 
     def kernel(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
         self._written = self._operation(self._read)
+
+    def other(self, turn: int) -> None:  # noqa: ARG002 - whichever the turn
+        self._written = self._library.mul(self._read, 2.0)
 
 
 class LinearLayers:

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 STAND_IN, LINEAR, LAST = "stand_in", "linear", "relu"  # kernels; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
-# Calls by their letters in a round, and what each costs: i, o copies in and out, k a kernel, l a linear layer, r and w
-# record and wait for an event, s synchronises, | enters a stream.
+# Calls by their letters in a round, and what each costs: i, o copies in and out, k a kernel, l a linear layer, n a
+# kernel that no other round has, r and w record and wait for an event, s synchronises, | enters a stream.
 CALLS = {"i": "copy_s", "o": "copy_s", "k": "kernel_s", "r": "record_s", "w": "wait_s", "s": "synchronize_s"}
-CALLS |= {"|": "enter_s", "l": "linear_s"}
+CALLS |= {"|": "enter_s", "l": "linear_s", "n": "kernel_s"}
+KERNELS = "kln"
 ENTERS, TURN = "|", "turn_s"  # and what each that is not behind one of its kind costs more
 CHUNK_ROUND = "|iko"  # of calls, as the front ends are calibrated with: what says how fast the host is
 LINEAR_ROUND = "|ilo"  # the same with a linear layer
@@ -64,7 +65,7 @@ def costs_in(kind: str) -> Counter[str]:
     """
     if not set(kind) <= CALLS.keys():
         raise InputError(f"pace = {kind!r}: expected letters of {''.join(CALLS)}; measure it again")
-    called = kind.replace(ENTERS, "").replace("l", "k")  # a linear layer is a kernel like others
+    called = ["kernel" if letter in KERNELS else letter for letter in kind if letter != ENTERS]
     turns = sum(one != other for one, other in zip(called, called[-1:] + called, strict=False))
     return Counter(CALLS[letter] for letter in kind) + Counter({TURN: turns})
 

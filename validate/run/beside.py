@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from streamsim.collector import collector_off
 from streamsim.program.config import Config
-from streamsim_validate.calibrate import KINDS, kinds_of, time_round
+from streamsim_validate.calibrate import ALONE_KINDS, KINDS, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
 from streamsim_validate.records import CHUNK_ROUND, LINEAR, LINEAR_ROUND, LINK_PAIR
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Pace, Python
@@ -137,7 +137,10 @@ class BesideLibrary:
         return max(0.0, (long - short) / CHAIN_LENGTH)
 
     def _round_s(self, kind: str) -> float:
+        """Seconds of a round: once warm, but for a turn alone, which is there to be cold."""
         with collector_off():
+            if kind in ALONE_KINDS:
+                return time_round(self._library, kind, time.perf_counter)
             rounds_s = [time_round(self._library, kind, time.perf_counter) for _ in range(1 + ROUNDS)]
         return median(rounds_s[1:])
 
