@@ -1,6 +1,7 @@
 """Array libraries as programs call them: the calls of a chunk's loop, each by itself, for probes of what they cost.
 
-Small slices, so that the card is done long before the host. A library is imported when its calls are made ready.
+Small slices, so that the card is done long before the host, but of more than 24 KiB: what is less and finds its stream
+empty the host writes into the command, in a call that takes longer. A library is imported when its calls are made ready.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-SLICES, SLICE = 64, 1024  # of an array of floats
+SLICES, SLICE = 64, 8192  # of an array of floats
 PARTS = [slice(first, first + SLICE) for first in range(0, SLICES * SLICE, SLICE)]  # made beforehand, as in programs
 STREAMS = 4
 FEATURES = 32  # of a linear layer, and rows
