@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+SLICE = 32 << 10  # bytes
+
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no g++")
 
 
@@ -45,11 +47,15 @@ def rounds_of(kind: str, folder: Path, turns: int) -> list[list[str]]:
 
 @needs_compiler
 def test_a_round_of_streams_in_turn_makes_the_calls_of_its_letters(nvcc: Path) -> None:
-    """Slices of 1,024 floats, each turn the next; streams 1 to 4 in turn, and with them events 1, 2, 3..."""
+    """Slices of 8,192 floats, each turn the next; streams 1 to 4 in turn, and with them events 1, 2, 3..."""
     expected = []
     for turn in range(5):
-        stream, at = 1 + turn % 4, 4096 * turn
-        expected += [f"h2d 4096 {at} {at} {stream}", f"kernel {stream}", f"d2h 4096 {at} {at} {stream}"]
+        stream, at = 1 + turn % 4, SLICE * turn
+        expected += [
+            f"h2d {SLICE} {at} {at} {stream}",
+            f"kernel {stream}",
+            f"d2h {SLICE} {at} {at} {stream}",
+        ]
         expected += [f"record {turn + 1} {stream}", f"wait {turn + 1} {stream}"]
     assert rounds_of("|ikorw", nvcc, 5) == [expected, expected]
 
@@ -58,7 +64,7 @@ def test_a_round_of_streams_in_turn_makes_the_calls_of_its_letters(nvcc: Path) -
 def test_a_round_in_one_stream_stays_there_but_for_its_events(nvcc: Path) -> None:
     expected = []
     for turn in range(3):
-        expected += [f"h2d 4096 {4096 * turn} {4096 * turn} 1", f"record {turn + 1} {turn + 1}"]
+        expected += [f"h2d {SLICE} {SLICE * turn} {SLICE * turn} 1", f"record {turn + 1} {turn + 1}"]
         expected += [f"wait {turn + 1} {turn + 1}", "kernel 1", "synchronise"]
     assert rounds_of("irwks", nvcc, 3) == [expected, expected]
 

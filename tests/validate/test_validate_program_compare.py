@@ -253,6 +253,17 @@ def test_intervals_are_as_wide_as_the_host_varied() -> None:
     assert moving > 0.8
 
 
+def test_where_the_host_is_known_intervals_are_as_wide_as_calls_are_missed() -> None:
+    """Whatever the calibration saw of the host: 3.29 times 0.075, 0.247, and the 0.19 that the model misses."""
+    record = a_record(a_paced_entry(1.0, 2.0, 1.0))
+    for spread in (0.01, 0.5):
+        library = msgspec.structs.replace(LIBRARY, spread=spread)
+        spreads = {"h2d.bandwidth_bytes_per_s": 0.001}
+        card = msgspec.structs.replace(CARD, front_ends={"cupy": library}, spread=spreads)
+        (found,) = expectations(record, compare(record, card).rows, 400, device=card)
+        assert found.width == pytest.approx(math.hypot(0.247, 0.19), rel=0.2)
+
+
 def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     """Copies beside the runs of every program took 1, e^0.2 and e^-0.2 times as long: 0.2 * sqrt(2/3) uncertain, 0.163.
 

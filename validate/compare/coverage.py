@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from streamsim_validate.compare.programs import (
     predict_wall_s,
     schedule_of,
     with_host_spread,
+    with_known_host,
     with_link_spread,
 )
 
@@ -117,8 +119,8 @@ def _of_programs(
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
-    rounds = (row.speeds for entry, row in zip(entries, rows, strict=True) if not entry.paces_s)
-    drawn = with_host_spread(device, (speed for speeds in rounds for speed in speeds))
+    rounds = [row.speeds for entry, row in zip(entries, rows, strict=True) if not entry.paces_s]
+    drawn = with_host_spread(device, chain.from_iterable(rounds)) if rounds else with_known_host(device)
     drawn = with_link_spread(drawn, (links_beside(entry, profile) for entry in entries))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)

@@ -1,7 +1,8 @@
 """Array libraries as programs call them: the calls of a chunk's loop, each by itself, for probes of what they cost.
 
 Small slices, so that the card is done long before the host, but of more than 24 KiB: what is less and finds its stream
-empty the host writes into the command, in a call that takes longer. A library is imported when its calls are made ready.
+empty is written into the command by the host, in a call that takes longer. A library is imported when its calls are
+made ready.
 """
 
 from __future__ import annotations
