@@ -257,21 +257,16 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
         return [call + n * signal for call, n in zip(found, signals, strict=True)]
     for i in first_of_streams(schedule):
         found[i] += in_ticks(device.host.first_on_stream_s) if schedule.ops[i].call_s is None else 0
-    names = [op.name if isinstance(op, Kernel) else "" for op in schedule.ops]
-    for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel) and op.name not in names[:i] and op.call_s is None:
-            found[i] += in_ticks(device.host.first_launch_s)
+    for i in first_of_kernels(schedule):
+        found[i] += in_ticks(device.host.first_launch_s) if schedule.ops[i].call_s is None else 0
+    for i in turns_of(schedule):
+        found[i] += in_ticks(device.host.turn_s) if schedule.ops[i].call_s is None else 0
     feels = {Copy, Kernel} <= set(map(type, schedule.ops))
     for thread in {op.thread for op in schedule.ops}:
         cold, block = {Copy, Kernel}, list[Copy | Kernel]()
-        before = ""
         for i, op in enumerate(schedule.ops):
             if op.thread != thread:
                 continue
-            is_call = not isinstance(op, HostWork | WaitThread) and op.call_s is None
-            called = op.direction if isinstance(op, Copy) else type(op).__name__
-            found[i] += in_ticks(device.host.turn_s) if is_call and called != before else 0
-            before = called
             if isinstance(op, Copy | Kernel):
                 more = in_ticks(device.host.enter_s) * (entered := is_entered(op, block))
                 block = [op] if entered or op.stream == 0 else [*block, op]
@@ -280,6 +275,26 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
                 cold.discard(type(op))
             if isinstance(op, Synchronize | WaitThread) or (isinstance(op, Copy) and holds_host(schedule, device, op)):
                 cold = {Copy, Kernel}
+    return found
+
+
+def first_of_kernels(schedule: Schedule) -> list[int]:
+    """The first kernel of each name."""
+    kernels = {op.name: i for i, op in reversed(list(enumerate(schedule.ops))) if isinstance(op, Kernel)}
+    return list(kernels.values())
+
+
+def turns_of(schedule: Schedule) -> list[int]:
+    """The calls that are not right behind one of their kind in their thread; work of no tick is not there."""
+    before: dict[int, str] = {}
+    found = []
+    for i, op in enumerate(schedule.ops):
+        if isinstance(op, HostWork) and not in_ticks(op.duration_s):
+            continue
+        called = op.direction if isinstance(op, Copy) else type(op).__name__
+        if called != before.get(op.thread) and not isinstance(op, HostWork | WaitThread):
+            found.append(i)
+        before[op.thread] = called
     return found
 
 

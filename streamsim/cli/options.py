@@ -262,7 +262,7 @@ class Chosen(msgspec.Struct, frozen=True):
             device = with_front_end(device, self.front_end.lower())
         if self.call_cost is not None:
             calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
-            device = changed(device, dict.fromkeys(calls, self.call_cost))
+            device = changed(device, dict.fromkeys(calls, self.call_cost) | {"host.turn_s": 0.0})
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)

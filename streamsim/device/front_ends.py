@@ -40,10 +40,10 @@ class FrontEnd(Table, frozen=True):
     another stream the current one, which compiled programs do without. ``linear_s``: an operation that a workload's
     kernel names ``linear``, a linear layer, whose output is new memory (0: not measured, and taken for any other
     operation). ``turn_s``: how much longer each of these takes, but for ``enter_s``, where it is not behind another of
-    its kind, copies in and out being two (0: not measured). All of them in a loop. How much longer than there take,
-    since the host comes to them with cold caches: ``after_wait_s``, the first copy and the first operation of a
-    program, and those behind each call that may wait; ``first_launch_s``, the first call of each operation in a
-    program, by its kernel's name (0, either: not measured, and as long as of bare calls).
+    its kind, copies in and out being two (0: not measured). All of them in a loop. Where the host comes to a call with
+    cold caches that takes longer: by ``after_wait_s`` the first copy and the first operation of a program, and those
+    behind each call that may wait; by ``first_launch_s`` the first call of each operation in a program, by its
+    kernel's name (0, either: not measured, and as long as of bare calls).
     ``spread``: the relative standard deviation with which all of them are known together. ``source``: where they come
     from, as in a profile's ``sources``.
     """

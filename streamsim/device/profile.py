@@ -113,7 +113,8 @@ class Host(Table, frozen=True):
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
     programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
     a layer of an array library (0: as that of any other). ``turn_s``: how much longer any call takes that is not right
-    behind another of its kind; ``first_launch_s``: the first of each kernel in a program, by its name.
+    behind another of its kind; ``first_launch_s``: the first of each kernel in a program, by its name. Both are of
+    array libraries, whose front ends have them; bare calls are calibrated without.
     """
 
     copy_s: IssueTime

@@ -189,6 +189,8 @@ def _add_entries(found: array[int], schedule: Schedule, kinds: Sequence[int], en
 def _add_turns(found: array[int], schedule: Schedule, kinds: Sequence[int], turn: int) -> None:
     before: dict[int, tuple[type[Op], int]] = {}  # by thread the kind of its latest call
     for i, (op, kind) in enumerate(zip(schedule.ops, kinds, strict=True)):
+        if isinstance(op, HostWork) and not ticks(op.duration_s):
+            continue
         called = type(op), kind
         if before.get(op.thread) != called and not isinstance(op, HostWork | WaitThread):
             found[i] += turn

@@ -26,9 +26,10 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
 What is copied once is more work for its engine: with it the engine may start as the host begins, and end with it.
 Where some chunks have nothing of an array, all that is said is what their engines have to do.
 
-Duplex latencies, crowds, dearer first calls of a stream, edges between the engines of a graph, arbitration, waits of
-the host and the delayed signals of old cards only make ops start or end later. Everything is whole ticks, rounded as
-the model rounds it. All but the last line does not depend on the number of streams and is worked out once for each cut.
+Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another, edges
+between the engines of a graph, arbitration, waits of the host and the delayed signals of old cards only make ops start
+or end later. Everything is whole ticks, rounded as the model rounds it. All but the last line does not depend on the
+number of streams and is worked out once for each cut.
 """
 
 from __future__ import annotations

@@ -62,6 +62,8 @@ def test_what_calls_cost_wins_over_all(capsys: pytest.CaptureFixture[str]) -> No
     assert dear["makespan_s"] > said(capsys, *COMMANDS["predict"])["makespan_s"]
     write("")
     assert dear == said(capsys, *COMMANDS["predict"], "--front-end", "cupy", "--call-cost", "30us")
+    without = [*COMMANDS["predict"], "--front-end", "cupy", "--call-cost", "30us", "--set", "host.turn_s=0us"]
+    assert dear == said(capsys, *without)
 
 
 def test_a_program_to_be_written_is_in_its_own_language(capsys: pytest.CaptureFixture[str]) -> None:

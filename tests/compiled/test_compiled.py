@@ -236,6 +236,19 @@ def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, worklo
 
 
 @compiled
+def test_host_work_of_less_than_half_a_tick_is_none() -> None:
+    kernels = (WorkloadKernel("a", 20e-6), WorkloadKernel("b", 10e-6))
+    device = make_device(copy=2, kernel=1, turn=4)
+    ways = [Config(order, 16, 2) for order in ORDERS]
+    workload = Workload(1 << 16, (4,), (4,), kernels)
+    found = [list(makespans(replace(workload, host_load_s=load_s), ways, device)) for load_s in (0.0, 1e-9, 1e-7)]
+    assert found[0] == found[1] < found[2]
+    for load_s in (1e-9, 1e-7):
+        loaded = replace(workload, host_load_s=load_s)
+        assert list(makespans(loaded, ways, device)) == [by_simpy(loaded, way, device) for way in ways]
+
+
+@compiled
 @examples(300)
 @given(st.data(), st.integers(1, 200), st.lists(st.sampled_from((2, 4, 8)), max_size=2), st.integers(1, 3))
 def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, sizes: list[int], kernels: int) -> None:

@@ -262,6 +262,8 @@ def test_a_call_that_is_not_behind_one_of_its_kind_costs_more() -> None:
     costs = [back - begin for begin, back in calls(device, *ops, HostWork(7 * NS), kernel(2, 1), kernel(1, 1))]
     assert costs == [5, 1, 5, 5, 1, 5, 1, 5, 1, 5, 7, 5, 1]
     assert [back - begin for begin, back in calls(device, *ops, launch="graph")] == [2, 2, 2, *[0] * 7]
+    two_threads = h2d(1, 1), kernel(2, 1, thread=1), h2d(1, 1), kernel(2, 1, thread=1)
+    assert [back - begin for begin, back in calls(device, *two_threads)] == [5, 5, 1, 1]
 
 
 def test_the_first_launch_of_each_kernel_costs_more() -> None:

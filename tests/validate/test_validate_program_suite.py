@@ -240,6 +240,21 @@ def test_beside_the_programs_of_a_run_every_kind_of_round_is_made_as_often() -> 
     assert counts == dict.fromkeys({*KINDS, *ALONE_KINDS, *LINEAR_KINDS} - {CHUNK_ROUND}, 2)
 
 
+@pytest.mark.usefixtures("library")
+def test_a_turn_alone_is_made_once_and_others_behind_one_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a program and after it: a turn alone is there to be cold, of others there are four in a row."""
+    made: Counter[str] = Counter()
+
+    def one_round(_library: object, kind: str, _clock: object, in_one_stream: bool = False) -> float:
+        made[kind] += not in_one_stream
+        return 1.0
+
+    monkeypatch.setattr(beside, "time_round", one_round)
+    measured(planned_programs(7, 24, ("pytorch",)))
+    assert {made[kind] for kind in ALONE_KINDS} == {2 * 2}
+    assert {made[kind] for kind in (*KINDS, *LINEAR_KINDS) if kind != CHUNK_ROUND} == {2 * 2 * 4}
+
+
 def test_rounds_of_a_chunk_count_no_more_often_than_others() -> None:
     """Four programs have two beside each and two of a kernel beside every other: those of every other count."""
     recipe = planned_programs(7, 1, ("cupy",))[0].recipe

@@ -36,6 +36,7 @@ ALONE = "1"  # in front of a kind: a single turn, behind a wait
 FIRST, NEW = f"{ALONE}|iko", f"{ALONE}|ino"  # of libraries, whose first calls are dear, those of an operation more so
 FIRST_CALLS = 2  # the first copy and the first operation
 ALONE_KINDS = (FIRST, NEW)
+OF_LIBRARIES = "enter_s", "turn_s"  # that compiled programs do without
 LINEAR_KINDS = ("l", "|l", "ilo", "|ilo", "|ilklo")  # of libraries that have such layers
 REPEATS, WARM_UP = 25, 3
 QUIET = 0.25  # the share of the runs, fastest first, that ends with what a round takes where nothing disturbs the host
@@ -169,23 +170,23 @@ def pooled(rounds: Sequence[Mapping[str, Sequence[float]]]) -> Rounds:
     return {kind: tuple(seconds for some in rounds for seconds in some.get(kind, ())) for kind in rounds[0]}
 
 
-def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, enters: bool = True) -> FrontEnd:
+def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library: bool = True) -> FrontEnd:
     """The costs that explain the fast quarter of the rounds best, in relative terms; none is below zero.
 
     What else runs on a host slows it for a while, by half at times, and never hurries it. ``spread`` is what rounds
     scatter by and what the costs miss them by, in quadrature. What a single turn behind a wait takes longer than its
     calls in loops is that of its first calls, and what it takes beyond that with an operation that has not been called
-    of late, that of the operation's first call; 0 where there are no such rounds. ``enters``: whether it makes a call
-    to enter a stream, as libraries do; if not, rounds over several streams are of its other calls alone. Raises
-    InputError where rounds are missing or took no time.
+    of late, that of the operation's first call; 0 where there are no such rounds. ``is_library``: whether it makes a
+    call to enter a stream and is dearer where it turns to another kind of call; if not, as of compiled programs, rounds
+    are of its other calls alone. Raises InputError where rounds are missing or took no time.
     """
     in_loops = {kind: seconds for kind, seconds in rounds.items() if kind not in ALONE_KINDS}
     complete = set(in_loops) in (set(KINDS), {*KINDS, *LINEAR_KINDS})
     if not complete or not all(seconds and min(seconds) > 0 for seconds in rounds.values()):
         raise InputError("calibration: the rounds of a front end are of another version or cut short; calibrate again")
     quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
-    calls = np.array([_costs_in(kind) for kind in in_loops]) * [enters or name != "enter_s" for name in IN_LOOPS]
-    relative = calls / quiet_s[:, None]
+    are_paid = [is_library or name not in OF_LIBRARIES for name in IN_LOOPS]
+    relative = np.array([_costs_in(kind) for kind in in_loops]) * are_paid / quiet_s[:, None]
     costs = _none_negative(relative)
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))

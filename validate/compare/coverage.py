@@ -104,23 +104,33 @@ def expectations(
                     [entry.build() for entry in entries], drawn, samples, seed, level, predict_device_s
                 )
             else:
-                predicted = _of_programs(entries, its_rows, drawn, samples, seed, level)
+                predicted = _of_programs(entries, its_rows, drawn, profiles.is_own, samples, seed, level)
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
 
 
 def _of_programs(
-    entries: Sequence[Entry], rows: Sequence[Row], profile: Device, samples: int, seed: int, level: float
+    entries: Sequence[Entry],
+    rows: Sequence[Row],
+    profile: Device,
+    is_own: bool,
+    samples: int,
+    seed: int,
+    level: float,
 ) -> list[Interval]:
     """Of programs in one language, about what is predicted with the host and the link beside each run.
 
-    Where nothing tells how fast the host was then, it was as fast as it was beside any of them. The link was as it was
-    beside each run, give or take what it changed by from one to the next.
+    Where nothing tells how fast the host was then, it was as fast as it was beside any of them; where it is predicted
+    as fast as it was beside each run, calls are known as well as they are then. ``is_own``: that is so, as the profile
+    is the run's own. The link was as it was beside each run, give or take what it changed by from one to the next.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
-    rounds = [row.speeds for entry, row in zip(entries, rows, strict=True) if not entry.paces_s]
-    drawn = with_host_spread(device, chain.from_iterable(rounds)) if rounds else with_known_host(device)
+    pairs = list(zip(entries, rows, strict=True))
+    if is_own and all(entry.paces_s and row.speeds for entry, row in pairs):
+        drawn = with_known_host(device)
+    else:
+        drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))
     drawn = with_link_spread(drawn, (links_beside(entry, profile) for entry in entries))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)
