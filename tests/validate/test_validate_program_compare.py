@@ -20,9 +20,10 @@ from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
-from streamsim_validate.compare.programs import host_speeds, predict_wall_s, schedule_of
+from streamsim_validate.compare.programs import host_speeds, links_beside, predict_wall_s, schedule_of
 from streamsim_validate.records import (
     LINEAR,
+    LINK_BYTES,
     LINK_PAIR,
     PROGRAMS,
     STAND_IN,
@@ -132,6 +133,21 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
         program = msgspec.structs.replace(entry.program, run_links_s=says_nothing)
         unknown = msgspec.structs.replace(paced, program=program)
         assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
+
+
+def test_what_calls_take_longer_is_not_the_links_doing() -> None:
+    """Calls of 10 ms each: the second copy of the pair is issued at 20 ms, on a host half as fast at 40.
+
+    Its 32 MiB take 33.55 ms then. In the third run they took twice as long as all that.
+    """
+    copy_ms = LINK_BYTES * 1e-6
+    links_s = tuple(1e-3 * ms for ms in (20 + copy_ms, 40 + copy_ms, 2 * (20 + copy_ms)))
+    entry = a_paced_entry(1.0, 2.0, 1.0)
+    assert entry.program is not None
+    entry = msgspec.structs.replace(entry, program=msgspec.structs.replace(entry.program, run_links_s=links_s))
+    card = make_device(copy=10_000_000)
+    assert links_beside(entry, card, (1.0, 2.0, 1.0)) == pytest.approx((1, 1, 2))
+    assert links_beside(entry, card, ()) == pytest.approx([seconds / links_s[0] for seconds in links_s])
 
 
 def test_what_stands_beside_each_run_is_checked() -> None:

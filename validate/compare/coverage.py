@@ -131,7 +131,7 @@ def _of_programs(
         drawn = with_known_host(device)
     else:
         drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))
-    drawn = with_link_spread(drawn, (links_beside(entry, profile) for entry in entries))
+    drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)
     beside = [row.predicted_s / predict_wall_s(program, device) for row, program in zip(rows, schedules, strict=True)]

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import TIMES, with_front_end
@@ -165,21 +166,26 @@ def _predicted_s(
     if not (profiles.is_own and entry.paces_s and host.speeds):
         return predicted_s, at_speed_s
     expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
-    links = links_beside(entry, profiles.whole)
+    links = links_beside(entry, profiles.whole, host.speeds)
     if links:
         slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
 
 
-def links_beside(entry: Entry, profile: Device) -> tuple[float, ...]:
+def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
     """How many times as long as usual copies took beside each run; none where that was not measured.
 
-    Whatever the program's language, those copies are bare calls: ``profile`` is without a front end.
+    Whatever the program's language, those copies are bare calls: ``profile`` is without a front end. ``speeds``: how
+    many times as long as calibrated calls took beside each run, which is not the link's doing; none: nobody knows.
     """
     assert entry.program is not None
     links_s = entry.program.run_links_s
-    return _over(links_s, predict_wall_s(LINK_PAIR, profile)) if links_s and min(links_s) >= SHORTEST_S else ()
+    if not links_s or min(links_s) < SHORTEST_S:
+        return ()
+    predict, changed_to = partial(predict_wall_s, LINK_PAIR), partial(at_speed, profile, TIMES)
+    usual_s = expected_beside(predict, changed_to, speeds if entry.paces_s and speeds else (1.0,) * len(links_s))
+    return tuple(map(float, np.asarray(links_s) / usual_s))
 
 
 def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
