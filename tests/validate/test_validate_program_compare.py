@@ -14,7 +14,7 @@ from fake_cuda import fake_gpu
 from small_record import MACHINE
 from strategies import make_device
 
-from streamsim.device.front_ends import FrontEnd
+from streamsim.device.front_ends import LINEAR, FrontEnd
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
@@ -22,7 +22,6 @@ from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expect
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
 from streamsim_validate.compare.programs import host_speeds, links_beside, predict_wall_s, schedule_of
 from streamsim_validate.records import (
-    LINEAR,
     LINK_BYTES,
     LINK_PAIR,
     PROGRAMS,

@@ -26,6 +26,7 @@ from strategies import make_device
 from timed_arrays import CALL_S, ROUND_S, Library
 
 from streamsim.code.steps import LANGUAGES
+from streamsim.device.front_ends import LINEAR
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
@@ -35,7 +36,6 @@ from streamsim_validate.gpu import LostGpuError
 from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
     CHUNK_ROUND,
-    LINEAR,
     LINEAR_ROUND,
     PROGRAMS,
     STAND_IN,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamsim.device.files import parse_device
+from streamsim.device.front_ends import LINEAR
 from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Host
 
-STAND_IN, LINEAR, LAST = "stand_in", "linear", "relu"  # kernels; rounds and features are their parameters
+STAND_IN, LAST = "stand_in", "relu"  # kernels beside LINEAR; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
 # Calls by their letters in a round, and what each costs: i, o copies in and out, k a kernel, l a linear layer, n a
 # kernel that no other round has, r and w record and wait for an event, s synchronises, | enters a stream.

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from streamsim.collector import collector_off
+from streamsim.device.front_ends import LINEAR
 from streamsim.program.config import Config
 from streamsim_validate.calibrate import ALONE_KINDS, KINDS, kinds_of, time_round
 from streamsim_validate.gpu import Bench, LinearLayers, Replayer, prepare
-from streamsim_validate.records import CHUNK_ROUND, LINEAR, LINEAR_ROUND, LINK_PAIR
+from streamsim_validate.records import CHUNK_ROUND, LINEAR_ROUND, LINK_PAIR
 from streamsim_validate.run.programs import CHAIN_LENGTH, FUNCTION, Cuda, Pace, Python
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim_validate.records import LINEAR, STAND_IN, Recipe, Value, linear_layers, stand_ins
+from streamsim.device.front_ends import LINEAR
+from streamsim_validate.records import STAND_IN, Recipe, Value, linear_layers, stand_ins
 from streamsim_validate.suites.random_suite import Draws
 from streamsim_validate.suites.workloads import KI, MI
 
