@@ -17,7 +17,7 @@ import msgspec
 
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.front_ends import TIMES
+from streamsim.device.front_ends import HOST_TIMES
 from streamsim.device.library import as_device
 from streamsim.device.profile import Device, number_names
 from streamsim.device.variations import multiplied
@@ -169,7 +169,7 @@ def draws(device: Device, samples: int = SAMPLES, seed: int = 0) -> Iterator[Dev
 def _draws(device: Device, samples: int, seed: int) -> Iterator[Device]:
     generator = _generators(seed)[0]
     names = sorted(number_names(device) & set(device.spread))
-    together = {f"host.{name}" for name in TIMES}  # one host, one speed
+    together = set(HOST_TIMES)  # one host, one speed
     for _ in range(samples):
         drawn = dict(zip(names, generator.standard_normal(len(names)), strict=True))
         shared = next((drawn[name] for name in names if name in together), 0.0)

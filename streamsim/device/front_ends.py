@@ -70,6 +70,7 @@ class FrontEnd(Table, frozen=True):
 FIRST_ON_STREAM = "first_on_stream_s"
 LINEAR = "linear"  # the name of a kernel whose call is ``linear_s``
 TIMES = tuple(name for name in FrontEnd.__struct_fields__ if name.endswith("_s"))
+HOST_TIMES = tuple(f"host.{name}" for name in TIMES)  # as a profile's spread and sources name them
 COLD = "after_wait_s", "first_launch_s"
 IN_LOOPS = tuple(name for name in TIMES if name not in COLD)
 

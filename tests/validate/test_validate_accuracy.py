@@ -163,15 +163,15 @@ OF_RANDOM = {
         "host-bound": Bounds(0.0712, 0.1814, None),
         "blocking": Bounds(0.0404, 0.0654, None),
     },
-    FRESH: {
-        "device-bound": Bounds(0.0105, 0.0691, 0.2016),
-        "host-bound": Bounds(0.0476, 0.1478, None),
-        "blocking": Bounds(0.0231, 0.0769, None),
-    },
     LAST: {
         "device-bound": Bounds(0.0124, 0.0683, 0.158),
         "host-bound": Bounds(0.0437, 0.213, None),
         "blocking": Bounds(0.0223, 0.0664, None),
+    },
+    FRESH: {
+        "device-bound": Bounds(0.0105, 0.0691, 0.2016),
+        "host-bound": Bounds(0.0476, 0.1478, None),
+        "blocking": Bounds(0.0231, 0.0769, None),
     },
 }
 STEADY_RANDOM = {

@@ -76,7 +76,9 @@ def _fit(samples: Samples) -> Device:
     for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
         device = adjust(samples, device)
     front_ends = {
-        name: fit_front_end(library.rounds, _source(samples, f"host.{name}", library.version), name != COMPILED)
+        name: fit_front_end(
+            library.rounds, _source(samples, f"host.{name}", library.version), is_library=name != COMPILED
+        )
         for name, library in samples.front_ends.items()
     }
     sources = {name: _source(samples, name) for name in sorted(number_names(device))}

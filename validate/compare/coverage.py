@@ -19,6 +19,7 @@ from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import (
     device_of,
+    follows_host,
     links_beside,
     predict_wall_s,
     schedule_of,
@@ -104,7 +105,9 @@ def expectations(
                     [entry.build() for entry in entries], drawn, samples, seed, level, predict_device_s
                 )
             else:
-                predicted = _of_programs(entries, its_rows, drawn, profiles.is_own, samples, seed, level)
+                pairs = zip(entries, its_rows, strict=True)
+                is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
+                predicted = _of_programs(entries, its_rows, drawn, is_known, samples, seed, level)
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
 
@@ -113,21 +116,21 @@ def _of_programs(
     entries: Sequence[Entry],
     rows: Sequence[Row],
     profile: Device,
-    is_own: bool,
+    is_known: bool,
     samples: int,
     seed: int,
     level: float,
 ) -> list[Interval]:
     """Of programs in one language, about what is predicted with the host and the link beside each run.
 
-    Where nothing tells how fast the host was then, it was as fast as it was beside any of them; where it is predicted
-    as fast as it was beside each run, calls are known as well as they are then. ``is_own``: that is so, as the profile
-    is the run's own. The link was as it was beside each run, give or take what it changed by from one to the next.
+    Where nothing tells how fast the host was then, it was as fast as it was beside any of them. ``is_known``: all are
+    predicted with it as fast as it was beside each run, and calls are known as well as they are then. The link was as
+    it was beside each run, give or take what it changed by from one to the next.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
     pairs = list(zip(entries, rows, strict=True))
-    if is_own and all(entry.paces_s and row.speeds for entry, row in pairs):
+    if is_known:
         drawn = with_known_host(device)
     else:
         drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from streamsim.compiled import simulate_one_of_many
-from streamsim.device.front_ends import TIMES, with_front_end
+from streamsim.device.front_ends import HOST_TIMES, TIMES, with_front_end
 from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
@@ -163,7 +163,7 @@ def _predicted_s(
     """Seconds with calls as fast as they were beside each run, where that is known, and as issuing them was."""
     predict = partial(predict_wall_s, schedule)
     predicted_s, at_speed_s = predict(device), predict(host.then)
-    if not (profiles.is_own and entry.paces_s and host.speeds):
+    if not follows_host(entry, host.speeds, profiles):
         return predicted_s, at_speed_s
     expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
     links = links_beside(entry, profiles.whole, host.speeds)
@@ -171,6 +171,11 @@ def _predicted_s(
         slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
+
+
+def follows_host(entry: Entry, speeds: Sequence[float], profiles: Profiles) -> bool:
+    """Whether it is predicted with the host as fast as it was beside each run: not with a device that is given."""
+    return bool(profiles.is_own and entry.paces_s and speeds)
 
 
 def links_beside(entry: Entry, profile: Device, speeds: Sequence[float]) -> tuple[float, ...]:
@@ -194,15 +199,14 @@ def with_host_spread(device: Device, speeds: Iterable[float]) -> Device:
     ``speeds``: of rounds beside all of its programs, over what was calibrated.
     """
     logs = [math.log(speed) for speed in speeds if speed > 0]
-    return _less_certain(device, [f"host.{name}" for name in TIMES], logs)
+    return _less_certain(device, HOST_TIMES, logs)
 
 
 def with_known_host(device: Device) -> Device:
     """The same with calls known as well as they are where the host's speed is, whatever it was in the calibration."""
     if not device.spread:
         return device
-    known = dict.fromkeys([f"host.{name}" for name in TIMES], CALLS_MISSED)
-    return msgspec.structs.replace(device, spread={**device.spread, **known})
+    return msgspec.structs.replace(device, spread={**device.spread, **dict.fromkeys(HOST_TIMES, CALLS_MISSED)})
 
 
 def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:

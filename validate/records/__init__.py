@@ -43,7 +43,6 @@ from streamsim_validate.records.journal import (
     read_journal,
 )
 from streamsim_validate.records.programs import (
-    CALLS,
     CHUNK_ROUND,
     ENTERS,
     LINEAR_ROUND,
@@ -90,7 +89,6 @@ from streamsim_validate.records.timed import closed, first_closing, with_timing_
 
 __all__ = [
     "CALIBRATED_ON",
-    "CALLS",
     "CHUNK",
     "CHUNK_ROUND",
     "COMPUTE",
