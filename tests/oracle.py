@@ -27,7 +27,7 @@ from streamsim.program.schedule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from streamsim.device.profile import Device
 
@@ -189,14 +189,24 @@ def hand_over_ticks(schedule: Schedule, device: Device, before: int, after: int)
     """From the end of ``before`` until ``after``, which depends on it, may start."""
     a, b = schedule.ops[before], schedule.ops[after]
     base = in_ticks(getattr(device.hand_over, f"{kind_of(a)}_to_{kind_of(b)}_s", 0.0))
-    return base + (event_ticks(schedule, device) if a.stream != b.stream else 0)
+    if schedule.launch == "graph":
+        return base
+    if a.stream != b.stream:
+        return base + event_ticks(schedule, device)
+    behind = isinstance(a, Kernel) and isinstance(b, Kernel)
+    kernels = {op.stream for op in schedule.ops if isinstance(op, Kernel)}
+    return base + (in_the_way(kernels) * in_ticks(device.hand_over.event_streams_s) if behind else 0)
+
+
+def in_the_way(streams: Collection[int | None]) -> int:
+    """How many of them hold up a hand-over of a live program: the third to the sixth."""
+    return sum(n in (3, 4, 5, 6) for n in range(1, len(streams) + 1))
 
 
 def event_ticks(schedule: Schedule, device: Device) -> int:
-    """What an event adds to a hand-over: more with each stream beyond the second, up to four of them."""
-    used = {op.stream for op in schedule.ops if is_in_stream(op)}
-    more = sum(n in (3, 4, 5, 6) for n in range(1, len(used) + 1))
-    return in_ticks(device.hand_over.event_s) + more * in_ticks(device.hand_over.event_streams_s)
+    """What an event adds to a hand-over of a live program."""
+    hand_over, used = device.hand_over, {op.stream for op in schedule.ops if is_in_stream(op)}
+    return in_ticks(hand_over.event_s) + in_the_way(used) * in_ticks(hand_over.event_streams_s)
 
 
 def call_ticks(schedule: Schedule, device: Device, op: Op) -> int:

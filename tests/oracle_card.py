@@ -87,7 +87,8 @@ class Card:
         """When an event is on the card, and when it hears of each op that it stands for: later of another stream's."""
         if isinstance(self.ops[i], Synchronize | HostWork | WaitThread):
             return []  # done when its call has returned
-        hand_over, other = self.device.hand_over, in_ticks(self.device.hand_over.event_s)
+        hand_over = self.device.hand_over
+        other = 0 if self.schedule.launch == "graph" else in_ticks(hand_over.event_s)
         found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
         for j in self.order.works[i]:
             crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))

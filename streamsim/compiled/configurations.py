@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streamsim.compiled.layout import run_patterns
-from streamsim.compiled.records import LARGEST, card_of, most_ticks, overhead_of, shape_row
+from streamsim.compiled.records import (
+    GRAPH,
+    ISSUED,
+    LARGEST,
+    PREFETCHED,
+    card_of,
+    most_ticks,
+    overhead_of,
+    shape_row,
+)
 from streamsim.compiled.tables import ALSO, CONFIG, ENGINES, OP, QUEUES, RUN, SEGMENT, SHAPE, THREAD, new_state
 from streamsim.lowering.chunks import ChunkCosts
 from streamsim.lowering.costs import (
@@ -28,7 +37,6 @@ from streamsim.lowering.costs import (
     call_ticks,
     edge_ticks,
     enter_ticks,
-    event_ticks,
     first_launch_ticks,
     first_on_stream_ticks,
     turn_ticks,
@@ -37,7 +45,7 @@ from streamsim.model import simulate
 from streamsim.program.config import ROLES, useful_streams
 from streamsim.program.schedule import LAUNCHES, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import KINDS
+from streamsim.rules.hand_overs import KINDS, MANY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +83,6 @@ class _Costs:
         self._ways: dict[tuple[Any, ...], int] = {}  # where the cuts of these are: see _WAY
         self._cuts = np.zeros(64, CONFIG)  # what a configuration is but for its streams; the first one has none
         self._n_cuts = 1
-        self._event = np.zeros(1, np.int64)  # by the number of streams: ticks that an event adds to a hand-over
         self._shapes = np.zeros(64, SHAPE)
         self._n = 0
         self._runs = np.zeros(64, RUN)
@@ -97,13 +104,6 @@ class _Costs:
     def is_large(self) -> bool:
         return max(self._n, self._n_runs, len(self._ways)) > MOST_SHAPES
 
-    def _know(self, streams: int) -> None:
-        """Have what depends on the number of streams for 0, 1, ... ``streams`` of them (and more)."""
-        known = len(self._event)
-        if known <= streams:
-            more = range(known, 1 + max(streams, 2 * known))
-            self._event = np.append(self._event, np.array([event_ticks(self.device, n) for n in more], np.int64))
-
     def rows(self, configs: Sequence[Config]) -> Array:
         """The configurations as records; of those that the kernel cannot run with no streams.
 
@@ -114,8 +114,8 @@ class _Costs:
         streams = list(map(_STREAMS, configs))
         rows = self._cuts[places]
         rows["streams"] = np.where(rows["prefetch"], rows["streams"], np.minimum(rows["streams"], streams))
-        self._know(int(rows["streams"].max(initial=0)))
-        rows["event"] = self._event[rows["streams"]]
+        issued = np.where(rows["prefetch"], PREFETCHED + rows["streams"], ISSUED + np.minimum(rows["streams"], MANY))
+        rows["hand_overs"] = np.where(rows["graph"], GRAPH, issued)
         if self.run_signal:
             rows["streams"][(rows["breadth"] != 0) & (rows["streams"] > MOST_JOINED_STREAMS)] = 0
         return rows
@@ -203,7 +203,7 @@ class _Costs:
         return self._rows[key]
 
     def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:
-        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable", blocking)
+        return ChunkCosts(self.workload, self.device, self._calls[launch], memory == "pageable", blocking, launch)
 
     def _add_row(self, shapes: list[Shape], numbers: Iterable[int]) -> tuple[int, int]:
         most = max((most_ticks(shape, self._overhead) for shape in shapes), default=0)

@@ -456,8 +456,7 @@ def run_patterns(sources):
             n, m = _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, program)
             makespans[k] = run(
                 card,
-                hand_over,
-                config.event,
+                hand_over[config.hand_overs],
                 shapes,
                 ops[:n],
                 calls,

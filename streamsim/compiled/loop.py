@@ -30,11 +30,11 @@ next_end = rule(link.next_end)
 def run(sources):
     """Make the loop: one function, longer than others, because its state is in its local variables."""
 
-    def run(card, hand_over, event, shapes, ops, calls, threads, segments, waits, also, state, times):
+    def run(card, hand_over, shapes, ops, calls, threads, segments, waits, also, state, times):
         """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
-        ``event``: ticks that an event adds to a hand-over. ``calls``: those that each call takes. ``ops``, ``threads``
-        and ``segments`` are used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
+        ``hand_over``, ``calls``: ticks from kind to kind, and of each call. ``ops``, ``threads`` and ``segments`` are
+        used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
         None where only the makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
@@ -200,7 +200,7 @@ def run(sources):
                     other = also[uintp(j)].op
                     if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                         waiting -= copy_ended(ops, other)
-                    late = crossing(hand_over, op.kind, ops[uintp(other)].kind, event if also[uintp(j)].crosses else 0)
+                    late = crossing(hand_over, op.kind, ops[uintp(other)].kind, also[uintp(j)].crosses)
                     release(ops, engines, heads, other, now + late)
                 if op.awaited:
                     for t in range(len(threads)):

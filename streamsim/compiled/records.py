@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT
+from streamsim.checks import LARGEST_BYTES
 from streamsim.compiled.tables import ALSO, CARD, NONE, NOT_YET, OP, QUEUES, SEGMENT, SHAPE, THREAD
 from streamsim.device.fields import fields_of
 from streamsim.lowering.costs import (
@@ -15,10 +15,11 @@ from streamsim.lowering.costs import (
     Rate,
     Shape,
     copy_rate,
-    event_ticks,
     hand_over_table,
 )
+from streamsim.program.config import ROLES
 from streamsim.rules.clock import ticks
+from streamsim.rules.hand_overs import MANY
 from streamsim.rules.link import NEVER
 from streamsim.text.quantities import TIME
 
@@ -29,14 +30,23 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.lowering.host import Segments
     from streamsim.lowering.lowered import Lowered
+    from streamsim.program.schedule import Launch
 
 Array = np.ndarray[Any, Any]
 ENGINE_OF_KIND = {0: (0, 0, 0, 0), 1: (0, 0, 2, 0), 2: (0, 1, 2, 0)}  # by the number of copy engines
 LARGEST = NEVER // 2  # for any tick, and for any product that makes one
+# Programs that hand over alike: how they are launched, their streams, and those of them with kernels. In order a graph,
+# 0 to MANY streams, and 0 to ROLES of a program that prefetches, whose kernels have one of them.
+GRAPH, ISSUED, PREFETCHED = 0, 1, 2 + MANY
+PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
+    ("graph", 1, 1),
+    *(("live", streams, streams) for streams in range(MANY + 1)),
+    *(("live", streams, 1) for streams in range(ROLES + 1)),
+)
 
 
 class Card(NamedTuple):
-    """A device: its record, ticks from kind to kind (4 x 4), and the engine of each kind."""
+    """A device: its record, for each of ``PROGRAMS`` the ticks from kind to kind, and the engine of each kind."""
 
     record: np.void
     hand_over: Array
@@ -48,7 +58,6 @@ class Arrays(NamedTuple):
 
     card: np.void
     hand_over: Array
-    event: int
     shapes: Array
     ops: Array
     calls: Array
@@ -81,7 +90,7 @@ def card_of(device: Device) -> Card:
     }
     record = np.zeros(1, CARD)
     record[0] = tuple(known[name] for name in CARD.names or ())
-    hand_over = np.array(hand_over_table(device.hand_over), np.int64)
+    hand_over = np.array([hand_over_table(device.hand_over, *program) for program in PROGRAMS], np.int64)
     engines = np.array(ENGINE_OF_KIND[copy_engines], np.uint8)
     return Card(record[0], hand_over, engines)
 
@@ -98,7 +107,7 @@ def _times(table: Table) -> dict[str, int]:
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
     hand_over, host = device.hand_over, device.host
-    between = max(hand_over_table(hand_over)) + event_ticks(device, LARGEST_COUNT)
+    between = max(hand_over_table(hand_over, "live", MANY, MANY))
     firsts_s = host.first_on_stream_s, host.after_wait_s, host.first_launch_s
     calls = sum(map(ticks, (*firsts_s, host.enter_s, host.turn_s, host.graph_edge_s)))
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
@@ -151,7 +160,8 @@ def flatten(lowered: Lowered) -> Arrays | None:
     shapes = np.array([shape_row(shape) for shape in lowered.shapes], SHAPE)
     calls = np.frombuffer(lowered.call, np.int64)
     host = _threads(lowered), *_segments(lowered.segments)
-    return Arrays(card.record, card.hand_over, lowered.event, shapes, ops, calls, *host, _also(lowered, ops))
+    hand_over = np.array(lowered.hand_over, np.int64)
+    return Arrays(card.record, hand_over, shapes, ops, calls, *host, _also(lowered, ops))
 
 
 def _queue_up(ops: Array, runs_on: frozenset[int]) -> None:

@@ -93,7 +93,9 @@ ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the ca
 # and the first kernel after a wait; enter: what a stream is entered for; turn: what is not behind a call of its kind;
 # first_launch: of each kernel, by its name; edge: in the launch of a graph, for a signal between engines.
 _ISSUED = "breadth prefetch graph chunks streams slots"
-CONFIG = _record(_ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn first_launch edge event")
+CONFIG = _record(
+    _ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn first_launch edge hand_overs"
+)
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.
 RUN = _record("end row work pieces")

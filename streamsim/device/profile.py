@@ -141,7 +141,9 @@ class HandOver(Table, frozen=True):
 
     ``kernel_to_kernel_s`` is the same between two kernels. ``event_s`` is added when the dependence goes
     through an event to another stream, and ``event_streams_s`` for each stream of the program beyond two, up to six:
-    the queues that wait meanwhile are in the way. Each is a mean: single hand-overs scatter by microseconds.
+    the queues that wait meanwhile are in the way. So they are of a kernel behind one of its own stream, counted among
+    the streams with kernels. A graph has no events, and nothing is in its way. Each is a mean: single hand-overs
+    scatter by microseconds.
     """
 
     h2d_to_kernel_s: HandOverTime

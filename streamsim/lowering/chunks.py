@@ -23,7 +23,7 @@ from streamsim.program.schedule import Copy
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.lowering.costs import Calls
-    from streamsim.program.schedule import Direction
+    from streamsim.program.schedule import Direction, Launch
     from streamsim.program.workload import Part, Workload
 
 ABSENT = Shape(NOTHING, 0)  # in place of the copy of an array that a chunk has nothing of
@@ -47,6 +47,7 @@ class ChunkCosts(NamedTuple):
     calls: Calls
     is_pageable: bool
     is_blocking: bool = False
+    launch: Launch = "live"
 
     def chunk(self, part: Part) -> list[Shape]:
         """The shapes of a chunk's copies in, launches and copies back, in the order of issue."""
@@ -67,4 +68,5 @@ class ChunkCosts(NamedTuple):
     def _copy(self, direction: Direction, n_bytes: int) -> Shape:
         if not n_bytes:
             return ABSENT
-        return copy_shape(self.device, direction, n_bytes, self.is_pageable, self.is_blocking, self.calls[Copy])
+        kind = self.is_pageable, self.is_blocking, self.calls[Copy], self.launch
+        return copy_shape(self.device, direction, n_bytes, *kind)

@@ -28,9 +28,10 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.rules import crowding
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.rules.crowding import CROWD
-from streamsim.rules.hand_overs import KINDS
+from streamsim.rules.hand_overs import KINDS, in_the_way
 from streamsim.rules.link import ticks_for
 from streamsim.rules.side_by_side import FULL_CARD, PACES
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 Calls = dict[type[Op] | str, int]  # ticks, by type of op or name of an operation
 BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
-PAIR, MOST_IN_THE_WAY = 2, 4  # streams of a program, and more of them, that make an event's hand-over no longer
 
 
 # What an op does, as the link and the hand-over table see it.
@@ -103,21 +103,41 @@ class Shape(NamedTuple):
 
 
 def copy_shape(
-    device: Device, direction: Direction, n_bytes: int, is_pageable: bool, blocking: bool, call: int
+    device: Device,
+    direction: Direction,
+    n_bytes: int,
+    is_pageable: bool,
+    blocking: bool,
+    call: int,
+    launch: Launch = "live",
 ) -> Shape:
     """A copy whose call takes ``call`` ticks; and which holds the host if it is pageable beyond the immediate size."""
-    rate = rate_of(device, direction, n_bytes, is_pageable)
+    rate = rate_of(device, direction, n_bytes, is_pageable, launch)
     units, holds = n_bytes << BYTE_BITS, blocking
     if is_pageable:
         holds = direction == "d2h" or n_bytes > device.host.pageable_immediate_bytes
     return Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
 
 
-def hand_over_table(hand_over: HandOver) -> tuple[int, ...]:
-    """Ticks from the end of an op of one kind until one of another that waits for it may start, row by row of kinds."""
+def hand_over_table(
+    hand_over: HandOver, launch: Launch = "live", streams: int = 1, with_kernels: int = 1
+) -> tuple[int, ...]:
+    """Ticks from the end of an op of one kind until one of another that waits for it may start, row by row of kinds.
+
+    First within a stream, then from stream to stream, which takes an event longer. The queues of a program's
+    ``streams`` are in the way of events (:func:`~streamsim.rules.hand_overs.in_the_way`), and those of the streams
+    ``with_kernels`` in the way of kernels behind kernels. In a graph there are no events, and what waits for an op of
+    another branch hears of it as of one of its own.
+    """
     names = ("h2d", "d2h", "kernel", "nothing")
     assert len(names) == KINDS
-    return tuple(ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for a in names for b in names)
+    within = [ticks(getattr(hand_over, f"{a}_to_{b}_s", 0.0)) for a in names for b in names]
+    if launch == "graph":
+        return (*within, *within)
+    each, event = ticks(hand_over.event_streams_s), ticks(hand_over.event_s)
+    across = [between + event + in_the_way(streams) * each for between in within]
+    within[KERNEL * KINDS + KERNEL] += in_the_way(with_kernels) * each
+    return (*within, *across)
 
 
 def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
@@ -144,8 +164,8 @@ def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
     return tuple(FULL_CARD - round(pace * FULL_CARD) for pace in paces)
 
 
-def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
-    """How a copy of ``n_bytes`` of pinned memory uses the link."""
+def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rate:
+    """How a copy of ``n_bytes`` of pinned memory uses the link, in a program launched so."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
     slowed = min(n_bytes, link.crowded_bytes)
@@ -157,14 +177,14 @@ def copy_rate(link: LinkDirection, n_bytes: int) -> Rate:
     return Rate(
         _units(link.bandwidth_bytes_per_s),
         _units(link.duplex_bandwidth_bytes_per_s),
-        _by_crowd(least, latency(link.crowded_latency_s) + slower),
-        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower),
+        _by_crowd(least, latency(link.crowded_latency_s) + slower, launch),
+        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower, launch),
     )
 
 
-def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
-    steps = CROWD - 1
-    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
+def _by_crowd(quiet: int, crowded: int, launch: Launch) -> tuple[int, ...]:
+    whole, costs = crowding.NINTHS, crowding.COSTS[launch]
+    return tuple(quiet + (2 * (crowded - quiet) * cost + whole) // (2 * whole) for cost in costs)
 
 
 def pageable_rate(link: LinkDirection) -> Rate:
@@ -173,10 +193,10 @@ def pageable_rate(link: LinkDirection) -> Rate:
     return Rate(alone, alone, (latency,) * CROWD, (latency,) * CROWD)
 
 
-def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool) -> Rate:
+def rate_of(device: Device, direction: Direction, n_bytes: int, is_pageable: bool, launch: Launch = "live") -> Rate:
     """How a copy of ``n_bytes`` uses the link."""
     link = device.h2d if direction == "h2d" else device.d2h
-    return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes)
+    return pageable_rate(link) if is_pageable else copy_rate(link, n_bytes, launch)
 
 
 def _units(bytes_per_s: float) -> int:
@@ -208,7 +228,8 @@ def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[in
     if at_once:
         without_launch = replace(device, compute=replace(device.compute, floor_s=0.0))
         cards |= dict.fromkeys((shape[i] for i in at_once), without_launch)
-    return [_shape(alike[k], cards[k], calls, pageable) for k in range(len(number))], shape
+    launch = schedule.launch
+    return [_shape(alike[k], cards[k], calls, pageable, launch) for k in range(len(number))], shape
 
 
 def behind_kernels(schedule: Schedule) -> tuple[int, ...]:
@@ -233,10 +254,11 @@ def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:
     return copy.host is not None and copy.host.buffer in pageable_names
 
 
-def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str]) -> Shape:
+def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str], launch: Launch) -> Shape:
     call = calls[type(op)]
     if isinstance(op, Copy):
-        return copy_shape(device, op.direction, op.bytes, _is_pageable(op, pageable_names), op.blocking, call)
+        is_pageable = _is_pageable(op, pageable_names)
+        return copy_shape(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
     if isinstance(op, Kernel):
         return kernel_shape(device, op, kernel_call(calls, op.name))
     return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
@@ -297,9 +319,3 @@ def turn_ticks(launch: Launch, device: Device) -> int:
 def edge_ticks(launch: Launch, device: Device) -> int:
     """What the host spends on a signal between engines: only the launch of a graph writes them."""
     return ticks(device.host.graph_edge_s) * (launch == "graph")
-
-
-def event_ticks(device: Device, streams: int = 1) -> int:
-    """What an event adds to a hand-over in a program of so many streams."""
-    in_the_way = min(max(streams - PAIR, 0), MOST_IN_THE_WAY)
-    return ticks(device.hand_over.event_s) + in_the_way * ticks(device.hand_over.event_streams_s)

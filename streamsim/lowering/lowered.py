@@ -12,10 +12,11 @@ a byte, and rates in units per tick, so that sharing a link is exact integer ari
 from __future__ import annotations
 
 from array import array
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import NOTHING, Shape, event_ticks, hand_over_table, shapes_of
+from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
 from streamsim.lowering.order import Links, edges_of, order_of
 from streamsim.program.schedule import Schedule, check_schedule
@@ -52,11 +53,10 @@ class Lowered(NamedTuple):
     pending: array[int]  # how many things an op waits for: other ops, and its call
     frontier: dict[int, tuple[int, ...]]  # record and wait ops: the ops whose end completes them
     segments: Segments
-    hand_over: tuple[int, ...]  # ticks from kind to kind, row by row
+    hand_over: tuple[int, ...]  # ticks from kind to kind, row by row: within a stream, then from stream to stream
     call: array[int]  # ticks that the host spends on the call, without what it waits for
     submit: int
     wake: int
-    event: int
     launch: int  # ticks before the first op is issued (a graph launch)
 
     def __repr__(self) -> str:
@@ -73,8 +73,8 @@ class Lowered(NamedTuple):
 
     def crossing(self, before: int, op: int) -> int:
         """Ticks from the end of ``before`` until ``op``, which waits for it, may start; an event's between streams."""
-        event = 0 if self.stream[before] == self.stream[op] else self.event
-        return crossing(self.hand_over, self.kind[before], self.kind[op], event)
+        crosses = self.stream[before] != self.stream[op]
+        return crossing(self.hand_over, self.kind[before], self.kind[op], crosses)
 
     def followers(self) -> Callable[[int], list[int]]:
         """For an op the ops that wait for it, the next one of its stream first."""
@@ -102,7 +102,6 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    streams = len(schedule.used_streams)
     shapes, shape = shapes_of(schedule, device)
     columns = Columns(
         kind=bytearray(map([made.kind for made in shapes].__getitem__, shape)),
@@ -110,6 +109,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
         thread=array("i", map(attrgetter("thread"), schedule.ops)),
     )
+    with_kernels = set(compress(columns.stream, map(KERNEL.__eq__, columns.kind)))
+    streams = len(schedule.used_streams), len(with_kernels)
     order = order_of(schedule, device, columns)
     run_on = _run_on(columns) if schedule.launch == "graph" else frozenset()
     calls = map([made.call for made in shapes].__getitem__, shape)
@@ -129,11 +130,10 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         pending=order.pending,
         frontier=order.frontier,
         segments=segments_of(schedule, columns, order.awaited),
-        hand_over=hand_over_table(device.hand_over),
+        hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
         call=call_ticks_of(schedule, device, columns, calls, edges_of(order.after, order.also)),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
-        event=event_ticks(device, streams),
         launch=_launch_ticks(schedule, device),
     )
 

@@ -6,7 +6,7 @@ from array import array
 from itertools import compress, count
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import KERNEL, NOTHING, event_ticks
+from streamsim.lowering.costs import KERNEL, NOTHING, hand_over_table
 from streamsim.rules.hand_overs import KINDS, crossing
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def complete_events(times: Times, lowered: Lowered) -> None:
     kinds, stream, frontier, submit = lowered.kind, lowered.stream, lowered.frontier, lowered.submit
     _, returned, ready, start, end = times
     # No engine has to come to an event through other queues: by kind of op, when one of another stream is heard of.
-    event = event_ticks(lowered.device)
-    late = [crossing(lowered.hand_over, kind, KERNEL, event) for kind in range(KINDS)]
+    alone = hand_over_table(lowered.device.hand_over, lowered.schedule.launch)
+    late = [crossing(alone, kind, KERNEL, 1) for kind in range(KINDS)]
     for op in compress(count(), map(NOTHING.__eq__, kinds)):
         done = returned[op]
         if op in frontier:

@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 
 KINDS = 4  # of ops: copies there and back, kernels, and what occupies no engine
+PAIR, MANY = 2, 6  # streams of a program that are not in the way of hand-overs, and of which more are no further
 
 
-def crossing(hand_overs: Sequence[int], before: int, after: int, event: int) -> int:
+def crossing(hand_overs: Sequence[int], before: int, after: int, crosses: int) -> int:
     """Ticks from an op of the kind ``before`` to one of the kind ``after``.
 
-    ``hand_overs``: of each pair of kinds, row by row. ``event``: what an event adds, 0 within a stream.
+    ``hand_overs``: of each pair of kinds, row by row, within a stream, and again from stream to stream. ``crosses``: 1
+    where it is from stream to stream, else 0.
     """
-    return hand_overs[before * KINDS + after] + event
+    return hand_overs[(crosses * KINDS + before) * KINDS + after]
+
+
+def in_the_way(streams: int) -> int:
+    """How many streams of a program that issues its ops one by one, over so many, are in the way of a hand-over."""
+    return min(max(streams, PAIR), MANY) - PAIR

@@ -33,7 +33,6 @@ from streamsim.lowering.costs import (
     KERNEL,
     call_ticks,
     enter_ticks,
-    event_ticks,
     hand_over_table,
     kernel_shape,
     rate_of,
@@ -67,11 +66,11 @@ class LayerCosts:
 
     def __init__(self, layers: Layers, device: Device) -> None:
         steps = layers.steps
-        hand_over, event = hand_over_table(device.hand_over), event_ticks(device, 2)
+        hand_over = hand_over_table(device.hand_over)  # over two streams none is in the way
         calls = call_ticks("live", device)
         self.passes = layers.passes
-        self.copy_to_kernel = crossing(hand_over, H2D, KERNEL, event)
-        self.kernel_to_copy = crossing(hand_over, KERNEL, H2D, event)
+        self.copy_to_kernel = crossing(hand_over, H2D, KERNEL, 1)
+        self.kernel_to_copy = crossing(hand_over, KERNEL, H2D, 1)
         self.kernel_to_kernel = crossing(hand_over, KERNEL, KERNEL, 0)
         self.fetch_call = calls[Copy] + calls[RecordEvent]
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]

@@ -128,7 +128,7 @@ class LowerBounds:
             return bound
         chain = self._stream(cut, config.streams, self._next[config.order == "breadth-first"])
         if config.slots is not None:
-            event = self._event if across else 0
+            event = self._event if across and config.launch == "live" else 0
             chain = max(chain, self._stream(cut, config.slots, self._next[False] + event))
         return max(bound, start + chain)
 

@@ -232,6 +232,29 @@ def test_an_event_costs_more_with_every_stream_beyond_two_up_to_six() -> None:
         assert spans(device, *ops, *others, streams=9)[:2] == [(0, 1), (start, start + 1)]
 
 
+def test_a_kernel_behind_a_kernel_waits_longer_with_every_stream_beyond_two_up_to_six() -> None:
+    # The second kernel of stream 1 starts at 1 + 2, 3 ticks later for each of 1, 4, 4 more streams with kernels; what
+    # follows an op of another kind in its stream, and a copy behind a copy, no later. Streams of copies are in no way.
+    device = make_device(kernel_to_kernel=2, event_streams=3)
+    for streams, start in ((1, 3), (2, 3), (3, 6), (6, 15), (9, 15)):
+        others = [kernel(stream, 1, fill=1 / 16) for stream in range(2, streams + 1)]
+        chain = (kernel(1, 1, fill=1 / 16), kernel(1, 1), h2d(1, 1), h2d(1, 1), kernel(1, 1))
+        found = spans(device, *chain, *others, streams=9)[:5]
+        assert found == [(0, 1), *((start + n, start + n + 1) for n in range(4))]
+        copies = [d2h(stream, 1) for stream in range(2, streams + 1)]
+        assert spans(device, *chain, *copies, streams=9)[1] == (3, 4)
+
+
+def test_in_a_graph_streams_hear_of_each_other_as_of_themselves() -> None:
+    # The kernel of stream 2 starts at 1 + 2, and the one behind it at 4 + 2, however many streams there are.
+    device = make_device(kernel_to_kernel=2, event=5, event_streams=3)
+    for streams in (2, 3, 9):
+        others = [d2h(stream, 1) for stream in range(3, streams + 1)]
+        ops = (kernel(1, 1), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 1), kernel(2, 1))
+        found = spans(device, *ops, *others, streams=9, launch="graph")[:3]
+        assert found == [(0, 1), (3, 4), (6, 7)]
+
+
 def test_the_first_copy_and_kernel_calls_after_a_wait_cost_more() -> None:
     # The first copy and kernel on the card at 1 + 5 = 6 and 12, the second copy at 13; it ends at 23, and 1 + 5 later
     # the next copy comes: at 29, the next kernel at 35. Copies alone: 1 a call, and none more.

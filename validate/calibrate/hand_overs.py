@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from streamsim.device.profile import Device, HandOver
-from streamsim.lowering.costs import MOST_IN_THE_WAY, PAIR
 from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, WaitEvent
+from streamsim.rules.hand_overs import MANY, PAIR
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
 from streamsim_validate.calibrate.probe import KI, TINY, Probe, cycle_bytes, gate, probe_of, tiny
 from streamsim_validate.calibrate.simulated import misfits, rms, simulated_per_link
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.samples import Samples
 
 CYCLES = ("hk", "kd", "hd", "hkd", "hdk")
-ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, PAIR + MOST_IN_THE_WAY)
+ROUNDS, ROUND_STREAMS = ("k", "hk", "kd", "hd"), (PAIR, MANY)
 ROUND_KINDS = {f"round {letters}" for letters in ROUNDS}  # samples of before have none
 STEPS = ("hk", "kd", "hd", "kh", "dk", "dh")
 EVENT, PING_PONG = "event_s", "ping-pong"
