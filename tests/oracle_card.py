@@ -92,7 +92,8 @@ class Card:
         found = [self.t.returned[i] + in_ticks(self.device.host.submit_s)]
         for j in self.order.works[i]:
             crossing = other + in_ticks(getattr(hand_over, f"{kind_of(self.ops[j])}_to_kernel_s"))
-            found.append(self.t.end[j] + crossing * (self.ops[j].stream != self.ops[i].stream))
+            is_late = self.ops[j].stream == self.ops[i].stream or found[0] >= self.t.end[j]
+            found.append(self.t.end[j] + (0 if is_late else crossing))
         return found
 
     def queues_left(self) -> list[bool]:
@@ -141,7 +142,8 @@ class Card:
         """When the card had op i and everything it depends on; None if it has not yet."""
         if self.arrived[i] < 0 or any(self.t.end[j] < 0 for j in self.waits[i]):
             return None
-        return max([self.arrived[i], *(self.t.end[j] + ticks for j, ticks in self.waits[i].items())])
+        came, ends = self.arrived[i], self.t.end
+        return max([came, *(ends[j] + ticks for j, ticks in self.waits[i].items() if came < ends[j])])
 
     def choose(self, engine: str, now: int) -> bool:
         """Start one op, if there is room and one can go."""

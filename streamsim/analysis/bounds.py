@@ -4,7 +4,7 @@ A bound holds whatever order the engines choose: the simulated makespan is never
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Schedule
 from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.hand_overs import heard
 from streamsim.rules.side_by_side import FULL_CARD
 from streamsim.text.quantities import format_seconds
 
@@ -84,14 +85,17 @@ class _Chain(msgspec.Struct, frozen=True):
 def _longest_chain(lowered: Lowered) -> _Chain:
     """When the last op could end if every engine were free at once and ran any number of ops.
 
-    One pass in issue order, in which dependences only point forwards; the host issues and waits on the way.
+    One pass in issue order, in which dependences only point forwards; the host issues and waits on the way. Once a
+    thread has waited its calls may come later than here, and what they issue may find all ended that it waits for: no
+    hand-over is counted then.
     """
     n, kind = len(lowered.kind), lowered.kind
     durations = [shape.duration for shape in lowered.shapes]
     end, calls_in = [0] * n, [0] * n  # each op's chain: when it ends, and the ticks of host calls in it
-    ready, ready_calls = [0] * n, [0] * n  # the same when the ops that it waits for have ended
+    before: defaultdict[int, list[int]] = defaultdict(list)  # the ops that each waits for
     followers, crossing = lowered.followers(), lowered.crossing
     threads = dict.fromkeys(lowered.threads, (lowered.launch, lowered.launch))  # the same when each has come so far
+    waited: set[int] = set()  # the threads that have waited
     returned: list[tuple[int, int]] = []  # the same of every segment
     for segment in lowered.segments:
         now, calls = threads[segment.thread]
@@ -101,14 +105,18 @@ def _longest_chain(lowered: Lowered) -> _Chain:
             calls += call
             if kind[op] == NOTHING:
                 continue
-            start, in_chain = now + lowered.submit, calls
-            if ready[op] > start:
-                start, in_chain = ready[op], ready_calls[op]
+            comes, in_chain = now + lowered.submit, calls
+            start = comes
+            for earlier in before.pop(op, ()):
+                hand_over = 0 if segment.thread in waited else crossing(earlier, op)
+                released = heard(end[earlier], hand_over, comes)
+                if released > start:
+                    start, in_chain = released, calls_in[earlier]
             end[op], calls_in[op] = start + durations[lowered.shape[op]], in_chain
             for follower in followers(op):
-                released = end[op] + crossing(op, follower)
-                if released > ready[follower]:
-                    ready[follower], ready_calls[follower] = released, in_chain
+                before[follower].append(op)
+        if segment.waits_for or segment.behind != NO_SEGMENT:
+            waited.add(segment.thread)
         last = max(segment.waits_for, key=end.__getitem__, default=-1)
         if last >= 0 and end[last] + lowered.wake > now:
             now, calls = end[last] + lowered.wake, calls_in[last]

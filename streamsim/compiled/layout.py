@@ -16,6 +16,7 @@ from streamsim.compiled.tables import COMPUTE, NONE, NOT_YET, QUEUES
 from streamsim.lowering.costs import KERNEL, NOTHING
 from streamsim.rules import entering, graphs, queue_owners
 from streamsim.rules.entering import NO_STREAM
+from streamsim.rules.link import NEVER
 from streamsim.rules.queue_owners import NOBODY
 
 COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes longer; behind it that of a kernel
@@ -63,6 +64,7 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
         owned[own] = queue
     new = ops[uintp(op)]
     new.tick = 0
+    new.comes = NEVER
     new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0

@@ -22,7 +22,7 @@ from streamsim.rules.crowding import CROWD
 from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
-crossing, level = rule(hand_overs.crossing), rule(crowding.level)
+crossing, heard, level = rule(hand_overs.crossing), rule(hand_overs.heard), rule(crowding.level)
 next_end = rule(link.next_end)
 
 
@@ -74,7 +74,7 @@ def run(sources):
                                 if times is not None:
                                     times[1, op] = returns
                                 if call.kind != NOTHING:
-                                    comes = returns + card.submit
+                                    comes = call.comes = returns + card.submit
                                     if crowds and call.copies > 0:
                                         arrivals = arrive(arriving, arrivals, coming, op, comes)
                                     release(ops, engines, heads, op, comes)
@@ -195,13 +195,14 @@ def run(sources):
                 if after >= 0:
                     if crowds and op.kind < KERNEL and ops[uintp(after)].kind == KERNEL:
                         waiting -= copy_ended(ops, after)
-                    release(ops, engines, heads, after, now + crossing(hand_over, op.kind, ops[uintp(after)].kind, 0))
+                    late = crossing(hand_over, op.kind, ops[uintp(after)].kind, 0)
+                    release(ops, engines, heads, after, heard(now, late, ops[uintp(after)].comes))
                 for j in range(op.also_from, op.also_to):
                     other = also[uintp(j)].op
                     if crowds and op.kind < KERNEL and ops[uintp(other)].kind == KERNEL:
                         waiting -= copy_ended(ops, other)
                     late = crossing(hand_over, op.kind, ops[uintp(other)].kind, also[uintp(j)].crosses)
-                    release(ops, engines, heads, other, now + late)
+                    release(ops, engines, heads, other, heard(now, late, ops[uintp(other)].comes))
                 if op.awaited:
                     for t in range(len(threads)):
                         thread = threads[uintp(t)]

@@ -153,6 +153,7 @@ def flatten(lowered: Lowered) -> Arrays | None:
     ops = np.zeros(len(lowered.kind), OP)
     ops["after"] = lowered.after
     ops["shape"] = lowered.shape
+    ops["comes"] = NEVER
     ops["pending"] = lowered.pending
     ops["kind"] = np.frombuffer(lowered.kind, np.uint8)
     ops["place"] = card.engine_of_kind[ops["kind"]] * QUEUES + np.frombuffer(lowered.queue, np.uint8)

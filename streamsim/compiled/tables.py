@@ -58,6 +58,7 @@ SHAPE = np.dtype(
 OP = np.dtype(
     [
         ("tick", "i8"),  # ready, as far as is known; once ended, the end
+        ("comes", "i8"),  # the card has it; NEVER as long as its call has not been made
         ("after", "i4"),  # the op that follows in the same stream, or NONE
         ("behind", "i4"),  # the op behind in the same hardware queue, or NONE
         ("also_from", "i4"),  # others that wait for it: also[also_from:also_to]

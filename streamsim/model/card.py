@@ -11,7 +11,9 @@ from streamsim.model.copy_engine import CopyEngine, LinkedCopyEngine
 from streamsim.model.crowd import Crowd
 from streamsim.model.link import Link
 from streamsim.model.queues import HardwareQueues
-from streamsim.rules.hand_overs import crossing
+from streamsim.model.times import NOT_YET
+from streamsim.rules.hand_overs import crossing, heard
+from streamsim.rules.link import NEVER
 
 if TYPE_CHECKING:
     import simpy
@@ -84,16 +86,17 @@ class Card:
                 self._come(op, on_card)
 
     def ended(self, op: int, now: int) -> None:
-        """An engine has done with ``op``: what waits for it may start, a hand-over later."""
+        """An engine has done with ``op``: what waits for it hears of that, and may start."""
         self.times.end[op] = now
         if self.crowd.matters and self._kind[op] != KERNEL:
             self.crowd.copy_ended(op)
         after = self._after[op]
         if after >= 0:
-            self._come(after, now + crossing(self.lowered.hand_over, self._kind[op], self._kind[after], 0))
+            hand_over = crossing(self.lowered.hand_over, self._kind[op], self._kind[after], 0)
+            self._come(after, heard(now, hand_over, self._comes(after)))
         if op in self._also:
             for other in self._also[op]:
-                self._come(other, now + self.lowered.crossing(op, other))
+                self._come(other, heard(now, self.lowered.crossing(op, other), self._comes(other)))
         for awaited in self._awaited.pop(op, ()):
             awaited.ended()
 
@@ -103,6 +106,11 @@ class Card:
         for op in ops:
             self._awaited.setdefault(op, []).append(awaited)
         return awaited.all_ended
+
+    def _comes(self, op: int) -> int:
+        """When the card has ``op``; not before now if its call has not been made."""
+        returned = self.times.returned[op]
+        return NEVER if returned == NOT_YET else returned + self.lowered.submit
 
     def _come(self, op: int, tick: int) -> None:
         """One of the things that ``op`` waits for has come, or will at ``tick``; before that it cannot start."""

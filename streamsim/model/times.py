@@ -7,7 +7,7 @@ from itertools import compress, count
 from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, hand_over_table
-from streamsim.rules.hand_overs import KINDS, crossing
+from streamsim.rules.hand_overs import KINDS, crossing, heard
 
 if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
@@ -45,11 +45,8 @@ def complete_events(times: Times, lowered: Lowered) -> None:
     for op in compress(count(), map(NOTHING.__eq__, kinds)):
         done = returned[op]
         if op in frontier:
-            done += submit
+            done = comes = done + submit
             for earlier in frontier[op]:
-                heard = end[earlier]
-                if stream[earlier] != stream[op]:
-                    heard += late[kinds[earlier]]
-                if heard > done:
-                    done = heard
+                hand_over = late[kinds[earlier]] if stream[earlier] != stream[op] else 0
+                done = max(done, heard(end[earlier], hand_over, comes))
         ready[op] = start[op] = end[op] = done

@@ -15,6 +15,14 @@ def crossing(hand_overs: Sequence[int], before: int, after: int, crosses: int) -
     return hand_overs[(crosses * KINDS + before) * KINDS + after]
 
 
+def heard(ended: int, hand_over: int, comes: int) -> int:
+    """When an op that comes to the card at the tick ``comes`` hears of one that has ended.
+
+    A hand-over later where it waited for that; at once where it comes no sooner than the end.
+    """
+    return ended + hand_over if comes < ended else ended
+
+
 def in_the_way(streams: int) -> int:
     """How many streams of a program that issues its ops one by one, over so many, are in the way of a hand-over."""
     return min(max(streams, PAIR), MANY) - PAIR

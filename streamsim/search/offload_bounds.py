@@ -29,17 +29,13 @@ import numpy as np
 
 from streamsim.lowering.costs import (
     BYTE_BITS,
-    H2D,
-    KERNEL,
     call_ticks,
     enter_ticks,
-    hand_over_table,
     kernel_shape,
     rate_of,
 )
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.rules.clock import ticks
-from streamsim.rules.hand_overs import crossing
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -66,12 +62,8 @@ class LayerCosts:
 
     def __init__(self, layers: Layers, device: Device) -> None:
         steps = layers.steps
-        hand_over = hand_over_table(device.hand_over)  # over two streams none is in the way
         calls = call_ticks("live", device)
         self.passes = layers.passes
-        self.copy_to_kernel = crossing(hand_over, H2D, KERNEL, 1)
-        self.kernel_to_copy = crossing(hand_over, KERNEL, H2D, 1)
-        self.kernel_to_kernel = crossing(hand_over, KERNEL, KERNEL, 0)
         self.fetch_call = calls[Copy] + calls[RecordEvent]
         self.copy_call, self.kernel_call = calls[Copy], calls[Kernel]
         self.wait_call, self.record_call = calls[WaitEvent], calls[RecordEvent]
@@ -81,12 +73,12 @@ class LayerCosts:
         self.weights = np.array([step.weight_bytes for step in steps], np.int64)
         self.copies = np.array([_copy_ticks(device, step.weight_bytes) for step in steps], np.int64)
         alone = [sum(kernel_shape(device, op).duration for op in some) for some in launches]
-        self.runs = np.array(alone, np.int64) + (self.launches - 1) * self.kernel_to_kernel
+        self.runs = np.array(alone, np.int64)
 
     @property
     def all_runs(self) -> int:
         """Ticks of a pass if nothing were copied, behind another one."""
-        return int(self.runs.sum()) + len(self.runs) * self.kernel_to_kernel
+        return int(self.runs.sum())
 
     def bounds(self, streamed: Bools, depth: int, most_passes: int = FEWEST_PASSES) -> Ints:
         """Ticks before which no run of these ways can end, shape (ways,).
@@ -105,7 +97,7 @@ class LayerCosts:
 
     def resident_bound(self) -> int:
         """The same where every layer stays on the card; and no way takes less."""
-        return self.passes * self.all_runs - self.kernel_to_kernel
+        return self.passes * self.all_runs
 
 
 def _copy_ticks(device: Device, n_bytes: int) -> int:
@@ -121,7 +113,7 @@ class _Ways:
         self._each = np.arange(ways)
         self._item = np.zeros(ways, np.int64)  # streamed layers so far, over all passes
         self._copies = streamed.sum(axis=1) * costs.passes
-        self.now = np.full(ways, -costs.kernel_to_kernel, np.int64)  # the end of the last layer; before the first none
+        self.now = np.zeros(ways, np.int64)  # the end of the last layer
         self.copied = np.zeros(ways, np.int64)
         # For each buffer when its copy may begin: after the layer that used it, and its call.
         self._free = np.empty((depth, ways), np.int64)
@@ -137,12 +129,12 @@ class _Ways:
         free = self._free[slot, self._each]
         self.copied = np.where(own, np.maximum(self.copied, free) + costs.copies[step], self.copied)
         issued = self._host + self._enter + costs.kernel_call + costs.wait_call * own
-        start = np.maximum(self.now + costs.kernel_to_kernel, issued + costs.submit)
-        start = np.where(own, np.maximum(start, self.copied + costs.copy_to_kernel), start)
+        start = np.maximum(self.now, issued + costs.submit)
+        start = np.where(own, np.maximum(start, self.copied), start)
         self.now = start + costs.runs[step]
         self._host = issued + costs.kernel_call * (costs.launches[step] - 1) + costs.record_call * own
         called = self._host + costs.wait_call + costs.enter + costs.copy_call
-        freed = np.maximum(self.now + costs.kernel_to_copy, called + costs.submit)
+        freed = np.maximum(self.now, called + costs.submit)
         self._free[slot, self._each] = np.where(own, freed, free)
         fetches = own & (self._item + self._depth < self._copies)
         self._host = np.where(fetches, called + costs.record_call, self._host)
@@ -178,9 +170,7 @@ def _relaxed(costs: LayerCosts, room: Room, depth: int, largest: int) -> int:
     if not may[0]:
         return first_stays
     first_is_streamed = _where(costs, room, depth, may, left)
-    return min(
-        first_stays, max(first_is_streamed, int(costs.copies[0]) + costs.copy_to_kernel + costs.resident_bound())
-    )
+    return min(first_stays, max(first_is_streamed, int(costs.copies[0]) + costs.resident_bound()))
 
 
 def _where(costs: LayerCosts, room: Room, depth: int, may: Bools, left: int) -> int:

@@ -2,7 +2,8 @@
 
 What makes a search exact is that the bound is never above what the model says. Every chunk is a chain: its
 copies in, its kernels, its copies out, in one stream, so in this order, each at least its time alone after
-the one before it and at least a hand-over after it. No op starts before its host call has returned and
+the one before it. At least a hand-over lies between, too, where an op takes longer than all calls until that of the
+next: it comes to the card while the one before it runs. No op starts before its host call has returned and
 ``submit`` has passed, and the calls are made one after another. Let ``chain`` of some ops of one chunk be
 their times alone and the hand-overs between them. Then, with minima over the chunks (which come in few sizes), for
 every order in which the engines may choose:
@@ -40,11 +41,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.analysis.bounds import Flow, duplex_bound
 from streamsim.lowering.chunks import ChunkCosts, kinds_of
-from streamsim.lowering.costs import D2H, H2D, KERNEL, Calls, call_ticks, hand_over_table, kernel_call
+from streamsim.lowering.costs import (
+    D2H,
+    H2D,
+    KERNEL,
+    Calls,
+    after_wait_ticks,
+    call_ticks,
+    edge_ticks,
+    enter_ticks,
+    first_launch_ticks,
+    first_on_stream_ticks,
+    hand_over_table,
+    kernel_call,
+    turn_ticks,
+)
 from streamsim.lowering.lowered import ENGINES, NOT_AN_ENGINE
-from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, WaitEvent
+from streamsim.program.schedule import LAUNCHES, Copy, RecordEvent, Synchronize, WaitEvent
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import crossing
+from streamsim.rules.link import NEVER
 from streamsim.rules.side_by_side import FULL_CARD
 
 if TYPE_CHECKING:
@@ -53,13 +69,14 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.lowering.costs import Shape
     from streamsim.program.config import Config
+    from streamsim.program.schedule import Launch
     from streamsim.program.workload import Part, Workload
 
 
 class _Size(NamedTuple):
     """So many chunks of one size, and for each op of such a chunk: the chain before it, and from it on.
 
-    ``work``: ticks of the host before each.
+    ``work``: ticks of the host before each. ``between``: those of the hand-overs from stage to stage in the chain.
     """
 
     many: int
@@ -67,6 +84,7 @@ class _Size(NamedTuple):
     ops: tuple[Shape, ...]
     before: tuple[int, ...]
     onwards: tuple[int, ...]
+    between: int
 
 
 class _Cut(NamedTuple):
@@ -100,15 +118,17 @@ class LowerBounds:
         self._engine_of = ENGINES[device.copy_engines.count][1]
         self._most = device.compute.concurrent_kernels
         self._kinds = kinds = kinds_of(workload)
-        self._next = [self._again(kinds, breadth_first) for breadth_first in (False, True)]
         calls = {launch: call_ticks(launch, device) for launch in LAUNCHES}
         self._calls = calls["live"]  # what a call costs is no part of a chunk's chain
+        self._most_calls = {
+            launch: _most_calls(workload, len(kinds), launch, device, of) for launch, of in calls.items()
+        }
         launched = [kernel.name for kernel in workload.kernels for _ in range(kernel.launches)]
         self.call_ticks = {launch: _chunk_calls(kinds, launched, of) for launch, of in calls.items()}
         self.ring_ticks = {launch: of[RecordEvent] + of[WaitEvent] for launch, of in calls.items()}
         self.submit_ticks = ticks(device.host.submit_s)
         self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
-        self._cuts: dict[tuple[int, str], _Cut] = {}
+        self._cuts: dict[tuple[object, ...], _Cut] = {}
         self._common: dict[tuple[object, ...], tuple[int, int]] = {}
 
     def __call__(self, config: Config) -> int:
@@ -126,10 +146,10 @@ class LowerBounds:
         bound, start = common
         if config.is_prefetch:
             return bound
-        chain = self._stream(cut, config.streams, self._next[config.order == "breadth-first"])
+        chain = self._stream(cut, config.streams, self._again(cut, config, config.streams, 0))
         if config.slots is not None:
             event = self._event if across and config.launch == "live" else 0
-            chain = max(chain, self._stream(cut, config.slots, self._next[False] + event))
+            chain = max(chain, self._stream(cut, config.slots, self._again(cut, config, config.slots, event)))
         return max(bound, start + chain)
 
     def _of_cut(self, cut: _Cut, config: Config, across: bool) -> tuple[int, int]:
@@ -185,41 +205,71 @@ class LowerBounds:
             first = upto
         return total + (first - 1) * again
 
-    def _again(self, kinds: tuple[int, ...], breadth_first: bool) -> int:
-        """Ticks of hand-overs that one more chunk in a stream adds to those inside its chain.
+    def _again(self, cut: _Cut, config: Config, every: int, event: int) -> int:
+        """Ticks of hand-overs that one more chunk, ``every`` so many, adds to those inside its chain.
 
         Depth-first from its last op to the next chunk's first one. Breadth-first a stage of one chunk follows the
         same stage of another, and the hand-overs from stage to stage come only once.
         """
-        if not breadth_first:
-            return self._crossing(kinds[-1], kinds[0]) if kinds else 0
-        between_stages = sum(self._crossing(a, b) for a, b in pairwise(kinds) if a != b)
-        return sum(self._crossing(kind, kind) for kind in set(kinds)) - between_stages
+        if config.order == "breadth-first":
+            most, shortest = self._calls_between(config), dict[int, int]()
+            for size in cut.sizes:
+                for kind, op in zip(cut.kinds, size.ops, strict=True):
+                    shortest[kind] = min(op.duration, shortest.get(kind, op.duration))
+            waits = sum(self._crossing(kind, kind) for kind, least in shortest.items() if least > most)
+            return waits - max(size.between for size in cut.sizes)
+        calls = every * (self._calls_between(config) + max(size.work for size in cut.sizes))
+        waits = min(size.ops[-1].duration for size in cut.sizes) > calls
+        return (self._crossing(cut.kinds[-1], cut.kinds[0]) + event) * waits
 
     def _crossing(self, before: int, after: int) -> int:
         """Ticks from an op of one kind to the next one of its stream."""
         return crossing(self._hand_over, before, after, 0)
 
     def _cut(self, config: Config) -> _Cut:
-        key = config.chunks, config.memory
+        most = self._calls_between(config)
+        key = config.chunks, config.memory, most
         cut = self._cuts.get(key)
         if cut is None:
             costs = ChunkCosts(self._workload, self._device, self._calls, config.is_pageable)
             parts = self._workload.cut(config.chunks)
-            sizes = tuple(self._size(part, tuple(costs.chunk(part))) for part in parts)
+            sizes = tuple(self._size(part, tuple(costs.chunk(part)), most) for part in parts)
             once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
             cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
         return cut
 
-    def _size(self, part: Part, ops: tuple[Shape, ...]) -> _Size:
+    def _calls_between(self, config: Config) -> int:
+        """Ticks of the host, at most, between the calls for an op and for the next one of its chunk."""
+        if config.is_blocking or config.is_pageable or self._device.compute.kernel_signal == "run":
+            return NEVER  # the host may wait, or ops for many others
+        calls = self._most_calls[config.launch]
+        if config.order == "breadth-first" or config.is_prefetch:
+            workload, chunks = self._workload, config.chunks
+            return chunks * (calls + ticks(workload.host_work_s) + workload.has_host_work) + ticks(workload.host_load_s)
+        return calls
+
+    def _size(self, part: Part, ops: tuple[Shape, ...], most: int) -> _Size:
         gaps = [self._crossing(kind, follower) for kind, follower in pairwise(self._kinds)]
+        gaps = [gap if op.duration > most else 0 for op, gap in zip(ops, gaps, strict=False)]
         before, now = [], 0
         for op, gap in zip(ops, (*gaps, 0), strict=False):
             before.append(now)
             now += op.duration + gap
         work = ticks(self._workload.host_s(part))
-        return _Size(part.many, work, ops, tuple(before), tuple(now - ticks_before for ticks_before in before))
+        onwards = tuple(now - ticks_before for ticks_before in before)
+        between = sum(gap for gap, (a, b) in zip(gaps, pairwise(self._kinds), strict=True) if a != b)
+        return _Size(part.many, work, ops, tuple(before), onwards, between)
+
+
+def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, calls: Calls) -> int:
+    """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
+    dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
+    events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
+    firsts = sum(one(launch, device) for one in (first_on_stream_ticks, enter_ticks, first_launch_ticks))
+    firsts += after_wait_ticks(launch, device, copies=True, kernels=True)
+    others = 5 * (turn_ticks(launch, device) + edge_ticks(launch, device))
+    return (ops + 1) * (dearest + events + firsts + others)
 
 
 def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> list[int]:

@@ -11,6 +11,7 @@ from streamsim.checks import check_is
 from streamsim.errors import InputError
 from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import lower
+from streamsim.rules.hand_overs import heard
 from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class _CriticalPath:
         return self._host_waited_for(op)
 
     def _release(self, before: int, op: int) -> int:
-        return self.t.end[before] + self.lowered.crossing(before, op)
+        comes = self.t.issued[op] + self.lowered.call[op] + self.lowered.submit
+        return heard(self.t.end[before], self.lowered.crossing(before, op), comes)
 
     def _ahead(self, op: int) -> int | None:
         """The op before it in its hardware queue, if any; None of one that stands in no queue."""

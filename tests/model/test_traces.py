@@ -223,6 +223,16 @@ def test_an_event_to_another_stream_costs_extra() -> None:
     assert spans(device, *ops) == [(0, 10), (15, 16), (17, 18)]
 
 
+def test_an_op_that_comes_when_all_has_ended_that_it_waits_for_starts_at_once() -> None:
+    # The copy ends at 10. A kernel that comes at 9 hears of it 5 later, in another stream 7; one that comes at 10 or 12
+    # starts as it comes.
+    for call, start, through_event in ((9, 15, 17), (10, 10, 10), (12, 12, 12)):
+        device = make_device(h2d_to_kernel=5, event=2, kernel=call)
+        assert spans(device, h2d(1, 10), kernel(1, 1)) == [(0, 10), (start, start + 1)]
+        other = (h2d(1, 10), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 1))
+        assert spans(device, *other) == [(0, 10), (through_event, through_event + 1)]
+
+
 def test_an_event_costs_more_with_every_stream_beyond_two_up_to_six() -> None:
     # The kernel of stream 2 hears of the one in stream 1 at 1 + 2, 3 ticks later for each of 1, 4 and 4 more streams.
     device = make_device(event=2, event_streams=3)
