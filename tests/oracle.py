@@ -423,7 +423,7 @@ def need_of(schedule: Schedule, device: Device, i: int) -> Need:
         ]
         crowded = Fraction(side.crowded_bandwidth_bytes_per_s) / TICKS_PER_S
         for at in (2, 3):  # so much longer than on a quiet card, whatever goes the other way
-            slowed = min(op.bytes, side.crowded_bytes)
+            slowed = 0 if schedule.launch == "graph" else min(op.bytes, side.crowded_bytes)
             latencies[at] += int(slowed / crowded - slowed / alone + Fraction(1, 2))
         latency, duplex, crowded_alone, crowded_duplex = latencies
         return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)

@@ -54,10 +54,7 @@ def copies_before(schedule: Schedule, device: Device, order: Order) -> dict[int,
 def crowd_of(
     schedule: Schedule, device: Device, order: Order, arrived: list[int], times: Times | Timeline, now: int
 ) -> Fraction:
-    """How crowded the card is at a tick, 0..1: not by kernels that wait in one hardware queue, fully by four.
-
-    In a graph the third and the fourth add a third of what they do in a program of calls.
-    """
+    """How crowded the card is at a tick, 0..1: not by kernels that wait in one hardware queue, fully by four."""
     kernels = copies_before(schedule, device, order)
     waiting = [
         i
@@ -66,7 +63,4 @@ def crowd_of(
     ]
     queue = queues_of(schedule, device)
     most = len({queue[i] for i in kernels})
-    more = min(3, max(0, min(len(waiting), most) - 1))
-    if schedule.launch == "graph" and more > 1:
-        return Fraction(1, 3) + Fraction(more - 1, 9)
-    return Fraction(more, 3)
+    return min(Fraction(1), max(Fraction(0), Fraction(min(len(waiting), most) - 1, 3)))

@@ -28,7 +28,6 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.rules import crowding
 from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.rules.crowding import CROWD
 from streamsim.rules.hand_overs import KINDS, in_the_way
@@ -165,10 +164,10 @@ def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
 
 
 def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rate:
-    """How a copy of ``n_bytes`` of pinned memory uses the link, in a program launched so."""
+    """How a copy of ``n_bytes`` of pinned memory uses the link; in a graph a crowd slows none of its bytes."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
-    slowed = min(n_bytes, link.crowded_bytes)
+    slowed = min(n_bytes, link.crowded_bytes) if launch == "live" else 0
     slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
@@ -177,14 +176,14 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
     return Rate(
         _units(link.bandwidth_bytes_per_s),
         _units(link.duplex_bandwidth_bytes_per_s),
-        _by_crowd(least, latency(link.crowded_latency_s) + slower, launch),
-        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower, launch),
+        _by_crowd(least, latency(link.crowded_latency_s) + slower),
+        _by_crowd(latency(link.duplex_latency_s), latency(link.crowded_duplex_latency_s) + slower),
     )
 
 
-def _by_crowd(quiet: int, crowded: int, launch: Launch) -> tuple[int, ...]:
-    whole, costs = crowding.NINTHS, crowding.COSTS[launch]
-    return tuple(quiet + (2 * (crowded - quiet) * cost + whole) // (2 * whole) for cost in costs)
+def _by_crowd(quiet: int, crowded: int) -> tuple[int, ...]:
+    steps = CROWD - 1
+    return tuple(quiet + (2 * (crowded - quiet) * level + steps) // (2 * steps) for level in range(CROWD))
 
 
 def pageable_rate(link: LinkDirection) -> Rate:

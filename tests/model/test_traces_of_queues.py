@@ -267,14 +267,13 @@ def test_a_crowded_card_moves_bytes_more_slowly() -> None:
     assert (found[0], found[-1][0]) == ((0, 15), 0)
 
 
-def test_a_graph_crowds_its_card_less() -> None:
-    # At 1/2 a tick instead of 1 18 bytes take 18 ticks longer, with kernels that wait in two queues a third of that as
-    # ever, but with the third and the fourth queue a ninth more each, and not a third.
-    side = link(crowded_rate=0.5)
-    for queues, longer in ((1, 0), (2, 6), (3, 8), (4, 10), (5, 10)):
+def test_in_a_graph_a_crowd_makes_copies_begin_later_but_slows_no_bytes() -> None:
+    # At 1/2 a tick instead of 1 12 bytes would take 12 ticks longer. They begin up to 6 ticks later, by thirds as ever.
+    side = link(latency=1, crowded_latency=7, crowded_rate=0.5)
+    for queues, latency in ((1, 1), (2, 3), (3, 5), (4, 7), (5, 7)):
         waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
-        ops = (h2d(6, 18), RecordEvent(0, 6), *waiting)
-        assert durations(make_device(h2d=side), *ops, streams=7, launch="graph")[0] == 18 + longer
+        ops = (h2d(6, 12), RecordEvent(0, 6), *waiting)
+        assert durations(make_device(h2d=side), *ops, streams=7, launch="graph")[0] == latency + 12
 
 
 def test_a_crowded_card_slows_the_first_bytes_of_a_copy_only() -> None:
