@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamsim_validate.calibrate.samples import Samples
 
 MOST_STEPS, STEP, ENOUGH = 12, 0.1, 0.01  # enough: a step that lowers the sum of the squares by less is the last one
-A_LITTLE_S = 1e-6
+A_LITTLE_S = 50e-9  # so little that no op comes late for it which did not before
 
 
 def simulated_issue_s(schedule: Schedule, device: Device) -> float:
