@@ -34,8 +34,8 @@ def run(sources):
         """Run a program; returns the tick at which the last copy or kernel ends, 0 if there is none.
 
         ``hand_over``, ``calls``: ticks from kind to kind, and of each call. ``ops``, ``threads`` and ``segments`` are
-        used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or
-        None where only the makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
+        used up. ``times``: int64 of shape (5, ops) for issued, returned, ready, start and end, or None where only the
+        makespan is wanted. ``state``: of :func:`streamsim.compiled.tables.new_state`.
         """
         _ = sources
         engines, heads, running, draining, arriving, at_rest = state

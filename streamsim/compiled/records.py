@@ -15,9 +15,11 @@ from streamsim.lowering.costs import (
     Rate,
     Shape,
     copy_rate,
+    dearer_ticks,
     hand_over_table,
 )
 from streamsim.program.config import ROLES
+from streamsim.program.schedule import LAUNCHES
 from streamsim.rules.clock import ticks
 from streamsim.rules.hand_overs import MANY
 from streamsim.rules.link import NEVER
@@ -106,10 +108,9 @@ def _times(table: Table) -> dict[str, int]:
 
 def overhead_of(device: Device) -> int:
     """Ticks that an op may take beyond its call and its engine: all that lies between two ops, at most."""
-    hand_over, host = device.hand_over, device.host
-    between = max(hand_over_table(hand_over, "live", MANY, MANY))
-    firsts_s = host.first_on_stream_s, host.after_wait_s, host.first_launch_s
-    calls = sum(map(ticks, (*firsts_s, host.enter_s, host.turn_s, host.graph_edge_s)))
+    host = device.host
+    between = max(hand_over_table(device.hand_over, "live", MANY, MANY))
+    calls = sum(dearer_ticks(launch, device) for launch in LAUNCHES)
     return between + ticks(host.submit_s) + ticks(host.wake_s) + calls + sum(_times(device.compute).values())
 
 

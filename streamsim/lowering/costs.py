@@ -315,6 +315,13 @@ def turn_ticks(launch: Launch, device: Device) -> int:
     return ticks(device.host.turn_s) * (launch == "live")
 
 
+def dearer_ticks(launch: Launch, device: Device) -> int:
+    """The most that a call takes beyond its own ticks: the first of all of its kinds, in a stream that is entered."""
+    cold = after_wait_ticks(launch, device, copies=True, kernels=True)
+    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks, edge_ticks
+    return cold + sum(one(launch, device) for one in rest)
+
+
 def edge_ticks(launch: Launch, device: Device) -> int:
     """What the host spends on a signal between engines: only the launch of a graph writes them."""
     return ticks(device.host.graph_edge_s) * (launch == "graph")

@@ -1,16 +1,16 @@
 """Lower bounds on what layers take that are streamed to the card: of one way to place them, and of all ways at once.
 
 **Of one way.** Copies are made one after another, in one stream; layers run one after another, in another one. Let r(i)
-be the kernels of layer i alone and the hand-overs between them, and c(i) its copy alone. Then, with hand-overs from
-copy to kernel (a), from kernel to copy (b) and from kernel to kernel (g), and the host's calls in between,
+be the kernels of layer i alone, and c(i) its copy alone. Then, with the host's calls in between,
 
-    a copy ends no earlier than    c(i) after the later of: the copy before it; b after the layer that used its buffer;
-                                   its own call
-    a layer ends no earlier than   r(i) after the later of: g after the layer before it; a after its copy; its call
+    a copy ends no earlier than    c(i) after the later of: the copy before it; the layer that used its buffer; its own
+                                   call
+    a layer ends no earlier than   r(i) after the later of: the layer before it; its copy; its call
 
-What a card may do besides, such as crowds or an engine for both, makes ops end later only. The numbers of many ways are
-columns of numpy arrays, so that thousands of ways cost little more than one. Of many passes the first few are gone
-through, unless it is asked for all; each of the others takes at least what all layers take, and what all copies do.
+Hand-overs are left out, as an op that comes late has none. What a card may do besides, such as crowds or an engine for
+both, makes ops end later only. The numbers of many ways are columns of numpy arrays, so that thousands of ways cost
+little more than one. Of many passes the first few are gone through, unless it is asked for all; each of the others
+takes at least what all layers take, and what all copies do.
 
 **Of all ways.** With M the weights of the largest layer that is streamed over d buffers, all larger ones stay on the
 card, and what is left of its memory holds B bytes more. The least that has to be copied is that of a fractional

@@ -46,12 +46,9 @@ from streamsim.lowering.costs import (
     H2D,
     KERNEL,
     Calls,
-    after_wait_ticks,
     call_ticks,
+    dearer_ticks,
     edge_ticks,
-    enter_ticks,
-    first_launch_ticks,
-    first_on_stream_ticks,
     hand_over_table,
     kernel_call,
     turn_ticks,
@@ -266,10 +263,8 @@ def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, ca
     """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
     dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
     events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
-    firsts = sum(one(launch, device) for one in (first_on_stream_ticks, enter_ticks, first_launch_ticks))
-    firsts += after_wait_ticks(launch, device, copies=True, kernels=True)
-    others = 5 * (turn_ticks(launch, device) + edge_ticks(launch, device))
-    return (ops + 1) * (dearest + events + firsts + others)
+    of_events = 4 * (turn_ticks(launch, device) + edge_ticks(launch, device))
+    return (ops + 1) * (dearest + dearer_ticks(launch, device) + events + of_events)
 
 
 def _chunk_calls(kinds: Sequence[int], launched: Sequence[str], calls: Calls) -> list[int]:
