@@ -15,10 +15,12 @@ from small_record import MACHINE
 from strategies import make_device
 
 from streamsim.device.front_ends import LINEAR, FrontEnd
+from streamsim.device.variations import changed
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
 from streamsim_validate.cli import main
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, expectations
+from streamsim_validate.compare.paced import with_link
 from streamsim_validate.compare.program_tables import choices_of, share_within, speeds_of
 from streamsim_validate.compare.programs import host_speeds, links_beside, predict_wall_s, schedule_of
 from streamsim_validate.records import (
@@ -57,9 +59,14 @@ ELEMENTS = 4096  # 16,384 ticks each way
 
 
 def an_entry(
-    chunks: int, kernel_us: float, wall_us: float, speeds: tuple[float, ...] = (1.0, 1.0), elements: int = ELEMENTS
+    chunks: int,
+    kernel_us: float,
+    wall_us: float,
+    speeds: tuple[float, ...] = (1.0, 1.0),
+    elements: int = ELEMENTS,
+    streams: int = 1,
 ) -> Entry:
-    recipe = Recipe("depth-first", {"chunks": chunks, "streams": 1}, stand_ins(elements, 1, 4), STAND_IN)
+    recipe = Recipe("depth-first", {"chunks": chunks, "streams": streams}, stand_ins(elements, 1, 4), STAND_IN)
     rounds_s = tuple(speed * ROUND_S_USUAL for speed in speeds)
     program = Program("cupy", (kernel_us * US,), (kernel_us * US / chunks,), rounds_s)
     walls = (wall_us * US,) * 3
@@ -114,14 +121,16 @@ def test_each_run_is_predicted_with_the_host_as_fast_as_it_was_beside_it() -> No
 
 
 def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> None:
-    """By hand as above, but each copy of 16.384 us takes twice as long in the second and third run; so did the pair."""
+    """By hand as above, but beside the second run the pair took 1.5 times as long and beside the third 4 times.
+
+    Both ways at once make 2 bytes a tick. So others left 1.33 of that in the second run, enough for one way at a time,
+    and 0.5 in the third, where each copy of 16.384 us took twice as long.
+    """
     entry = an_entry(1, 100, ONE_US)
     assert entry.program is not None
-    factors = (1.0, 2.0, 2.0)
+    walls = [(times * 2 * 16.384 + 107) * US for times in (1, 1, 2)]
     usual_s = predict_wall_s(LINK_PAIR, CARD)  # of bare calls
-    walls, links_s = (
-        [f * each + more for f in factors] for each, more in ((2 * 16.384 * US, 107 * US), (usual_s, 0.0))
-    )
+    links_s = [times * usual_s for times in (1, 1.5, 4)]
     program = msgspec.structs.replace(entry.program, run_links_s=tuple(links_s))
     paced = msgspec.structs.replace(
         entry, wall_s=tuple(walls), issue_s=(12 * US,) * 3, paces_s=(7 * US,) * 3, program=program
@@ -132,6 +141,20 @@ def test_each_run_is_predicted_with_what_others_left_of_the_link_beside_it() -> 
         program = msgspec.structs.replace(entry.program, run_links_s=says_nothing)
         unknown = msgspec.structs.replace(paced, program=program)
         assert compare(a_record(unknown)).rows[0].predicted_s == pytest.approx(ONE_US * US)
+
+
+@pytest.mark.parametrize(
+    ("times", "both_gb_per_s", "alone_gb_per_s"),
+    [(1.0, 40, 50), (1.25, 32, 50), (1.6, 25, 50), (2.0, 20, 40), (4.0, 10, 20), (0.8, 50, 50), (0.5, 80, 80)],
+)
+def test_others_take_from_what_both_directions_share(times: float, both_gb_per_s: int, alone_gb_per_s: int) -> None:
+    """Both ways at once 40 GB/s each, so 80 are shared; one way alone takes 50 as long as so much is left."""
+    card = changed(make_device(), {f"{way}.bandwidth": "50GB/s" for way in ("h2d", "d2h")})
+    card = changed(card, {f"{way}.duplex_bandwidth": "40GB/s" for way in ("h2d", "d2h")})
+    then = with_link(card, times)
+    for link in (then.h2d, then.d2h):
+        assert link.duplex_bandwidth_bytes_per_s == pytest.approx(both_gb_per_s * 1e9)
+        assert link.bandwidth_bytes_per_s == pytest.approx(alone_gb_per_s * 1e9)
 
 
 def test_what_calls_take_longer_is_not_the_links_doing() -> None:
@@ -297,21 +320,24 @@ def test_where_the_host_is_known_intervals_are_as_wide_as_calls_are_missed() -> 
 def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     """Copies beside the runs of every program took 1, e^0.2 and e^-0.2 times as long: 0.2 * sqrt(2/3) uncertain, 0.163.
 
-    Of 139.8 us 32.8 are copies, one after the other, so the time is known to 0.163 * 16.384 * sqrt(2) / 139.8 = 0.027,
-    and 90 % of it lie within 3.29 times that: 0.089. What the model misses of 3 copies and kernels is 0.055 wide.
+    One copy after another needs half of what both directions share, and is known as well as ever. Of eight chunks over
+    two streams all copies but the first and the last are beside one of the other direction, 7 ninths of the time, which
+    in one case of twenty takes e^(1.645 * 0.163) times as long or longer: 0.24 of the whole, and at most twice that
+    for as much below. What the model misses of 3 copies and kernels is 0.055 wide.
     """
     card = msgspec.structs.replace(CARD, spread={"h2d.latency_s": 1e-6})
     usual_s = predict_wall_s(LINK_PAIR, CARD)
-    entry = an_entry(1, 100, ONE_US)
-    steady, varied = (
-        expectations(record, compare(record, card).rows, 400, device=card)[0].width
-        for record in (
-            a_record(with_links(entry, tuple(usual_s * math.exp(log) for log in logs)))
-            for logs in ((0.0, 0.0, 0.0), (0.0, 0.2, -0.2))
-        )
-    )
-    assert steady == pytest.approx(0.055, rel=0.25)
-    assert varied == pytest.approx(math.hypot(0.089, steady), rel=0.2)
+    logs = {"steady": (0.0, 0.0, 0.0), "varied": (0.0, 0.2, -0.2)}
+
+    def width(entry: Entry, link: str) -> float:
+        record = a_record(with_links(entry, tuple(usual_s * math.exp(log) for log in logs[link])))
+        return expectations(record, compare(record, card).rows, 400, device=card)[0].width
+
+    one_by_one = an_entry(1, 100, ONE_US)
+    assert width(one_by_one, "steady") == pytest.approx(0.055, rel=0.25)
+    assert width(one_by_one, "varied") == pytest.approx(width(one_by_one, "steady"))
+    both_ways = an_entry(8, 8.0, 9 * 163.84, elements=80 * ELEMENTS, streams=2)
+    assert width(both_ways, "steady") < 0.055 < 0.2 < width(both_ways, "varied") < 0.5
 
 
 def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:

@@ -30,8 +30,18 @@ def at_speed(device: Device, calls: Iterable[str], speed: float) -> Device:
 
 
 def with_link(device: Device, times: float) -> Device:
-    """The device with copies that take so many times as long."""
-    slower = {f"{way}.bandwidth_bytes_per_s": getattr(device, way).bandwidth_bytes_per_s / times for way in DIRECTIONS}
+    """The device where others use the link, so that copies both ways at once take so many times as long.
+
+    They take from what both directions share. One direction alone does not need all of that: it keeps its rate as long
+    as so much is left.
+    """
+    each = [getattr(device, way) for way in DIRECTIONS]
+    shared = sum(link.duplex_bandwidth_bytes_per_s for link in each) / times
+    slower = dict[str, float]()
+    for way, link in zip(DIRECTIONS, each, strict=True):
+        duplex = link.duplex_bandwidth_bytes_per_s / times
+        slower[f"{way}.duplex_bandwidth_bytes_per_s"] = duplex
+        slower[f"{way}.bandwidth_bytes_per_s"] = max(duplex, min(link.bandwidth_bytes_per_s, shared))
     return changed(device, slower)
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from streamsim_validate.compare.profiles import Profiles
     from streamsim_validate.records import Entry, Program, Run
 
-RATES = ("bandwidth_bytes_per_s", "duplex_bandwidth_bytes_per_s")  # of copies alone and beside others
 HOST_SHARE = 0.8  # of the wall time, from which on the calls by themselves set it
 # What calls are known to within where rounds beside a run say how fast the host was, relative: with it the intervals of
 # the host-bound programs in CuPy and C++ of four records hold nine of ten (docs/evidence.md judges it on others).
@@ -210,13 +209,13 @@ def with_known_host(device: Device) -> Device:
 
 
 def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
-    """The same with copies as uncertain as their calibration says and, beyond that, as those beside the runs varied.
+    """The same with copies both ways at once as uncertain as calibrated and, beyond that, as those beside runs varied.
 
     ``links``: of each program how many times as long as usual they took beside each of its runs. What a run saw of the
     link is known no better than it changed from one run to the next.
     """
     logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
-    return _less_certain(device, [f"{way}.{rate}" for way in DIRECTIONS for rate in RATES], logs)
+    return _less_certain(device, [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS], logs)
 
 
 def _less_certain(device: Device, names: Iterable[str], logs: Sequence[float]) -> Device:
