@@ -464,7 +464,11 @@ def _of_launch(
 
 
 def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
-    """A kernel with a duration, alone or as a part of a launch. Side by side what is beyond the floor counts."""
+    """A kernel with a duration, alone or as a part of a launch. Side by side what is beyond the constant counts.
+
+    That is the floor, or where the line through the largest part and the whole begins: of what this is above the floor
+    as much as that part is of a wave, up to all.
+    """
     assert op.duration_s is not None
     share, card = Fraction(op.share), device.compute.resident_threads
     whole = Fraction(op.duration_s) * TICKS_PER_S / share
@@ -472,10 +476,14 @@ def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
     known = [(Fraction(part), Fraction(seconds) * TICKS_PER_S) for part, seconds in op.parts]
     alone = _of_launch(whole, share, waves, floor, known)
     ticks = max(1, int(alone + HALF))
-    launch = floor if card and device.copy_engines.count else Fraction(0)
+    launch = constant = floor if card and device.copy_engines.count else Fraction(0)
+    if known and known[-1][0] < 1 and card and device.copy_engines.count:
+        part, took = known[-1]
+        begins = took - part * max(Fraction(0), whole - took) / (1 - part)
+        constant += max(Fraction(0), begins - floor) * min(Fraction(1), waves * part)
     fill = Fraction(op.fill) if op.fill else min(Fraction(1), waves or Fraction(1))
     drain = max(0, min(int(launch + HALF), ticks - 1))
-    work = max(Fraction(0), whole * share - launch * share) * fill
+    work = max(Fraction(0), whole - constant) * share * fill
     busy = in_parts(min(Fraction(1), work / alone))
     return Need(ticks=ticks, share=in_parts(min(Fraction(1), work / (alone - drain))), drain=drain, threads=busy)
 

@@ -119,6 +119,19 @@ def part_s(
     return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
 
 
+def constant_s(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> float:
+    """Seconds of a whole launch in which it does no work, however much it has; arguments as for :func:`part_s`.
+
+    Where a line through the whole and the largest part that is known begins, ``floor_s`` at least. A part of less than
+    a wave also takes long for want of threads: of it that is known to the extent that it is a wave.
+    """
+    if not parts or parts[-1][0] == 1:
+        return floor_s
+    share, took_s = parts[-1]
+    begins_s = min(took_s, (took_s - share * whole_s) / (1 - share))
+    return floor_s + max(0.0, begins_s - floor_s) * min(1.0, waves * share)
+
+
 # Tables of costs, changed
 
 

@@ -14,7 +14,7 @@ import msgspec
 from streamsim.checks import LARGEST_BYTES, check_is, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
 from streamsim.device.front_ends import FrontEnd
-from streamsim.device.kernel_costs import KernelCost, paces, part_s
+from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
@@ -276,18 +276,19 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
         full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self._side_by_side
-        launch_s = floor_s if side_by_side else 0.0  # what a launch with a duration leaves the card to others for
         if kernel.duration_s is None:
             cost = self._cost(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
-            drain_s = _drain_s(cost.drain_s(kernel.elements, full, launch_s), alone_s) if side_by_side else 0.0
+            drain_s = _drain_s(cost.drain_s(kernel.elements, full, floor_s), alone_s) if side_by_side else 0.0
             works_s = alone_s - drain_s  # on all of the card at most
             share = _share(min(kernel.elements * cost.s_per_element, works_s), alone_s)
             return KernelUse(alone_s, share, drain_s, min(1.0, kernel.elements / full) if full else share)
         whole_s, waves = kernel.duration_s / kernel.share, self._waves(kernel)
         alone_s = part_s(whole_s, kernel.share, waves, floor_s, kernel.parts)
+        launch_s = floor_s if side_by_side else 0.0  # that it leaves the card to others for
+        idle_s = constant_s(whole_s, waves, floor_s, kernel.parts) if side_by_side else 0.0
         fill = kernel.fill or min(1.0, waves or 1.0)  # of the whole launch
-        share = _share(max(0.0, kernel.duration_s - kernel.share * launch_s) * fill, alone_s)
+        share = _share(max(0.0, kernel.duration_s - kernel.share * idle_s) * fill, alone_s)
         few = full > 0 and waves < (kernel.fill or 0.0)  # threads keep that much busy
         resident = kernel.threads / full if few else 0.0
         return KernelUse(alone_s, share, _drain_s(launch_s, alone_s), share, resident)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from strategies import d2h, h2d, kernel, link, make_device
+from strategies import NS, d2h, h2d, kernel, link, make_device
 from traces import spans
 
 from streamsim.device.kernel_costs import KernelCost
@@ -111,6 +111,20 @@ def test_a_launch_with_a_duration_is_its_floor_and_the_rest() -> None:
     assert spans(device, kernel(1, 40), kernel(1, 40)) == [(0, 40), (40, 80)]
     # The floor is the least that any takes.
     assert spans(device, kernel(1, 1, share=0.5)) == [(0, 4)]
+
+
+def test_in_what_any_part_of_a_launch_takes_it_leaves_the_card_to_others() -> None:
+    # A launch takes 120 and its half, a wave, 80: the line begins at 40. So a half works for 40 of 80 ticks.
+    device = make_device(resident_threads=80, concurrent_kernels=16)
+    halves = [kernel(stream, 60, share=0.5, elements=80, parts=((0.5, 80 * NS),)) for stream in (1, 2)]
+    assert spans(device, *halves) == [(0, 80), (0, 80)]
+    # Half a wave takes long for want of threads as well: half of the 40 is left. It works for 50 of 80, so 5/8. The
+    # second has 3/8 until 80, 30 done, and 32 ticks more for the other 20.
+    halves = [kernel(stream, 60, share=0.5, elements=40, parts=((0.5, 80 * NS),)) for stream in (1, 2)]
+    assert spans(device, *halves) == [(0, 80), (0, 112)]
+    # A half that takes half of the whole fills the card.
+    halves = [kernel(stream, 60, share=0.5, elements=80, parts=((0.5, 60 * NS),)) for stream in (1, 2)]
+    assert spans(device, *halves) == [(0, 60), (60, 120)]
 
 
 def test_a_kernel_signals_the_copies_at_its_own_end_or_at_that_of_its_run() -> None:
