@@ -453,6 +453,22 @@ def test_where_the_host_keeps_one_speed_programs_take_what_is_predicted(capsys: 
             assert of_one["errors"][klass]["p95_percent"] <= p95
 
 
+@pytest.mark.parametrize("name", ["h100-11", "h200-8"])
+def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hosts at two speeds, and all goals hold: of either class in all languages, and of every choice."""
+    found = of_record(name, capsys)
+    assert set(found) == {"cupy", "pytorch", "cuda-c++"}
+    for of_one in found.values():
+        assert of_one["host"]["apart"] > 1.2
+        assert of_one["choice"]["within_5_percent_percent"] >= 95
+        for klass, median, p95 in ((DEVICE_BOUND, 2, 8), (HOST_BOUND, 8, 25)):
+            assert of_one["errors"][klass]["n"] >= 14
+            assert of_one["errors"][klass]["median_percent"] <= median
+            assert of_one["errors"][klass]["p95_percent"] <= p95
+
+
 def test_on_a_host_at_several_speeds_programs_take_what_is_predicted_at_the_pace_beside_each_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -36,8 +36,8 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
-    Micro-benchmarks that take half a minute, the calls of CuPy and, where they are there, of PyTorch and of
-    programs in C++ (nvcc) among them. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
+    Micro-benchmarks that take half a minute, a minute where PyTorch and nvcc are there: the calls of CuPy, PyTorch and
+    of programs in C++ are among them. The environment's CUDA_DEVICE_MAX_CONNECTIONS holds.
 
     \b
     Examples:
