@@ -161,19 +161,13 @@ __device__ __forceinline__ void pass_regions(const Arrays& a) {
     }
 }
 
-// Computes for about half a microsecond on a multiprocessor that is full of blocks which do so.
-__device__ __forceinline__ void compute() {
-    float x = threadIdx.x;
-    #pragma unroll
-    for (int n = 0; n < 32; ++n) asm volatile("fma.rn.f32 %0, %0, 0f3F7FFFFF, 0f33800000;" : "+f"(x));
-}
-
 // Of each launch of the stand-in that is in slices: those taken, and the blocks that have found none left.
 __device__ unsigned taken[LAUNCHES], ended[LAUNCHES];
 
 // Passes the bytes through and keeps the threads of each block busy for so many nanoseconds. Or in slices, as many as
 // all blocks together have, of which each takes one after another: where some find no room at once, the others do the
-// work. One thread keeps the time and the other warps compute, so that what runs beside them has what kernels leave.
+// work. One thread keeps the time and the other warps ask whether it is over, again and again, which takes issue slots
+// from what runs beside them, as kernels do, but not from that thread, as warps would that do nothing but compute.
 // `parameter`: nanoseconds of a slice, slices of a block, and the number of the launch: Busy in launches.py.
 // Bounded so that as many threads are resident as the card has (2048 a multiprocessor at most).
 extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays a) {
@@ -198,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(256, 8) streamsim_spin(const Arrays
         is_over = 1;
     }
     if (threadIdx.x >= warpSize)
-        while (!is_over) compute();
+        while (!is_over) {}
     __syncthreads();
 }
 """
