@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def test_kept_samples_give_the_profile_without_a_gpu(tmp_path: Path, capsys: pyt
     assert read_device(output) == fits.fit(read_samples(Path(RECORDED)))
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith(f"{output}: calibrated on NVIDIA H200")
+    assert re.fullmatch(r"took: the fit \d+\.\d s", said[-2])
     assert any(line.startswith("h2d.latency_s ") and " us +- " in line for line in said)
 
 

@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import click
 
@@ -49,20 +51,31 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
         raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
     for path in filter(None, (output, samples)):
         check_writable(path)
-    if taken:
-        found = read_samples(taken)
-    else:
-        with open_gpu(device) as gpu, steps(sys.stderr) as on_step, compiled_rounds(device) as compiled:
-            found = measure_probes(gpu, on_step=on_step)
-            front_ends = measure_front_ends(installed_libraries(device), compiled, on_step)
-        found = replace(found, front_ends=front_ends)
+    took_s: dict[str, float] = {}
+    found = read_samples(taken) if taken else _measured(device, took_s)
     if samples:
         write_samples(found, samples)
-    with noting_compilation():
+    with noting_compilation(), _timing("the fit", took_s):
         profile = fits.fit(found)
     write_device(profile, output)
     click.echo("\n".join([*_numbers(profile), *_front_ends(profile, found)]))
+    click.echo("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
     click.echo(f"{output}: {profile.description}")
+
+
+def _measured(device: int, took_s: dict[str, float]) -> Samples:
+    with open_gpu(device) as gpu, steps(sys.stderr) as on_step:
+        with _timing("card and host", took_s):
+            found = measure_probes(gpu, on_step=on_step)
+        with _timing("front ends", took_s), compiled_rounds(device) as compiled:
+            return replace(found, front_ends=measure_front_ends(installed_libraries(device), compiled, on_step))
+
+
+@contextmanager
+def _timing(part: str, took_s: dict[str, float]) -> Iterator[None]:
+    begin = perf_counter()
+    yield
+    took_s[part] = perf_counter() - begin
 
 
 def _numbers(profile: Device) -> Iterator[str]:
