@@ -476,8 +476,9 @@ def _given(device: Device, op: Kernel, floor: Fraction) -> Need:
     known = [(Fraction(part), Fraction(seconds) * TICKS_PER_S) for part, seconds in op.parts]
     alone = _of_launch(whole, share, waves, floor, known)
     ticks = max(1, int(alone + HALF))
-    launch = constant = floor if card and device.copy_engines.count else Fraction(0)
-    if known and known[-1][0] < 1 and card and device.copy_engines.count:
+    side_by_side = card > 0 and device.copy_engines.count > 0
+    launch = constant = floor if side_by_side else Fraction(0)
+    if side_by_side and known and known[-1][0] < 1:
         part, took = known[-1]
         begins = took - part * max(Fraction(0), whole - took) / (1 - part)
         constant += max(Fraction(0), begins - floor) * min(Fraction(1), waves * part)

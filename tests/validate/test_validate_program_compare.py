@@ -440,17 +440,22 @@ def of_record(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return programs
 
 
+def meets_the_goals(of_one: dict[str, Any], fewest: int) -> None:
+    """Median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, ``fewest`` of each, and the choice."""
+    assert of_one["choice"]["within_5_percent_percent"] >= 95
+    for klass, median, p95 in ((DEVICE_BOUND, 2, 8), (HOST_BOUND, 8, 25)):
+        assert of_one["errors"][klass]["n"] >= fewest
+        assert of_one["errors"][klass]["median_percent"] <= median
+        assert of_one["errors"][klass]["p95_percent"] <= p95
+
+
 def test_where_the_host_keeps_one_speed_programs_take_what_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
-    """The goals: median and 95th percentile 2 and 8 % device-bound, 8 and 25 % host-bound, and the choice."""
+    """In CuPy and PyTorch, by 100 programs in each: all goals hold."""
     found = of_record("h200-2", capsys)
     assert set(found) == {"cupy", "pytorch"}
     for of_one in found.values():
         assert of_one["host"]["apart"] == 1
-        assert of_one["choice"]["within_5_percent_percent"] >= 95
-        for klass, median, p95 in ((DEVICE_BOUND, 2, 8), (HOST_BOUND, 8, 25)):
-            assert of_one["errors"][klass]["n"] > 30
-            assert of_one["errors"][klass]["median_percent"] <= median
-            assert of_one["errors"][klass]["p95_percent"] <= p95
+        meets_the_goals(of_one, 31)
 
 
 @pytest.mark.parametrize("name", ["h100-11", "h200-8"])
@@ -462,11 +467,7 @@ def test_programs_drawn_after_the_model_was_made_take_what_is_predicted(
     assert set(found) == {"cupy", "pytorch", "cuda-c++"}
     for of_one in found.values():
         assert of_one["host"]["apart"] > 1.2
-        assert of_one["choice"]["within_5_percent_percent"] >= 95
-        for klass, median, p95 in ((DEVICE_BOUND, 2, 8), (HOST_BOUND, 8, 25)):
-            assert of_one["errors"][klass]["n"] >= 14
-            assert of_one["errors"][klass]["median_percent"] <= median
-            assert of_one["errors"][klass]["p95_percent"] <= p95
+        meets_the_goals(of_one, 14)
 
 
 def test_on_a_host_at_several_speeds_programs_take_what_is_predicted_at_the_pace_beside_each_run(
