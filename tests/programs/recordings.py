@@ -4,9 +4,11 @@ On a card, with a profile that ``streamsim-validate calibrate`` made there just 
 
     cd tests; python -m programs.recordings record FOLDER --profile profile.toml --limit-s 300
 
-runs the programs of ``programs.recorded``: each as it is and then recorded by CUPTI, as ``streamsim-validate capture``
-does it; some by the PyTorch profiler; then, while there is time, each once more as it is. A program that fails is noted
-and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in ``recordings.json``.
+runs the programs of ``programs.recorded``: those of a module in one process, round by round in turn, so that a host or
+a link that changes its speed changes it for all of them; as they are and then recorded by CUPTI, as
+``streamsim-validate capture`` does it; some by the PyTorch profiler; then, while there is time, once more as they are.
+What fails is noted and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in
+``recordings.json``.
 
 Anywhere ``python -m programs.recordings FOLDER`` replays every recording, predicts from each what a change of its
 program brings, and prints both beside what was measured.
@@ -23,11 +25,13 @@ import sys
 import tempfile
 import time
 import zipfile
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from programs.recorded.rounds import NAME, ROUNDS
+from programs.recorded.rounds import ROUNDS
 from programs.replayed import tables
 
 from streamsim.analysis.what_if import Change, chunks, drop_sync, graph, make_async, pin, prefetch, streams
@@ -40,9 +44,9 @@ TESTS = Path(__file__).parents[1]
 PACKAGE = "programs.recorded"
 SOURCE, LIBRARY = Path(__file__).parent / "recorded" / "cpp_pipeline.cu", "CPP_PIPELINE"
 RECORD, RECORDINGS = "recordings.json", "recordings-{}.zip"
-WINDOW, PROFILED_WINDOW = f"{NAME}[{ROUNDS // 2}]", f"{NAME}[2]"
+CAPTURED_ROUND, PROFILED_ROUND = ROUNDS // 2, 2
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it
-LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 60.0, 120.0
+LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 90.0, 120.0
 PART_BYTES = 15 << 20  # of recordings in a file
 CAPTURE = """
 import sys
@@ -68,6 +72,10 @@ class Program(NamedTuple):
     def name(self) -> str:
         return f"{self.module} {self.variant}"
 
+    def window(self, round_number: int) -> str:
+        """Of one of its rounds, the first is 1."""
+        return f"{self.variant}[{round_number}]"
+
 
 class Pair(NamedTuple):
     """A program, and the one that somebody makes of it who is told of ``changes``."""
@@ -84,12 +92,17 @@ def _programs(module: str, variants: str, by_profiler: str = "") -> Iterator[Pro
 
 PROGRAMS = (
     *_programs("cpp_pipeline", "pageable pinned async streams"),
-    *_programs("inference", "pageable pinned async synchronised streams-2 streams-4", "pageable async streams-2"),
+    *_programs(
+        "inference",
+        "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
+        "pageable async streams-2 small",
+    ),
     *_programs("training", "pageable pinned async each-loss prefetched", "async"),
     *_programs("layers_streamed", "pageable pinned async prefetched", "pinned"),
-    *_programs("cupy_pipeline", "pageable pinned synchronised async streams graph whole chunked"),
-    *_programs("cupy_pipeline", "small small-streams small-graph"),
-    *_programs("inference", "small small-synchronised small-graph", "small"),
+    *_programs(
+        "cupy_pipeline",
+        "pageable pinned synchronised async streams graph whole chunked small small-streams small-graph",
+    ),
 )
 
 
@@ -197,8 +210,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct):
-    """Of a process, as ``programs.recorded.rounds`` writes it."""
+    """Of a variant and a process, as ``programs.recorded.rounds`` writes it."""
 
+    variant: str
     wall_s: tuple[float, ...]
     verified: bool
 
@@ -229,56 +243,65 @@ class Experiment:
         )
 
     def all_of(self, programs: Sequence[Program]) -> Record:
-        """Each program captured; some profiled; then each once more as it is, the last first."""
-        profiled = [program for program in programs if program.by_profiler]
+        """Those of each module captured; some profiled; then all once more as they are, the last first."""
+        modules = _by_module(programs)
+        profiled = _by_module([program for program in programs if program.by_profiler])
         steps = (
-            *(("captured", program, self._captured) for program in programs),
-            *(("profiled", program, self._profiled) for program in profiled),
-            *(("as it is", program, self._as_it_is) for program in reversed(programs)),
+            *(("captured", some, self._captured) for some in modules),
+            *(("profiled", some, self._profiled) for some in profiled),
+            *(("as it is", some, self._as_it_is) for some in reversed(modules)),
         )
-        for k, (what, program, step) in enumerate(steps):
+        for k, (what, some, step) in enumerate(steps):
             since_s = time.monotonic() - self._began
             if since_s > self._limit_s:
-                self._failures += (Failure(left.name, word, "no time was left") for word, left, _ in steps[k:])
+                for word, left, _ in steps[k:]:
+                    self._failed(left, word, "no time was left")
                 break
-            print(f"{since_s:5.1f} s  {k + 1} of {len(steps)}  {program.name}, {what}", file=sys.stderr, flush=True)
+            print(f"{since_s:5.1f} s  {k + 1} of {len(steps)}  {some[0].module}, {what}", file=sys.stderr, flush=True)
             try:
-                step(program)
-            except Exception as error:  # of one program; the others go on
+                step(some)
+            except Exception as error:  # of one module; the others go on
                 print(f"    failed: {error}", file=sys.stderr, flush=True)
-                self._failures.append(Failure(program.name, what, str(error)))
+                self._failed(some, what, str(error))
             write_bytes(msgspec.json.encode(self.record), self._folder / RECORD)
         return self.record
 
-    def _captured(self, program: Program) -> None:
+    def _failed(self, some: Sequence[Program], what: str, why: str) -> None:
+        self._failures += (Failure(program.name, what, why) for program in some)
+
+    def _captured(self, some: Sequence[Program]) -> None:
         def command(folder: Path) -> list[str]:
-            own = [*_words(program), "--times", str(folder / "times")]
-            return [sys.executable, "-c", CAPTURE, str(folder / "recording.json.gz"), WINDOW, *own]
+            own = [*_words(some), "--times", str(folder / "times")]
+            window = some[-1].window(CAPTURED_ROUND)
+            return [sys.executable, "-c", CAPTURE, str(folder / "recording.json.gz"), window, *own]
 
-        self._processes(program, command, ("", "CUPTI"), 2 * PROCESS_S, WINDOW)
+        self._processes(some, command, ("", "CUPTI"), 2 * PROCESS_S)
 
-    def _profiled(self, program: Program) -> None:
+    def _profiled(self, some: Sequence[Program]) -> None:
         def command(folder: Path) -> list[str]:
             more = ["--rounds", str(ROUNDS // 2), "--kineto", str(folder / "recording.json.gz")]
-            return [*_words(program), *more, "--times", str(folder / "times")]
+            return [*_words(some), *more, "--times", str(folder / "times")]
 
-        self._processes(program, command, ("",), PROCESS_S, PROFILED_WINDOW)
+        self._processes(some, command, ("",), PROCESS_S, "PyTorch profiler")
 
-    def _as_it_is(self, program: Program) -> None:
+    def _as_it_is(self, some: Sequence[Program]) -> None:
         def command(folder: Path) -> list[str]:
-            return [*_words(program), "--times", str(folder / "times")]
+            return [*_words(some), "--times", str(folder / "times")]
 
-        self._processes(program, command, ("",), PROCESS_S, "")
+        self._processes(some, command, ("",), PROCESS_S)
 
     def _processes(
         self,
-        program: Program,
+        some: Sequence[Program],
         command: Callable[[Path], list[str]],
         by: tuple[str, ...],
         limit_s: float,
-        window: str,
+        profiler: str = "",
     ) -> None:
-        """Keep the times of the processes of a command, each recorded ``by`` that, and the recording."""
+        """Keep the times of the processes of a command, each recorded ``by`` that, and the recording.
+
+        ``profiler``: what records behind the timed rounds.
+        """
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             try:
@@ -286,35 +309,51 @@ class Experiment:
             finally:
                 times = folder / "times"
                 lines = times.read_bytes().splitlines() if times.exists() else []
-                for recorder, line in zip(by, lines, strict=False):
-                    said = msgspec.json.decode(line, type=_Line)
-                    self._times.append(Times(program.name, recorder, said.wall_s, said.verified))
-                    if not said.verified:
-                        self._failures.append(Failure(program.name, recorder or "as it is", "its results are wrong"))
-            if window:
-                shown = quiet_round(self._times[-1].wall_s) if by[-1] else window
-                self._keep(program, folder / "recording.json.gz", by[-1] or "PyTorch profiler", shown)
+                self._times += self._said(some, lines, by)
+            if by[-1] or profiler:
+                windows = [
+                    program.window(quiet_round(self._times[k].wall_s) if by[-1] else PROFILED_ROUND)
+                    for k, program in enumerate(some, len(self._times) - len(some))
+                ]
+                self._keep(some, windows, folder / "recording.json.gz", by[-1] or profiler)
 
-    def _keep(self, program: Program, recording: Path, by: str, window: str) -> None:
+    def _said(self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...]) -> Iterator[Times]:
+        """What processes wrote, a line of each program, those of the first ``by`` first."""
+        programs = [(program, recorder) for recorder in by for program in some]
+        for (program, recorder), line in zip(programs, lines, strict=False):
+            said = msgspec.json.decode(line, type=_Line)
+            assert said.variant == program.variant
+            if not said.verified:
+                self._failed([program], recorder or "as it is", "its results are wrong")
+            yield Times(program.name, recorder, said.wall_s, said.verified)
+
+    def _keep(self, some: Sequence[Program], windows: Sequence[str], recording: Path, by: str) -> None:
         """Put a recording into the zip, or into the next one."""
         data = recording.read_bytes()
-        file = f"{program.name} {by}.json.gz".replace(" ", "-")
+        file = f"{some[0].module} {by}.json.gz".replace(" ", "-")
         path = self._folder / RECORDINGS.format(self._part)
         if path.exists() and path.stat().st_size + len(data) > PART_BYTES:
             self._part += 1
             path = self._folder / RECORDINGS.format(self._part)
         with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as kept:
             kept.writestr(zipfile.ZipInfo(file), data)
-        self._recordings.append(Recorded(file, program.name, by, window))
+        self._recordings += (
+            Recorded(file, program.name, by, window) for program, window in zip(some, windows, strict=True)
+        )
 
 
-def quiet_round(wall_s: Sequence[float]) -> str:
-    """The window of the round that a quarter of all were faster than."""
-    return f"{NAME}[{wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1}]"
+def _by_module(programs: Sequence[Program]) -> list[list[Program]]:
+    return [[*some] for _, some in groupby(programs, attrgetter("module"))]
 
 
-def _words(program: Program) -> list[str]:
-    return [sys.executable, "-m", f"{PACKAGE}.{program.module}", "--variant", program.variant]
+def quiet_round(wall_s: Sequence[float]) -> int:
+    """The number of the round that a quarter of all were faster than, the first is 1."""
+    return wall_s.index(sorted(wall_s)[len(wall_s) // QUIET]) + 1
+
+
+def _words(some: Sequence[Program]) -> list[str]:
+    variants = [program.variant for program in some]
+    return [sys.executable, "-m", f"{PACKAGE}.{some[0].module}", "--variants", *variants]
 
 
 def run(command: Sequence[str], limit_s: float, environment: dict[str, str] | None = None) -> None:

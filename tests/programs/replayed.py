@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import zipfile
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -98,9 +99,10 @@ def replays(folder: Path, record: Record, profile: str = "") -> Iterator[Replaye
         for path in sorted(folder.glob("recordings-*.zip")):
             with zipfile.ZipFile(path) as kept:
                 kept.extractall(unpacked)
+        read = lru_cache(1)(read_recording)  # those of one file come one after another
         for recorded in record.recordings:
             try:
-                yield replayed(read_recording(Path(unpacked, recorded.file)), recorded, card)
+                yield replayed(read(Path(unpacked, recorded.file)), recorded, card)
             except InputError as error:
                 yield f"{recorded.program}, by {recorded.by}: {error}"
 

@@ -12,7 +12,7 @@ import pytest
 from documents import ROOT
 from fake_cuda import fake_gpu
 from small_record import MACHINE
-from strategies import make_device
+from strategies import COST, make_device
 
 from streamsim.device.front_ends import LINEAR, FrontEnd
 from streamsim.device.variations import changed
@@ -338,6 +338,27 @@ def test_intervals_are_as_wide_as_the_link_varied_from_run_to_run() -> None:
     assert width(one_by_one, "varied") == pytest.approx(width(one_by_one, "steady"))
     both_ways = an_entry(8, 8.0, 9 * 163.84, elements=80 * ELEMENTS, streams=2)
     assert width(both_ways, "steady") < 0.055 < 0.2 < width(both_ways, "varied") < 0.5
+
+
+def test_intervals_are_as_wide_as_kernels_are_known_from_the_calibration() -> None:
+    """A kernel of 1 ms of 1.04 in all, known to 2 % as those of the profile: 3.29 times that, 0.066 * 1000 / 1040.
+
+    What the model misses of 3 copies and kernels in that time is 0.02 wide. Of programs whose calls take all of the
+    time the kernels do not count.
+    """
+    spread = {"h2d.latency_s": 1e-6, "compute.kernels": 0.02}
+    profile = make_device(kernels=(COST,), floor=2000)
+    card = msgspec.structs.replace(profile, front_ends={"cupy": LIBRARY}, spread=spread)
+    blind = msgspec.structs.replace(card, spread=spread | {"compute.kernels": 0.0})
+    heavy, light = a_record(an_entry(1, 1000, 1040)), a_record(an_entry(64, 64, MANY_US))
+    width, without, of_light, light_without = (
+        expectations(record, compare(record, known).rows, 400, device=known)[0].width
+        for record in (heavy, light)
+        for known in (card, blind)
+    )
+    assert without < 0.03
+    assert width == pytest.approx(math.hypot(0.066 * 1000 / 1040, without), rel=0.15)
+    assert of_light == pytest.approx(light_without, rel=0.01)
 
 
 def with_links(entry: Entry, links_s: tuple[float, ...]) -> Entry:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from streamsim_validate.compare.predictions import compare, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import (
     device_of,
+    drawn_wall_s,
     follows_host,
     links_beside,
     predict_wall_s,
@@ -125,7 +127,8 @@ def _of_programs(
 
     Where nothing tells how fast the host was then, it was as fast as it was beside any of them. ``is_known``: all are
     predicted with it as fast as it was beside each run, and calls are known as well as they are then. The link was as
-    it was beside each run, give or take what it changed by from one to the next.
+    it was beside each run, give or take what it changed by from one to the next. Kernels are known as well as those
+    that were calibrated.
     """
     assert entries[0].program is not None
     device = device_of(profile, entries[0].program)
@@ -136,7 +139,7 @@ def _of_programs(
         drawn = with_host_spread(device, chain.from_iterable(row.speeds for entry, row in pairs if not entry.paces_s))
     drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
     schedules = [schedule_of(entry, device) for entry in entries]
-    found = intervals(schedules, drawn, samples, seed, level, predict_wall_s)
+    found = intervals(schedules, drawn, samples, seed, level, partial(drawn_wall_s, device))
     beside = [row.predicted_s / predict_wall_s(program, device) for row, program in zip(rows, schedules, strict=True)]
     return [interval.times(factor) for interval, factor in zip(found, beside, strict=True)]
 

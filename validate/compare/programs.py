@@ -25,6 +25,7 @@ from streamsim.device.front_ends import HOST_TIMES, TIMES, with_front_end
 from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
+from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
@@ -87,6 +88,30 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
 def predict_wall_s(schedule: Schedule, device: Device) -> float:
     """From the first call until the synchronisation behind the last one returns."""
     return simulate_one_of_many(schedule, device).host_s
+
+
+def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
+    """:func:`predict_wall_s` on a device drawn from the spread of ``usual``.
+
+    Kernels that were timed beside a program are known no better than those that were calibrated: they are drawn by the
+    same factor, which is that of the least time of a kernel, too.
+    """
+    factor = drawn.compute.floor_s / usual.compute.floor_s if usual.compute.floor_s else 1.0
+    return predict_wall_s(_with_kernels(schedule, factor), drawn)
+
+
+def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
+    """The schedule with kernels that take so many times as long."""
+    if factor == 1:
+        return schedule
+    ops = tuple(_scaled(op, factor) if isinstance(op, Kernel) else op for op in schedule.ops)
+    return msgspec.structs.replace(schedule, ops=ops)
+
+
+def _scaled(kernel: Kernel, factor: float) -> Kernel:
+    assert kernel.duration_s is not None
+    parts = tuple((share, seconds * factor) for share, seconds in kernel.parts)
+    return msgspec.structs.replace(kernel, duration_s=kernel.duration_s * factor, parts=parts)
 
 
 def calls_s(schedule: Schedule, device: Device) -> float:

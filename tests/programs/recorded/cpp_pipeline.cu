@@ -25,63 +25,69 @@ __global__ void score(const float* in, float* out, int n) {
     out[i] = x;
 }
 
-static float *h_in, *h_out, *d_in, *d_out;
-static std::vector<cudaStream_t> streams;
+struct Prepared {
+    int elements;
+    float *h_in, *h_out, *d_in, *d_out;
+    std::vector<cudaStream_t> streams;
+};
 
-static void launch(int first, int n, cudaStream_t stream) {
-    score<<<(n + BLOCK - 1) / BLOCK, BLOCK, 0, stream>>>(d_in + first, d_out + first, n);
+static void launch(Prepared* of, int first, int n, cudaStream_t stream) {
+    score<<<(n + BLOCK - 1) / BLOCK, BLOCK, 0, stream>>>(of->d_in + first, of->d_out + first, n);
     CHECK(cudaGetLastError());
 }
 
 // Memory of the host for so many floats in and out, pinned or not, of the card, and so many streams.
-extern "C" void prepare(int elements, int pinned, int stream_count) {
+extern "C" Prepared* prepare(int elements, int pinned, int stream_count) {
+    auto* made = new Prepared{elements};
     size_t size = elements * sizeof(float);
     if (pinned) {
-        CHECK(cudaMallocHost(&h_in, size));
-        CHECK(cudaMallocHost(&h_out, size));
+        CHECK(cudaMallocHost(&made->h_in, size));
+        CHECK(cudaMallocHost(&made->h_out, size));
     } else {
-        h_in = static_cast<float*>(std::malloc(size));
-        h_out = static_cast<float*>(std::malloc(size));
+        made->h_in = static_cast<float*>(std::malloc(size));
+        made->h_out = static_cast<float*>(std::malloc(size));
     }
-    for (int i = 0; i < elements; ++i) h_in[i] = i / static_cast<float>(elements), h_out[i] = 0.0f;
-    CHECK(cudaMalloc(&d_in, size));
-    CHECK(cudaMalloc(&d_out, size));
-    streams.resize(stream_count);
-    for (auto& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    for (int i = 0; i < elements; ++i) made->h_in[i] = i / static_cast<float>(elements), made->h_out[i] = 0.0f;
+    CHECK(cudaMalloc(&made->d_in, size));
+    CHECK(cudaMalloc(&made->d_out, size));
+    made->streams.resize(stream_count);
+    for (auto& stream : made->streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return made;
 }
 
-extern "C" void run_blocking(int elements, int chunks) {
-    int n = elements / chunks;
+extern "C" void run_blocking(Prepared* of, int chunks) {
+    int n = of->elements / chunks;
     for (int k = 0; k < chunks; ++k) {
         int first = k * n;
-        CHECK(cudaMemcpy(d_in + first, h_in + first, n * sizeof(float), cudaMemcpyHostToDevice));
-        launch(first, n, 0);
-        CHECK(cudaMemcpy(h_out + first, d_out + first, n * sizeof(float), cudaMemcpyDeviceToHost));
+        CHECK(cudaMemcpy(of->d_in + first, of->h_in + first, n * sizeof(float), cudaMemcpyHostToDevice));
+        launch(of, first, n, 0);
+        CHECK(cudaMemcpy(of->h_out + first, of->d_out + first, n * sizeof(float), cudaMemcpyDeviceToHost));
     }
 }
 
 // Depth-first: all of a chunk in its stream, then the next chunk in the next one.
-extern "C" void run_streams(int elements, int chunks) {
-    int n = elements / chunks;
+extern "C" void run_streams(Prepared* of, int chunks) {
+    int n = of->elements / chunks;
     for (int k = 0; k < chunks; ++k) {
         int first = k * n;
-        cudaStream_t stream = streams[k % streams.size()];
-        CHECK(cudaMemcpyAsync(d_in + first, h_in + first, n * sizeof(float), cudaMemcpyHostToDevice, stream));
-        launch(first, n, stream);
-        CHECK(cudaMemcpyAsync(h_out + first, d_out + first, n * sizeof(float), cudaMemcpyDeviceToHost, stream));
+        cudaStream_t stream = of->streams[k % of->streams.size()];
+        size_t size = n * sizeof(float);
+        CHECK(cudaMemcpyAsync(of->d_in + first, of->h_in + first, size, cudaMemcpyHostToDevice, stream));
+        launch(of, first, n, stream);
+        CHECK(cudaMemcpyAsync(of->h_out + first, of->d_out + first, size, cudaMemcpyDeviceToHost, stream));
     }
     CHECK(cudaDeviceSynchronize());
 }
 
 // Whether the output is that of one kernel over all elements.
-extern "C" int is_right(int elements) {
-    std::vector<float> expected(elements);
-    size_t size = elements * sizeof(float);
-    CHECK(cudaMemcpy(d_in, h_in, size, cudaMemcpyHostToDevice));
-    launch(0, elements, 0);
-    CHECK(cudaMemcpy(expected.data(), d_out, size, cudaMemcpyDeviceToHost));
-    for (int i = 0; i < elements; ++i) {
-        if (expected[i] != h_out[i]) return 0;
+extern "C" int is_right(Prepared* of) {
+    std::vector<float> expected(of->elements);
+    size_t size = of->elements * sizeof(float);
+    CHECK(cudaMemcpy(of->d_in, of->h_in, size, cudaMemcpyHostToDevice));
+    launch(of, 0, of->elements, 0);
+    CHECK(cudaMemcpy(expected.data(), of->d_out, size, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < of->elements; ++i) {
+        if (expected[i] != of->h_out[i]) return 0;
     }
     return 1;
 }

@@ -17,9 +17,10 @@ ELEMENTS, CHUNKS = 1 << 24, 16
 
 def chunks(function: str, streams: int = 0, pinned: bool = True) -> Work:
     library = ctypes.CDLL(os.environ[LIBRARY])
-    library.prepare(ELEMENTS, int(pinned), streams)
+    library.prepare.restype = ctypes.c_void_p
+    prepared = ctypes.c_void_p(library.prepare(ELEMENTS, int(pinned), streams))
     run = getattr(library, function)
-    return Work(lambda: run(ELEMENTS, CHUNKS), lambda: bool(library.is_right(ELEMENTS)))
+    return Work(lambda: run(prepared, CHUNKS), lambda: bool(library.is_right(prepared)))
 
 
 VARIANTS = {

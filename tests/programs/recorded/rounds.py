@@ -1,8 +1,9 @@
 """What every program here does with its work: some rounds to warm up, then rounds that have a name and are timed.
 
-``python -m programs.recorded.inference --variant pinned`` prints what each round took, as JSON. A round begins with its
-first call and ends when its results are there. In ``--times FILE`` the same is a line, added by each process. With
-``--kineto FILE`` the PyTorch profiler records some more rounds behind the timed ones.
+``python -m programs.recorded.inference --variants pinned async`` prints what each round of either took, as JSON. Their
+rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
+begins with its first call and ends when its results are there. In ``--times FILE`` the same is a line of each variant,
+added by each process. With ``--kineto FILE`` the PyTorch profiler records some more rounds behind the timed ones.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
     Ranges = Callable[[str], AbstractContextManager[Any]]
 
-NAME = "round"
-WARM_UP, ROUNDS, PROFILED = 5, 24, 3
+WARM_UP, ROUNDS, PROFILED = 3, 12, 3
 
 
 class Work(NamedTuple):
@@ -34,40 +34,45 @@ class Work(NamedTuple):
 def main(
     variants: Mapping[str, Callable[[], Work]], ranges: Ranges, under: AbstractContextManager[Any] | None = None
 ) -> None:
-    """The variant that the command line asks for; ``ranges`` names a part of a program, and all runs ``under`` that."""
+    """Variants that the command line asks for; ``ranges`` names a part of a program, and all runs ``under`` that."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--variant", choices=variants, required=True)
+    parser.add_argument("--variants", choices=variants, nargs="+", required=True)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--times", type=Path)
     parser.add_argument("--kineto", type=Path)
     given = parser.parse_args()
     with under or nullcontext():
-        work = variants[given.variant]()
+        works = {variant: variants[variant]() for variant in given.variants}
         for _ in range(WARM_UP):
-            work.run()
-        wall_s = timed(work, ranges, given.rounds)
+            for work in works.values():
+                work.run()
+        wall_s = timed(works, ranges, given.rounds)
         if given.kineto:
-            profiled(work, ranges, given.kineto)
-        said = json.dumps({"variant": given.variant, "wall_s": wall_s, "verified": work.is_right()})
+            profiled(works, ranges, given.kineto)
+        said = "".join(
+            json.dumps({"variant": variant, "wall_s": wall_s[variant], "verified": work.is_right()}) + "\n"
+            for variant, work in works.items()
+        )
     if given.times is None:
-        print(said)
+        print(said, end="")
     else:
         with given.times.open("a", encoding="utf-8") as file:
-            file.write(said + "\n")
+            file.write(said)
 
 
-def timed(work: Work, ranges: Ranges, rounds: int) -> list[float]:
-    """What each round takes, in seconds."""
-    wall_s = []
+def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, list[float]]:
+    """What each round takes, in seconds, by variant."""
+    wall_s: dict[str, list[float]] = {variant: [] for variant in works}
     for _ in range(rounds):
-        with ranges(NAME):
-            start = time.perf_counter()
-            work.run()
-            wall_s.append(time.perf_counter() - start)
+        for variant, work in works.items():
+            with ranges(variant):
+                start = time.perf_counter()
+                work.run()
+                wall_s[variant].append(time.perf_counter() - start)
     return wall_s
 
 
-def profiled(work: Work, ranges: Ranges, path: Path) -> None:
+def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> None:
     """Rounds that the PyTorch profiler records; the first has what it does at its beginning."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -75,5 +80,5 @@ def profiled(work: Work, ranges: Ranges, path: Path) -> None:
     events = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with profile(activities=activities, experimental_config=events) as found:
-        timed(work, ranges, PROFILED)
+        timed(works, ranges, PROFILED)
     found.export_chrome_trace(str(path))
