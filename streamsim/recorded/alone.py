@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamsim.recorded.recording import WorkKind
+from streamsim.recorded.recording import NONE, WorkKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamsim.recorded.recording import CardWork
+
+NEXT_NS = 1000  # from kernel to kernel of a graph in one stream: 0.1 to 0.5 us where nothing else is waited for
+_MOST = np.iinfo(np.int64).max
 
 
 def is_crowded(work: CardWork) -> NDArray[np.bool_]:
@@ -26,24 +29,65 @@ def is_crowded(work: CardWork) -> NDArray[np.bool_]:
     return found
 
 
-def alone_ns(work: CardWork) -> NDArray[np.int64]:
+def alone_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.int64]:
     """What each row of ``work`` takes with the card to itself, in nanoseconds; shape (rows,).
 
     As recorded where it had it. A kernel that ran beside others takes what the fastest launch of its name, grid and
-    block took, of those that had the card to themselves if there are such: equal launches need not be equal work, so
-    that is asked of no others.
+    block took, of those that had the card to themselves if there are such, else of those ``elsewhere`` that had it
+    (:func:`quietest`): equal launches need not be equal work, so that is asked of no others. A kernel of a graph has
+    the card until the next one behind it begins: what lies between them is no engine's to hand over.
     """
     took: NDArray[np.int64] = work.end_ns - work.start_ns
     crowded = is_crowded(work)
-    if not crowded.any():
-        return took
-    alike = _alike(np.column_stack([work.name, work.grid, work.block]))
-    most = np.iinfo(np.int64).max
-    least = {quiet: np.full(int(alike.max()) + 1, most) for quiet in (True, False)}
-    for quiet, rows in ((True, ~crowded), (False, crowded)):
-        np.minimum.at(least[quiet], alike[rows], took[rows])
-    of_its_kind = np.where(least[True] < most, least[True], least[False])[alike]
-    return np.where(crowded, np.minimum(took, of_its_kind), took)
+    if crowded.any():
+        of_its_kind = _fastest_of_its_kind(work, took, crowded, elsewhere)
+        took = np.where(crowded, np.minimum(took, of_its_kind), took)
+    return took + _until_next_ns(work)
+
+
+def _fastest_of_its_kind(
+    work: CardWork, took: NDArray[np.int64], crowded: NDArray[np.bool_], elsewhere: CardWork | None
+) -> NDArray[np.int64]:
+    kinds = [_kinds(work)] if elsewhere is None else [_kinds(work), _kinds(elsewhere)]
+    alike = _alike(np.concatenate(kinds))
+    here = alike[: len(work)]
+    found = np.full(int(alike.max()) + 1, _MOST)
+    for rows in (~crowded, None, crowded):
+        least = np.full(len(found), _MOST)
+        if rows is not None:
+            np.minimum.at(least, here[rows], took[rows])
+        elif elsewhere is not None:
+            np.minimum.at(least, alike[len(work) :], elsewhere.end_ns - elsewhere.start_ns)
+        found = np.where(found < _MOST, found, least)
+    return found[here]
+
+
+def quietest(work: CardWork) -> CardWork:
+    """Of the kernels of each name, grid and block in ``work`` the fastest that had its card to itself."""
+    rows = np.flatnonzero(~is_crowded(work) & (work.kind == WorkKind.KERNEL))
+    fastest = rows[np.argsort((work.end_ns - work.start_ns)[rows], kind="stable")]
+    kinds = _kinds(work)[fastest]
+    first = np.unique(_alike(kinds), return_index=True)[1] if len(kinds) else np.empty(0, np.int64)
+    return work.rows(np.sort(fastest[first]))
+
+
+def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
+    """What passes until the next kernel of its stream begins, of kernels of one call: a graph's launch; else 0."""
+    found = np.zeros(len(work), np.int64)
+    rows = np.flatnonzero(work.call != NONE)
+    rows = rows[np.lexsort((work.start_ns[rows], work.stream[rows], work.call[rows]))]
+    before, after = rows[:-1], rows[1:]
+    is_next = (work.call[before] == work.call[after]) & (work.stream[before] == work.stream[after])
+    are_kernels = (work.kind[before] == WorkKind.KERNEL) & (work.kind[after] == WorkKind.KERNEL)
+    gaps_ns = work.start_ns[after] - work.end_ns[before]
+    rightly = is_next & are_kernels & (gaps_ns > 0) & (gaps_ns < NEXT_NS)
+    found[before[rightly]] = gaps_ns[rightly]
+    return found
+
+
+def _kinds(work: CardWork) -> NDArray[np.int32]:
+    """By row what launches have in common that are alike."""
+    return np.column_stack([work.name, work.grid, work.block])
 
 
 def _alike(rows: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -157,8 +157,10 @@ class _Writer:
             excess, first = first_excess_ns(self._recording, times.own_ns)
             if first != NONE:
                 times.own_ns[first] -= excess
-        least = np.minimum(times.own_ns, np.diff(self._rows_from) > 0)  # what takes no time is an op of a graph's
-        times.own_ns[:] = np.maximum(times.own_ns - round(costs.call_s * 1e9), least)
+        works = np.diff(self._rows_from) > 0
+        least = np.minimum(times.own_ns, works)  # what takes no time is an op of a graph's
+        took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
+        times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
         operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
         times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
@@ -360,7 +362,7 @@ def _columns(recording: Recording, streams: dict[int, int]) -> _Columns:
         work.call.tolist(),
         number[work.stream].tolist(),
         _kernels(recording),
-        (alone_ns(work) * 1e-9).tolist(),
+        (alone_ns(work, recording.quietest) * 1e-9).tolist(),
         threads,
         _fill_of(recording, threads),
         work.bytes.tolist(),

@@ -247,6 +247,7 @@ class Recording(msgspec.Struct, frozen=True):
 
     ``untraced``: for each run of the same program that nothing recorded its named spans, in nanoseconds since the first
     of them; their threads are not known.
+    ``quietest``: of a window, the fastest launch alone of each kind of kernel in all of the recording, on its cards.
     Raises InputError, naming the column and row, for what cannot be: an index that leads nowhere, an end before its
     start, rows out of order, an event recorded by a call that records none.
     """
@@ -263,6 +264,7 @@ class Recording(msgspec.Struct, frozen=True):
     annotations: Annotations
     unread: tuple[Unread, ...] = ()
     untraced: tuple[Annotations, ...] = ()
+    quietest: CardWork | None = None
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, FORMATS)

@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import by_queries, costs_of, per_call
+from streamsim.recorded.recording_costs import by_queries, costs_of, per_call, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.timeline import Timeline, label
@@ -99,7 +99,7 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
     """``program``, which is that of ``recording``, on ``device``, beside what was recorded."""
-    timeline = simulate_one_of_many(program.schedule, device)
+    timeline = simulate_one_of_many(program.schedule, while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
     rows, ops = np.array(program.work)[on_card], on_card
     first = int(ops[0])

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.recorded.alone import quietest
 from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, Recording, Unread
 from streamsim.text.quantities import parse_seconds
 from streamsim.text.shown import shown
@@ -57,6 +58,7 @@ def part_of(
         first_ns, last_ns = window_ns(recording, window)
         calls = recording.calls
         inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+        recording = msgspec.structs.replace(recording, quietest=recording.quietest or quietest(recording.work))
         recording = _with_calls(recording, inside, first_ns, last_ns, "the window")
     if not len(recording.calls) + len(recording.work):
         raise InputError(f"{_asked(card, process, window)}: no call and no work is in it; --list shows what there is")

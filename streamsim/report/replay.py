@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamsim.recorded.recording_costs import STAMPS_S
 from streamsim.recorded.replay import PREDICTED, TAKEN
 from streamsim.report.recording import add_row, plain_table
 from streamsim.text.quantities import format_change, format_seconds
@@ -48,6 +49,7 @@ def replay_table(found: Replay, untraced: RecordedProgram, untraced_s: float | N
         fitted = "as timed; what recording cost is fitted to it, where it can be"
         add_row(table, "when nothing records it", format_seconds(untraced_s), fitted)
     add_row(table, "what recording cost", format_seconds(untraced.taken_out_s), _off(untraced))
+    add_row(table, "", format_seconds(STAMPS_S), "from engine to engine of the card, which the replay here is with")
     return table
 
 
@@ -55,6 +57,7 @@ def _off(program: RecordedProgram) -> str:
     costs = program.costs
     each = [f"{format_seconds(costs.call_s)} a call"]
     each += [f"{format_seconds(costs.between_s)} before it"] * (costs.between_s > 0)
+    each += [f"{format_seconds(costs.work_s)} more of one that puts work on the card"] * (costs.work_s > 0)
     each += [f"{format_seconds(costs.operation_s)} a recorded operation"] * (costs.operation_s > 0 or len(each) == 1)
     return f"of the host's time, which the schedule is without: {', '.join(each)}"
 
@@ -74,5 +77,9 @@ def replay_json(found: Replay, untraced: RecordedProgram, untraced_s: float | No
         "predicted": PREDICTED,
         "assumed": msgspec.to_builtins(found.program.assumed),
         "untraced_s": untraced_s,
-        "recording_cost": {"taken_out_s": untraced.taken_out_s, **msgspec.to_builtins(untraced.costs)},
+        "recording_cost": {
+            "taken_out_s": untraced.taken_out_s,
+            **msgspec.to_builtins(untraced.costs),
+            "between_engines_s": STAMPS_S,
+        },
     }

@@ -6,7 +6,7 @@ On a card, with a profile that ``streamsim-validate calibrate`` made there just 
 
 runs the programs of ``programs.recorded``: those of a module in one process, round by round in turn, so that a host or
 a link that changes its speed changes it for all of them; as they are and then recorded by CUPTI, as
-``streamsim-validate capture`` does it; some by the PyTorch profiler; then, while there is time, once more as they are.
+``streamsim-validate capture`` does it; twice more as they are, and some by the PyTorch profiler, while there is time.
 What fails is noted and left out. ``FOLDER`` has the recordings in ``recordings-1.zip`` and so on, and all times in
 ``recordings.json``.
 
@@ -17,6 +17,7 @@ program brings, and prints both beside what was measured.
 from __future__ import annotations
 
 import argparse
+import gzip
 import os
 import signal
 import statistics
@@ -243,11 +244,12 @@ class Experiment:
         )
 
     def all_of(self, programs: Sequence[Program]) -> Record:
-        """Those of each module captured; some profiled; then all once more as they are, the last first."""
+        """Those of each module captured; some profiled; all once more as they are, before that and behind it."""
         modules = _by_module(programs)
         profiled = _by_module([program for program in programs if program.by_profiler])
         steps = (
             *(("captured", some, self._captured) for some in modules),
+            *(("as it is", some, self._as_it_is) for some in modules),
             *(("profiled", some, self._profiled) for some in profiled),
             *(("as it is", some, self._as_it_is) for some in reversed(modules)),
         )
@@ -328,15 +330,15 @@ class Experiment:
             yield Times(program.name, recorder, said.wall_s, said.verified)
 
     def _keep(self, some: Sequence[Program], windows: Sequence[str], recording: Path, by: str) -> None:
-        """Put a recording into the zip, or into the next one."""
-        data = recording.read_bytes()
-        file = f"{some[0].module} {by}.json.gz".replace(" ", "-")
+        """Put a recording into the zip, or into the next one: unpacked, since LZMA packs it to half of what gzip does."""
+        packed = recording.read_bytes()
+        file = f"{some[0].module} {by}.json".replace(" ", "-")
         path = self._folder / RECORDINGS.format(self._part)
-        if path.exists() and path.stat().st_size + len(data) > PART_BYTES:
+        if path.exists() and path.stat().st_size + len(packed) > PART_BYTES:
             self._part += 1
             path = self._folder / RECORDINGS.format(self._part)
-        with zipfile.ZipFile(path, "a", zipfile.ZIP_STORED) as kept:
-            kept.writestr(zipfile.ZipInfo(file), data)
+        with zipfile.ZipFile(path, "a") as kept:
+            kept.writestr(zipfile.ZipInfo(file), gzip.decompress(packed), zipfile.ZIP_LZMA)
         self._recordings += (
             Recorded(file, program.name, by, window) for program, window in zip(some, windows, strict=True)
         )

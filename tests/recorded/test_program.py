@@ -28,8 +28,9 @@ from streamsim.program.schedule import (
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import CallKind, RecordedCard
-from streamsim.recorded.recording_costs import HostCosts
+from streamsim.recorded.recording_costs import HostCosts, while_recorded
 from streamsim.recorded.replay import replay, untraced
+from streamsim.recorded.windows import part_of
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -142,6 +143,31 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
     assert alone_ns(was.work).tolist() == [8, 40, 8]
 
 
+def test_a_kernel_that_is_never_alone_in_a_window_takes_what_its_like_take_alone_elsewhere() -> None:
+    """As above, in the window that has the two side by side only; there it would take what it took."""
+    device = make_device(concurrent_kernels=4, kernel=1)
+    ops = kernel(1, 8, name="a"), Synchronize(), kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
+    was = recorded(simulate(program(*ops), device))
+    inside = part_of(was, window=f"{int(was.calls.start_ns[2])}ns..1s")
+    took = (was.work.end_ns - was.work.start_ns).tolist()
+    assert len(inside.work) == 2
+    assert alone_ns(inside.work).tolist() == [40, took[2]]
+    assert alone_ns(inside.work, inside.quietest).tolist() == [40, 8]
+
+
+@pytest.mark.parametrize(("gap", "own"), [(0, 5), (300, 305), (999, 1004), (1000, 5)])
+def test_a_kernel_of_a_graph_has_the_card_until_the_next_one_begins(gap: int, own: int) -> None:
+    """Up to a microsecond; what is longer it waits for something else. Launched one by one that is the launch's."""
+    was = recorded(simulate(program(*(kernel(1, 5) for _ in range(3))), make_device(kernel=1)))
+    starts = np.arange(3) * (5 + gap)
+    graph, one_by_one = (
+        msgspec.structs.replace(was.work, start_ns=starts, end_ns=starts + 5, call=np.array(calls))
+        for calls in ([0, 0, 0], [0, 1, 2])
+    )
+    assert alone_ns(graph).tolist() == [own, own, 5]
+    assert alone_ns(one_by_one).tolist() == [5, 5, 5]
+
+
 def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:
     """Calls of 5 less 2 each; the first launch's, 100 times as long as the others', becomes one of them."""
     device = make_device(kernel=5)
@@ -191,7 +217,7 @@ def test_an_untraced_time_that_no_cost_of_recording_explains_counts_for_nothing(
 
 def test_halving_the_links_bandwidth_shows() -> None:
     ops = [op for k in range(1, 5) for op in (h2d(k, 4000), kernel(k, 100), d2h(k, 4000))]
-    was = recorded(simulate(program(*ops), make_device()))
+    was = recorded(simulate(program(*ops), while_recorded(make_device())))
     found = replay(was, make_device())
     assert found.error == 0
     slow = replay(was, make_device(h2d=card.link(rate=0.5)))

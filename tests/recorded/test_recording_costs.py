@@ -9,22 +9,23 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from perfect_profiler import recorded
-from strategies import NS, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.model import simulate
 from streamsim.program.schedule import HostWork
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import NONE, CallKind, HostCalls, Recording
-from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call
+from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call, while_recorded
+from streamsim.recorded.replay import replay
 
 LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
 QUERY = "cudaGetDevice_v3020"
 
 
-def with_queries(launches: int, own: int, gap: int, query: str = QUERY) -> Recording:
+def with_queries(launches: int, own: int, gap: int, query: str = QUERY, of_work: int = 0) -> Recording:
     """Launches with a query before each, by a recorder that takes ``own`` in every call and ``gap`` behind it.
 
-    Of the query nothing else takes time. The host works behind each launch.
+    Of the query nothing else takes time, and of a launch ``of_work``. The host works behind each launch.
     """
     device = make_device(kernel=LAUNCH)
     was = recorded(simulate(program(*[kernel(1, 5) for _ in range(launches)]), device))
@@ -33,8 +34,8 @@ def with_queries(launches: int, own: int, gap: int, query: str = QUERY) -> Recor
     for row in range(launches):
         calls.append((CallKind.OTHER, len(was.names), now, now + own))
         now += own + gap
-        calls.append((CallKind.LAUNCH, int(was.calls.name[row]), now, now + LAUNCH + own))
-        now += LAUNCH + own + gap + WORK
+        calls.append((CallKind.LAUNCH, int(was.calls.name[row]), now, now + LAUNCH + own + of_work))
+        now += LAUNCH + own + of_work + gap + WORK
     n = len(calls)
     kinds, called, starts, ends = (np.array(column) for column in zip(*calls, strict=True))
     columns = {name: np.full(n, NONE) for name in HostCalls.dtypes()}
@@ -50,10 +51,14 @@ def with_queries(launches: int, own: int, gap: int, query: str = QUERY) -> Recor
 @examples(30)
 @given(st.integers(ENOUGH, 30), st.integers(1, 400), st.integers(1, 400))
 def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, gap: int) -> None:
-    """Without it each launch takes what it takes, and before each but the first the host does its own work alone."""
-    was = with_queries(launches, own, gap)
+    """Without it each launch takes what it takes, and before each but the first the host does its own work alone.
+
+    Of a launch the kernel is recorded as well, which costs four times as much.
+    """
+    was = with_queries(launches, own, gap, of_work=4 * own)
     costs = costs_of(was, make_device(kernel=1))
     assert (costs.call_s, costs.between_s, costs.operation_s) == pytest.approx((own * NS, gap * NS, 0.0))
+    assert costs.work_s == pytest.approx(4 * own * NS)
     found = program_of(was, costs=costs).schedule
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
@@ -76,3 +81,16 @@ def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
 
 def test_costs_can_be_scaled() -> None:
     assert HostCosts(2.0, 3.0, True, 4.0).scaled(0.5) == HostCosts(1.0, 1.5, True, 2.0)
+
+
+def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later() -> None:
+    """Of two chunks in one stream: copy to kernel, kernel to copy back, copy back to copy; not kernel to kernel.
+
+    That is 5 times, and in the replay they are.
+    """
+    device = make_device()
+    ops = [op for _ in range(2) for op in (h2d(1, 4000), kernel(1, 100), kernel(1, 100), d2h(1, 4000))]
+    alone, seen = (simulate(program(*ops), card) for card in (device, while_recorded(device)))
+    assert seen.makespan_s == pytest.approx(alone.makespan_s + 5e-6)
+    found = replay(recorded(seen), device)
+    assert found.recorded_s == found.predicted_s == pytest.approx(seen.makespan_s)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Ranges = Callable[[str], AbstractContextManager[Any]]
 
-WARM_UP, ROUNDS, PROFILED = 3, 12, 3
+WARM_UP, ROUNDS, PROFILED = 3, 8, 3
 
 
 class Work(NamedTuple):
