@@ -131,6 +131,7 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
     assert set(times) == {(name, by) for name in both for by in ("", "CUPTI")}
     assert [(one.program, one.by) for one in found.recordings] == [(name, "CUPTI") for name in sorted(both)[::-1]]
     assert all(one.verified for one in found.times)
+    assert {(one.by, len(one.beside_s)) for one in found.times} == {("", 0), ("CUPTI", ROUNDS)}
     assert sorted(len(one.wall_s) for one in found.times if not one.by) == [ROUNDS] * 6
     failed = {(one.program, one.what): one.why for one in found.failures}
     assert set(failed) == {(FAILING, "captured"), (FAILING, "as it is"), (PROFILED, "profiled")}
@@ -147,6 +148,7 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
         assert recorded.window == f"{variant}[{quarter}]"
         untraced_s = found.untraced_s(recorded.program)
         assert untraced_s == pytest.approx([statistics.median(recorded_s)] * 3)
+        assert found.measured_s(recorded.program) == pytest.approx(untraced_s[:1])
         assert wall_time_s(recording, recorded.window) == pytest.approx(untraced_s[0], rel=0.1)
 
 
@@ -158,6 +160,7 @@ def test_the_rounds_of_programs_come_in_turn(folder: Path) -> None:
     ranges = sorted(zip(recording.annotations.start_ns, recording.annotations.name, strict=True))
     names = [recording.names[name] for _, name in ranges]
     assert names == ["pinned", "async"] * ROUNDS
+    assert recording.work.end_ns.max() <= recording.annotations.end_ns.max()  # nothing is recorded behind them
 
 
 def test_when_time_is_over_no_program_is_begun(tmp_path: Path) -> None:

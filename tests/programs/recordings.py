@@ -165,12 +165,16 @@ PAIRS = (
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What the rounds of a process took, in seconds. ``by``: what recorded it; "" for nothing."""
+    """What the rounds of a process took, in seconds. ``by``: what recorded it; "" for nothing.
+
+    ``beside_s``: rounds in the same process, behind those, that nothing recorded.
+    """
 
     program: str
     by: str
     wall_s: tuple[float, ...]
     verified: bool
+    beside_s: tuple[float, ...] = ()
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -206,6 +210,11 @@ class Record(msgspec.Struct, frozen=True):
         own = (one for one in self.times if one.program == program and not one.by)
         return tuple(statistics.median(one.wall_s) for one in own)
 
+    def measured_s(self, program: str) -> tuple[float, ...]:
+        """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`."""
+        beside = (one.beside_s for one in self.times if one.program == program and one.by)
+        return tuple(map(statistics.median, filter(None, beside))) or self.untraced_s(program)
+
 
 # -- on a card ---------------------------------------------------------------------------------------------------------
 
@@ -216,6 +225,7 @@ class _Line(msgspec.Struct):
     variant: str
     wall_s: tuple[float, ...]
     verified: bool
+    beside_s: tuple[float, ...] = ()
 
 
 class Experiment:
@@ -327,10 +337,10 @@ class Experiment:
             assert said.variant == program.variant
             if not said.verified:
                 self._failed([program], recorder or "as it is", "its results are wrong")
-            yield Times(program.name, recorder, said.wall_s, said.verified)
+            yield Times(program.name, recorder, said.wall_s, said.verified, said.beside_s)
 
     def _keep(self, some: Sequence[Program], windows: Sequence[str], recording: Path, by: str) -> None:
-        """Put a recording into the zip, or into the next one: unpacked, since LZMA packs it to half of what gzip does."""
+        """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
         packed = recording.read_bytes()
         file = f"{some[0].module} {by}.json".replace(" ", "-")
         path = self._folder / RECORDINGS.format(self._part)

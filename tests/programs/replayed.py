@@ -66,7 +66,8 @@ class Replayed(NamedTuple):
 class Predicted(NamedTuple):
     """What a change was predicted to bring, from a recording with its untraced run and without it; whole rounds.
 
-    ``gain``: as it is over changed. ``before_s``, ``after_s``: medians of the processes' medians.
+    ``gain``: as it is over changed. ``before_s``, ``after_s``: of rounds that nothing recorded, in the process that was
+    recorded; medians of the processes' medians where none were timed there.
     """
 
     pair: Pair
@@ -134,7 +135,7 @@ def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]
     for one in found:
         by_program.setdefault(one.recorded.program, []).append(one)
     for pair in pairs:
-        before, after = record.untraced_s(pair.before), record.untraced_s(pair.after)
+        before, after = record.measured_s(pair.before), record.measured_s(pair.after)
         if not by_program.get(pair.before) or not before or not after:
             yield f"{title(pair)}: not measured"
             continue
@@ -169,7 +170,7 @@ def tables(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "
     yield from ("", "Replays: what was recorded, with what recording cost; a round without it; the processes' medians")
     yield from (one if isinstance(one, str) else _replay_line(one, record) for one in found)
     yield f"replay: {_errors([one.error for one in good])}"
-    known = [(one, statistics.median(times)) for one in good if (times := record.untraced_s(one.recorded.program))]
+    known = [(one, statistics.median(times)) for one in good if (times := record.measured_s(one.recorded.program))]
     yield f"without what recording cost, from the recording alone: {_errors([_alone(*one) for one in known])}"
     yield from ("", "Changes: predicted and measured rounds; from the recording alone: without its untraced run")
     yield from (one if isinstance(one, str) else _prediction_line(one) for one in predicted)
@@ -187,12 +188,12 @@ def _alone(one: Replayed, measured_s: float) -> float:
 
 def _replay_line(one: Replayed, record: Record) -> str:
     name = f"{one.recorded.program}, {one.recorded.by}"
-    times = record.untraced_s(one.recorded.program)
+    times = record.measured_s(one.recorded.program)
     line = f"{name:<44} {_ms(one.recorded_s)} replayed {_ms(one.replayed_s)} {one.error:+7.1%}"
     if not times:
         return line
     measured_s = statistics.median(times)
-    said = " ".join(f"{seconds * 1e3:.3f}" for seconds in times)
+    said = " ".join(f"{seconds * 1e3:.3f}" for seconds in record.untraced_s(one.recorded.program))
     alone = f"{_ms(one.predicted_s(one.alone))} {_alone(one, measured_s):+7.1%}"
     return f"{line}  untraced {_ms(measured_s)} alone {alone}  ({said})"
 

@@ -3,15 +3,17 @@
 ``python -m programs.recorded.inference --variants pinned async`` prints what each round of either took, as JSON. Their
 rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
 begins with its first call and ends when its results are there. In ``--times FILE`` the same is a line of each variant,
-added by each process. With ``--kineto FILE`` the PyTorch profiler records some more rounds behind the timed ones.
+added by each process. Where CUPTI records them, as many rounds follow that nothing records: in another process a host
+may have another speed. With ``--kineto FILE`` the PyTorch profiler records some more rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,10 +49,19 @@ def main(
             for work in works.values():
                 work.run()
         wall_s = timed(works, ranges, given.rounds)
+        beside_s = timed(works, nullcontext, given.rounds) if nothing_records_any_more() else {}
         if given.kineto:
             profiled(works, ranges, given.kineto)
         said = "".join(
-            json.dumps({"variant": variant, "wall_s": wall_s[variant], "verified": work.is_right()}) + "\n"
+            json.dumps(
+                {
+                    "variant": variant,
+                    "wall_s": wall_s[variant],
+                    "beside_s": beside_s.get(variant, ()),
+                    "verified": work.is_right(),
+                }
+            )
+            + "\n"
             for variant, work in works.items()
         )
     if given.times is None:
@@ -70,6 +81,17 @@ def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, l
                 work.run()
                 wall_s[variant].append(time.perf_counter() - start)
     return wall_s
+
+
+def nothing_records_any_more() -> bool:
+    """Whether CUPTI recorded this process; from here on it does not."""
+    cupti = sys.modules.get("cupti.cupti")
+    if cupti is None:
+        return False
+    for kind in cupti.ActivityKind:
+        with suppress(Exception):  # those that nobody records
+            cupti.activity_disable(kind)
+    return True
 
 
 def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> None:
