@@ -82,15 +82,15 @@ def pinned(schedule: Schedule) -> Schedule:
 
 def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
     """The ops; calls and unnamed work of the host behind a copy that was staged in less of their time."""
-    pageable, cold_s = schedule.pageable_names, dict[int, float]()  # by thread how long it still is cold
+    pageable, cold_s = schedule.pageable_names, dict[int, float]()  # by thread for how long it is cold yet
     for op in schedule.ops:
-        left_s, field = cold_s.get(op.thread, 0.0), "duration_s" if is_of_a_call(op) else "call_s"
-        seconds = getattr(op, field, None)
+        left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0
+        cold_s[op.thread] = max(0.0, left_s - seconds)
         if isinstance(op, Copy) and op.host is not None and op.host.buffer in pageable and op.bytes >= FLUSHING_BYTES:
             cold_s[op.thread] = COLD_S
-        elif left_s and seconds:
-            cold_s[op.thread] = max(0.0, left_s - seconds)
-            op = replace(op, **{field: seconds - min(seconds, left_s) * (1 - 1 / COLD)})
+        elif left_s and seconds and (is_of_a_call(op) or not isinstance(op, HostWork)):
+            warm_s = seconds - min(seconds, left_s) * (1 - 1 / COLD)
+            op = replace(op, **{"duration_s" if isinstance(op, HostWork) else "call_s": warm_s})
         yield op
 
 

@@ -24,6 +24,11 @@ _KINDS = (
     (re.compile(r"(?:Free|MemFree|HostUnregister|HostFree|MemHostUnregister)(?!.*Async)"), CallKind.FREE),
 )  # fmt: skip
 
+# Calls that look at a variable of their thread, which takes 20 ns: array libraries make several for each that works.
+QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
+    f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
+}
+
 
 def plain(name: str) -> str:
     """Without the version that a profiler adds: ``cudaMalloc_v3020`` -> ``cudaMalloc``."""
@@ -37,3 +42,8 @@ def kind_of_call(name: str) -> CallKind:
     if not found:
         return CallKind.OTHER
     return next((kind for form, kind in _KINDS if form.match(rest)), CallKind.OTHER)
+
+
+def is_query(name: str) -> bool:
+    """Whether it looks at a variable of its thread, puts no work on the card and waits for nothing."""
+    return plain(name) in QUERIES

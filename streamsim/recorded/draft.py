@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.recorded.call_names import is_query
 from streamsim.recorded.recording import (
     LATEST_NS,
     NONE,
@@ -45,6 +46,10 @@ FAR = 1 << 61  # two of them have a difference
 NEGATIVE = ("records that end before they start", "the clock ran backwards; left out")
 OUT_OF_RANGE = ("records with times far from all others", "not within 52 days; left out")
 TWICE = ("calls recorded again under a second name", "runtime and driver; the outer one is kept")
+ASTRAY = (
+    "work of calls that put none on a card",
+    "one that no longer records calls gives it the last one's id; its call is taken not to be there",
+)
 REPEATED = ("calls whose correlation id is taken", "the id repeats; work goes with the first of them")
 BEFORE_CALL = ("work that starts before its call", "the card's and the host's clocks differ")
 LOST_RECORD = ("waits whose event's record is not known", "whom they wait for is not known")
@@ -176,6 +181,7 @@ class Draft:
         calls = self._once(calls)
         self._mark(calls, marks)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
+        self._set_astray(calls, work)
         self.count(BEFORE_CALL, _before(work, calls))
         _streams_of_work(calls, work)
         return Recording(
@@ -246,6 +252,15 @@ class Draft:
         self.count(AMBIGUOUS, int((found == SEVERAL).sum()))
         found[found == SEVERAL] = NONE
         return found
+
+    def _set_astray(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+        """Take work from calls that put none on a card."""
+        if not len(calls["name"]):
+            return
+        queries = np.isin(calls["name"], [k for k, name in enumerate(self._names) if is_query(name)])
+        astray = (work["call"] != NONE) & queries[work["call"]]
+        work["call"][astray] = NONE
+        self.count(ASTRAY, int(astray.sum()))
 
     def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
         """Streams, events and records of waits and synchronisations, and of the records that they name."""

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from streamsim.device.variations import with_values
-from streamsim.recorded.call_names import plain
+from streamsim.recorded.call_names import is_query
 from streamsim.recorded.recording import CallKind
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 OPERATION = 2 / 3  # of what recording a call costs, what recording an operation of PyTorch does: 2.5 to 4 of 4.7 us
 WORK = 4.0  # of what recording a call costs, what recording the work does that it puts on the card: 0.8 us of 0.2
-# Calls that look at a variable of their thread, which takes 20 ns: array libraries make several for each that works.
-QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
-    f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
-}
 # Longer that an engine takes to hear of another one, as each op is given two stamps of time: of programs in one stream
 # that the card binds, recorded by CUPTI and as they are, on an H100 and two H200; docs/evidence.md judges it on others.
 STAMPS_S = 1e-6
@@ -71,7 +67,7 @@ def per_call(call_s: float) -> HostCosts:
 def by_queries(recording: Recording) -> HostCosts | None:
     """What each record cost by calls that do nothing; None where there are too few of them."""
     calls = recording.calls
-    names = [k for k, name in enumerate(recording.names) if plain(name) in QUERIES]
+    names = [k for k, name in enumerate(recording.names) if is_query(name)]
     asked = np.flatnonzero(np.isin(calls.name, names) & (calls.kind == CallKind.OTHER))
     if len(asked) < ENOUGH:
         return None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import NS, d2h, h2d, kernel, link, make_device, pipeline_of, program
 
 from streamsim.analysis import what_if as change
-from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.counterfactual import Scenario, pinned
 from streamsim.analysis.steps import in_pieces, over_streams, prefetched, steps_of
 from streamsim.analysis.what_if import what_if
 from streamsim.device.library import load_device
@@ -34,6 +34,8 @@ from streamsim.program.schedule import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from streamsim.program.schedule import Memory
 
 DEVICE = make_device(copy=1, kernel=1)
 
@@ -204,6 +206,46 @@ def test_pinned_and_asynchronous_each_alone_and_together() -> None:
     assert sum(isinstance(op, Synchronize) for op in found.scenario.schedule.ops) == 1
     assert found.together.gain == pytest.approx(840 / 440)
     assert "400 B into pinned buffers takes the host about 800 ns" in found.notes[0]
+
+
+MIB = 1 << 20
+COLD_US, WARM_US = 160.0, 100.0  # what the host did behind a staged copy, and would do behind one that is not
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "memory", "work_us", "left_us"),
+    [
+        (MIB, "pageable", (COLD_US,), (WARM_US,)),
+        (MIB, "pageable", (80.0, 40.0, 80.0), (50.0, 25.0, 25.0 + 40.0)),  # of the third half is behind 160 us
+        (MIB, "pageable", (1000.0,), (WARM_US + 840.0,)),
+        (MIB - 1, "pageable", (COLD_US,), (COLD_US,)),
+        (MIB, "pinned", (COLD_US,), (COLD_US,)),
+    ],
+)
+def test_pinned_the_host_finds_its_caches_warm(
+    n_bytes: int, memory: Memory, work_us: tuple[float, ...], left_us: tuple[float, ...]
+) -> None:
+    """Of what it does behind a copy of a mebibyte or more that was staged, the first 160 us in 1 / 1.6 of their time.
+
+    Work with a name is the program's own, and another thread's copies have flushed the caches of other cores.
+    """
+    behind = [HostWork(us * 1e-6) for us in work_us]
+    others = (HostWork(5e-6, "load"), HostWork(5e-6, thread=1), kernel(1, 5))
+    copied = Copy("h2d", n_bytes, 1, Region("host", 0, n_bytes))
+    schedule = program(HostWork(7e-6), copied, *behind, *others, streams=1, buffers=(Buffer("host", MIB, memory),))
+    found = [op.duration_s * 1e6 for op in pinned(schedule).ops if isinstance(op, HostWork)]
+    assert found == pytest.approx([7.0, *left_us, 5.0, 5.0])
+
+
+def test_pinned_calls_of_known_cost_find_their_caches_warm() -> None:
+    schedule = program(
+        Copy("h2d", MIB, 1, Region("host", 0, MIB)),
+        kernel(1, 5, call_s=16e-6),
+        kernel(1, 5),
+        streams=1,
+        buffers=(Buffer("host", MIB, "pageable"),),
+    )
+    assert [op.call_s for op in pinned(schedule).ops if isinstance(op, Kernel)] == [pytest.approx(10e-6), None]
 
 
 def test_the_front_end_and_kernels_at_another_cost() -> None:

@@ -211,8 +211,11 @@ class Record(msgspec.Struct, frozen=True):
         return tuple(statistics.median(one.wall_s) for one in own)
 
     def measured_s(self, program: str) -> tuple[float, ...]:
-        """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`."""
-        beside = (one.beside_s for one in self.times if one.program == program and one.by)
+        """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`.
+
+        A graph that was made while CUPTI recorded stays as it is made for that: such a round is no measure.
+        """
+        beside = (one.beside_s for one in self.times if one.program == program and one.by and "graph" not in program)
         return tuple(map(statistics.median, filter(None, beside))) or self.untraced_s(program)
 
 

@@ -12,7 +12,7 @@ from made_recordings import PID, PINNED_IN, TID, call, copy, kernel, kineto, pip
 from streamsim.errors import InputError
 from streamsim.recorded import json_stream
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
+from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, CopyDirection, CopyMemory, WorkKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,6 +187,14 @@ def test_one_call_under_two_names_is_one(trace: Path) -> None:
         "calls recorded again under a second name": 1,
         "calls whose correlation id is taken": 1,
     }
+
+
+@pytest.mark.parametrize("query", ["cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"])
+def test_work_of_a_call_that_puts_none_on_a_card_has_no_call(trace: Path, query: str) -> None:
+    """As of a recorder that was told to record no more calls: it gives later work the id of the last one."""
+    found = read(trace, call("cudaLaunchKernel", 1, 5, 1), kernel(8, 1, 1), call(query, 9, 1, 2), kernel(20, 1, 2))
+    assert found.work.call.tolist() == [0, NONE]
+    assert unread(found) == {"work of calls that put none on a card": 1}
 
 
 def test_what_runs_backwards_is_counted(trace: Path) -> None:
