@@ -81,7 +81,13 @@ def pinned(schedule: Schedule) -> Schedule:
 
 
 def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
-    """The ops; calls and unnamed work of the host behind a copy that was staged in less of their time."""
+    """The ops; of a recorded program, which says what its calls cost, these and the short work between them in less.
+
+    They are cold behind a copy that was staged. The copies' own calls are not: what they cost is not recorded.
+    """
+    if not any(isinstance(op, Kernel) and op.call_s is not None for op in schedule.ops):
+        yield from schedule.ops
+        return
     pageable, cold_s = schedule.pageable_names, dict[int, float]()  # by thread for how long it is cold yet
     for op in schedule.ops:
         left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0

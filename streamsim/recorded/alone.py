@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from streamsim.recorded.recording import NONE, WorkKind
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
     from streamsim.recorded.recording import CardWork
 
-NEXT_NS = 1000  # from kernel to kernel of a graph in one stream: 0.1 to 0.5 us where nothing else is waited for
+# From kernel to kernel of a graph in one stream where nothing else is waited for: 0.1 to 0.5 us in six recordings of an
+# H100 and H200s (docs/evidence.md).
+NEXT_NS = 1000
 _MOST = np.iinfo(np.int64).max
 
 
@@ -33,42 +36,49 @@ def alone_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.in
     """What each row of ``work`` takes with the card to itself, in nanoseconds; shape (rows,).
 
     As recorded where it had it. A kernel that ran beside others takes what the fastest launch of its name, grid and
-    block took, of those that had the card to themselves if there are such, else of those ``elsewhere`` that had it
+    block took, of those that had the card to themselves if there are such, else of those ``elsewhere``
     (:func:`quietest`): equal launches need not be equal work, so that is asked of no others. A kernel of a graph has
     the card until the next one behind it begins: what lies between them is no engine's to hand over.
     """
     took: NDArray[np.int64] = work.end_ns - work.start_ns
     crowded = is_crowded(work)
     if crowded.any():
-        of_its_kind = _fastest_of_its_kind(work, took, crowded, elsewhere)
-        took = np.where(crowded, np.minimum(took, of_its_kind), took)
+        took = np.where(crowded, np.minimum(took, _fastest_of_its_kind(work, took, crowded, elsewhere)), took)
     return took + _until_next_ns(work)
 
 
 def _fastest_of_its_kind(
     work: CardWork, took: NDArray[np.int64], crowded: NDArray[np.bool_], elsewhere: CardWork | None
 ) -> NDArray[np.int64]:
-    kinds = [_kinds(work)] if elsewhere is None else [_kinds(work), _kinds(elsewhere)]
-    alike = _alike(np.concatenate(kinds))
-    here = alike[: len(work)]
-    found = np.full(int(alike.max()) + 1, _MOST)
-    for rows in (~crowded, None, crowded):
-        least = np.full(len(found), _MOST)
-        if rows is not None:
-            np.minimum.at(least, here[rows], took[rows])
-        elif elsewhere is not None:
-            np.minimum.at(least, alike[len(work) :], elsewhere.end_ns - elsewhere.start_ns)
-        found = np.where(found < _MOST, found, least)
-    return found[here]
+    there = work.rows(crowded & ~crowded) if elsewhere is None else elsewhere
+    alike = _alike(np.concatenate([_kinds(work), _kinds(there)]))
+    here, theirs = alike[: len(work)], alike[len(work) :]
+
+    def least(kinds: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        found = np.full(int(alike.max()) + 1, _MOST)
+        np.minimum.at(found, kinds, times)
+        return found
+
+    alone, beside = least(here[~crowded], took[~crowded]), least(here[crowded], took[crowded])
+    alone_there = least(theirs, there.end_ns - there.start_ns)
+    return np.where(alone < _MOST, alone, np.where(alone_there < _MOST, alone_there, beside))[here]
 
 
-def quietest(work: CardWork) -> CardWork:
-    """Of the kernels of each name, grid and block in ``work`` the fastest that had its card to itself."""
-    rows = np.flatnonzero(~is_crowded(work) & (work.kind == WorkKind.KERNEL))
-    fastest = rows[np.argsort((work.end_ns - work.start_ns)[rows], kind="stable")]
-    kinds = _kinds(work)[fastest]
-    first = np.unique(_alike(kinds), return_index=True)[1] if len(kinds) else np.empty(0, np.int64)
-    return work.rows(np.sort(fastest[first]))
+def quietest(window: CardWork, whole: CardWork) -> CardWork | None:
+    """Of kernels that never had their card to themselves in ``window`` the fastest launches in ``whole`` that had it.
+
+    One for each card, name, grid and block; without a call, which may not be in the window. None where there are none.
+    """
+    crowded = is_crowded(window) & (window.kind == WorkKind.KERNEL)
+    if not crowded.any():
+        return None
+    alike = _alike(np.concatenate([_kinds(window), _kinds(whole)]))
+    inside, there = alike[: len(window)], alike[len(window) :]
+    wanted = np.setdiff1d(inside[crowded], inside[~crowded & (window.kind == WorkKind.KERNEL)])
+    rows = np.flatnonzero(np.isin(there, wanted) & (whole.kind == WorkKind.KERNEL) & ~is_crowded(whole))
+    fastest = rows[np.argsort((whole.end_ns - whole.start_ns)[rows], kind="stable")]
+    found = whole.rows(np.sort(fastest[np.unique(there[fastest], return_index=True)[1]]))
+    return msgspec.structs.replace(found, call=np.full(len(found), NONE, np.int64)) if len(found) else None
 
 
 def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
@@ -87,7 +97,7 @@ def _until_next_ns(work: CardWork) -> NDArray[np.int64]:
 
 def _kinds(work: CardWork) -> NDArray[np.int32]:
     """By row what launches have in common that are alike."""
-    return np.column_stack([work.name, work.grid, work.block])
+    return np.column_stack([work.card, work.name, work.grid, work.block])
 
 
 def _alike(rows: NDArray[np.int32]) -> NDArray[np.int64]:

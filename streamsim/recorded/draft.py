@@ -46,6 +46,13 @@ FAR = 1 << 61  # two of them have a difference
 NEGATIVE = ("records that end before they start", "the clock ran backwards; left out")
 OUT_OF_RANGE = ("records with times far from all others", "not within 52 days; left out")
 TWICE = ("calls recorded again under a second name", "runtime and driver; the outer one is kept")
+PUTS_NONE = (
+    CallKind.RECORD,
+    CallKind.WAIT,
+    CallKind.SYNCHRONIZE_STREAM,
+    CallKind.SYNCHRONIZE_EVENT,
+    CallKind.SYNCHRONIZE_DEVICE,
+)
 ASTRAY = (
     "work of calls that put none on a card",
     "one that no longer records calls gives it the last one's id; its call is taken not to be there",
@@ -254,11 +261,11 @@ class Draft:
         return found
 
     def _set_astray(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
-        """Take work from calls that put none on a card."""
+        """Take work from calls that put none on a card: those that ask, wait, or record an event."""
         if not len(calls["name"]):
             return
         queries = np.isin(calls["name"], [k for k, name in enumerate(self._names) if is_query(name)])
-        astray = (work["call"] != NONE) & queries[work["call"]]
+        astray = (work["call"] != NONE) & (queries | np.isin(calls["kind"], PUTS_NONE))[work["call"]]
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
 

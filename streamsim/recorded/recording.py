@@ -247,7 +247,7 @@ class Recording(msgspec.Struct, frozen=True):
 
     ``untraced``: for each run of the same program that nothing recorded its named spans, in nanoseconds since the first
     of them; their threads are not known.
-    ``quietest``: of a window, the fastest launch alone of each kind of kernel in all of the recording, on its cards.
+    ``quietest``: of a window, of kernels that are never alone in it the fastest launches alone elsewhere; no calls.
     Raises InputError, naming the column and row, for what cannot be: an index that leads nowhere, an end before its
     start, rows out of order, an event recorded by a call that records none.
     """
@@ -276,6 +276,8 @@ class Recording(msgspec.Struct, frozen=True):
             self._check_rows(field, getattr(self, field))
         for i, run in enumerate(self.untraced):
             self._check_rows(f"untraced[{i}]", run)
+        if self.quietest is not None:
+            self._check_rows("quietest", self.quietest)
         self._check_records()
 
     def __repr__(self) -> str:
@@ -300,7 +302,7 @@ class Recording(msgspec.Struct, frozen=True):
             if name in most:
                 column = getattr(table, name)
                 _check(field, name, column, (column >= least.get(name, NONE)) & (column < most[name]), "known")
-        kinds = {"calls": CallKind, "work": WorkKind}.get(field, AnnotationKind)
+        kinds = {"calls": CallKind, "work": WorkKind, "quietest": WorkKind}.get(field, AnnotationKind)
         _check(field, "kind", table.kind, (table.kind >= 0) & (table.kind < len(kinds)), "a kind")
         in_order = np.diff(table.start_ns, prepend=table.start_ns[:1]) >= 0
         _check(field, "start_ns", table.start_ns, in_order & (table.start_ns >= 0), "in order")

@@ -58,8 +58,9 @@ def part_of(
         first_ns, last_ns = window_ns(recording, window)
         calls = recording.calls
         inside = (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        recording = msgspec.structs.replace(recording, quietest=recording.quietest or quietest(recording.work))
-        recording = _with_calls(recording, inside, first_ns, last_ns, "the window")
+        whole, recording = recording, _with_calls(recording, inside, first_ns, last_ns, "the window")
+        alone = quietest(recording.work, whole.work) or whole.quietest
+        recording = msgspec.structs.replace(recording, quietest=alone)
     if not len(recording.calls) + len(recording.work):
         raise InputError(f"{_asked(card, process, window)}: no call and no work is in it; --list shows what there is")
     return recording

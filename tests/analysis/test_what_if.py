@@ -227,14 +227,32 @@ def test_pinned_the_host_finds_its_caches_warm(
 ) -> None:
     """Of what it does behind a copy of a mebibyte or more that was staged, the first 160 us in 1 / 1.6 of their time.
 
-    Work with a name is the program's own, and another thread's copies have flushed the caches of other cores.
+    Another thread works on another core, whose caches no copy has flushed.
     """
     behind = [HostWork(us * 1e-6) for us in work_us]
-    others = (HostWork(5e-6, "load"), HostWork(5e-6, thread=1), kernel(1, 5))
+    others = (HostWork(5e-6, thread=1), HostWork(5e-6, thread=1), kernel(1, 5, call_s=0.0))
     copied = Copy("h2d", n_bytes, 1, Region("host", 0, n_bytes))
-    schedule = program(HostWork(7e-6), copied, *behind, *others, streams=1, buffers=(Buffer("host", MIB, memory),))
+    ops: list[Op] = [HostWork(7e-6), copied, *others, *behind, HostWork(9e-6)]
+    schedule = program(*ops, streams=1, buffers=(Buffer("host", MIB, memory),))
     found = [op.duration_s * 1e6 for op in pinned(schedule).ops if isinstance(op, HostWork)]
-    assert found == pytest.approx([7.0, *left_us, 5.0, 5.0])
+    assert found == pytest.approx([7.0, 5.0, 5.0, *left_us, 9.0])
+
+
+@pytest.mark.parametrize(("own", "left_us"), [(HostWork(80e-6, "load"), 50.0), (HostWork(1.1e-3), 80.0)])
+def test_pinned_a_programs_own_work_takes_what_it_took(own: HostWork, left_us: float) -> None:
+    """With a name, or longer than 1 ms; the caches are warm the sooner for it: of 80 us behind 80, half or nothing."""
+    copied = Copy("h2d", MIB, 1, Region("host", 0, MIB))
+    calls = (own, HostWork(80e-6), kernel(1, 5, call_s=0.0))
+    schedule = program(copied, *calls, streams=1, buffers=(Buffer("host", MIB, "pageable"),))
+    work = [op for op in pinned(schedule).ops if isinstance(op, HostWork)]
+    assert work[0] == own
+    assert work[1].duration_s == pytest.approx(left_us * 1e-6)
+
+
+def test_pinned_a_program_that_was_not_recorded_works_as_long_as_it_says() -> None:
+    copied = Copy("h2d", MIB, 1, Region("host", 0, MIB))
+    schedule = program(copied, HostWork(80e-6), kernel(1, 5), streams=1, buffers=(Buffer("host", MIB, "pageable"),))
+    assert pinned(schedule).ops == schedule.ops
 
 
 def test_pinned_calls_of_known_cost_find_their_caches_warm() -> None:

@@ -189,12 +189,19 @@ def test_one_call_under_two_names_is_one(trace: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("query", ["cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"])
-def test_work_of_a_call_that_puts_none_on_a_card_has_no_call(trace: Path, query: str) -> None:
+PUT_NONE = (
+    *("cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"),
+    *("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize_v3020", "cudaEventRecord"),
+    "cudaStreamWaitEvent",
+)
+
+
+@pytest.mark.parametrize("name", PUT_NONE)
+def test_work_of_a_call_that_puts_none_on_a_card_has_no_call(trace: Path, name: str) -> None:
     """As of a recorder that was told to record no more calls: it gives later work the id of the last one."""
-    found = read(trace, call("cudaLaunchKernel", 1, 5, 1), kernel(8, 1, 1), call(query, 9, 1, 2), kernel(20, 1, 2))
+    found = read(trace, call("cudaLaunchKernel", 1, 5, 1), kernel(8, 1, 1), call(name, 9, 1, 2), kernel(20, 1, 2))
     assert found.work.call.tolist() == [0, NONE]
-    assert unread(found) == {"work of calls that put none on a card": 1}
+    assert unread(found)["work of calls that put none on a card"] == 1
 
 
 def test_what_runs_backwards_is_counted(trace: Path) -> None:

@@ -144,15 +144,29 @@ def test_a_kernel_takes_what_it_took_or_what_its_like_take_alone() -> None:
 
 
 def test_a_kernel_that_is_never_alone_in_a_window_takes_what_its_like_take_alone_elsewhere() -> None:
-    """As above, in the window that has the two side by side only; there it would take what it took."""
+    """As above, but what is alone comes before the window: one that takes 8, one of 9, and one of 7 on another card.
+
+    There is one more beside the wide one, which is no measure. So are copies, and a kernel that is alone in the window
+    takes what it takes there. A window of the window knows it, too.
+    """
     device = make_device(concurrent_kernels=4, kernel=1)
-    ops = kernel(1, 8, name="a"), Synchronize(), kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
+    side_by_side = kernel(1, 40, name="b", fill=0.75), kernel(2, 8, name="a")
+    alone = [op for ticks in (9, 8, 7) for op in (kernel(1, ticks, name="a"), Synchronize())]
+    ops = (*alone, *side_by_side, Synchronize(), *side_by_side, Synchronize(), kernel(1, 6, name="c"), h2d(1, 5))
     was = recorded(simulate(program(*ops), device))
-    inside = part_of(was, window=f"{int(was.calls.start_ns[2])}ns..1s")
+    cards = np.where(was.work.end_ns - was.work.start_ns == 7, 1, 0).astype(np.int32)
+    was = msgspec.structs.replace(
+        was, cards=(*was.cards, *was.cards), work=msgspec.structs.replace(was.work, card=cards)
+    )
     took = (was.work.end_ns - was.work.start_ns).tolist()
-    assert len(inside.work) == 2
-    assert alone_ns(inside.work).tolist() == [40, took[2]]
-    assert alone_ns(inside.work, inside.quietest).tolist() == [40, 8]
+    inside = part_of(was, window=f"{int(was.calls.start_ns[9])}ns..1s")
+    assert inside.quietest is not None
+    assert (inside.quietest.end_ns - inside.quietest.start_ns).tolist() == [8]
+    assert alone_ns(inside.work).tolist() == [40, took[6], 6, 5]
+    assert alone_ns(inside.work, inside.quietest).tolist() == [40, 8, 6, 5]
+    again = part_of(inside, window=f"{int(was.calls.start_ns[9])}ns..{int(was.calls.start_ns[11]) + 1}ns")
+    kernels = [op.duration_s for op in program_of(again).schedule.ops if isinstance(op, Kernel)]
+    assert kernels == pytest.approx([40 * NS, 8 * NS])
 
 
 @pytest.mark.parametrize(("gap", "own"), [(0, 5), (300, 305), (999, 1004), (1000, 5)])
@@ -166,6 +180,9 @@ def test_a_kernel_of_a_graph_has_the_card_until_the_next_one_begins(gap: int, ow
     )
     assert alone_ns(graph).tolist() == [own, own, 5]
     assert alone_ns(one_by_one).tolist() == [5, 5, 5]
+    apart = msgspec.structs.replace(graph, stream=np.array([0, 1, 2], np.int32))
+    among_copies = msgspec.structs.replace(graph, kind=np.array([1, 0, 1], np.int8))
+    assert alone_ns(apart).tolist() == alone_ns(among_copies).tolist() == [5, 5, 5]
 
 
 def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:

@@ -12,7 +12,7 @@ from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.model import simulate
-from streamsim.program.schedule import HostWork
+from streamsim.program.schedule import HostWork, RecordEvent
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import NONE, CallKind, HostCalls, Recording
 from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call, while_recorded
@@ -63,6 +63,14 @@ def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, 
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1))
+
+
+def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card() -> None:
+    """Of a launch of 500 all 5 + 20, of the record of an event 5."""
+    device = make_device(kernel=500, record=500)
+    was = recorded(simulate(program(kernel(1, 5), RecordEvent(0, 1), kernel(1, 5)), device))
+    found = program_of(was, costs=HostCosts(5 * NS, work_s=20 * NS)).schedule
+    assert [op.call_s for op in found.ops] == pytest.approx([475 * NS, 495 * NS, 475 * NS])
 
 
 def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:

@@ -93,11 +93,11 @@ def predict_wall_s(schedule: Schedule, device: Device) -> float:
 def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:
     """:func:`predict_wall_s` on a device drawn from the spread of ``usual``.
 
-    Kernels that were timed beside a program are known no better than those that were calibrated: they are drawn by the
-    same factor, which is that of the least time of a kernel, too.
+    Kernels that were timed beside a program are known no better than those that were calibrated: all are drawn by the
+    same factor. Where none were calibrated nothing says how well they are known.
     """
-    factor = drawn.compute.floor_s / usual.compute.floor_s if usual.compute.floor_s else 1.0
-    return predict_wall_s(_with_kernels(schedule, factor), drawn)
+    longest_s = [card.compute.kernels[0].duration_s[-1] if card.compute.kernels else 1.0 for card in (drawn, usual)]
+    return predict_wall_s(_with_kernels(schedule, longest_s[0] / longest_s[1]), drawn)
 
 
 def _with_kernels(schedule: Schedule, factor: float) -> Schedule:
