@@ -1,5 +1,6 @@
 """Write the program that a prediction is of."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.program.schedule import Schedule
 from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import shown
 
 as_option = click.option(
     "--as",
@@ -56,21 +58,26 @@ def code_command(context: click.Context, /, language: Language | None, output: P
     given = layers_given(context, of_layers, pipeline.memory)
     schedule = schedule_given(context, pipeline)
     if given is not None:
-        text = code_of_layers(*given, _said(language))
+        text = code_of_layers(*given, _said(language, languages=("pytorch",)))
     elif schedule is not None:
         text = (code_of_steps_noted if is_recorded(schedule) else code_of_schedule)(schedule, _said(language))
     else:
         workload = pipeline.load()
-        text = code_of(workload, pipeline.config(), _said(language or language_of(workload.front_end)))
+        said = _said(language or language_of(workload.front_end), workload.front_end)
+        text = code_of(workload, pipeline.config(), said)
     if output is None:
         print_data(text.encode())
     else:
         write_text(text, output)
 
 
-def _said(language: Language | None) -> Language:
+def _said(language: Language | None, front_end: str = "", languages: Sequence[Language] = LANGUAGES) -> Language:
+    """``front_end``: the workload's, which says in which language it is written."""
     if language is None:
-        raise InputError(f"--as: no language; give one of {', '.join(LANGUAGES)}")
+        of_it = f"the workload's front_end {shown(front_end)} is none that programs are written in" if front_end else ""
+        raise InputError(
+            f"--as: {of_it or 'no language'}; give {'one of ' * (len(languages) > 1)}{', '.join(languages)}"
+        )
     return language
 
 

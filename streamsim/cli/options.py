@@ -16,7 +16,7 @@ from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, w
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
-from streamsim.device.variations import changed, with_memory_limit
+from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
 from streamsim.program.files import read_schedule, read_workload
@@ -261,8 +261,7 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.front_end is not None:
             device = with_front_end(device, self.front_end.lower())
         if self.call_cost is not None:
-            calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
-            device = changed(device, dict.fromkeys(calls, self.call_cost) | {"host.turn_s": 0.0})
+            device = with_call_cost(device, self.call_cost)
         if self.connections is not None:
             device = device.with_connections(self.connections)
         return with_memory_limit(changed(device, parse_settings(device, self.settings)), self.memory_limit)

@@ -59,6 +59,7 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 @click.option("--launch", help="live,graph. Default: live.")
 @click.option("--device", help="Shipped profiles and TOML files, separated by commas. Default: h200.")
 @click.option("--front-end", help="What the program is written in: calls,cupy,pytorch. Default: calls.")
+@click.option("--call-cost", help="What the call of each copy and operation costs the host, as for predict: 9us.")
 @click.option("--connections", help="Hardware queues: 1..32*2. Default: the profile's number.")
 @click.option(
     "--set",

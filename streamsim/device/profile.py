@@ -262,7 +262,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise NoRoomError(
                 f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {self.name} has room for"
                 f" {self.memory_bytes} ({format_bytes(self.memory_bytes)}); use a ring of few buffers (--buffers 2) and"
-                " more chunks"
+                " more chunks, of --layers a smaller --depth, fewer that are --resident or less --reserve"
             )
 
     def with_connections(self, connections: int) -> "Device":

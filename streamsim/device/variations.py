@@ -136,6 +136,12 @@ def _followed(field: Field, table: Table, moved: Mapping[str, Any]) -> float | N
     return float(max(value + more, least))  # a sum is rounded
 
 
+def with_call_cost(device: Device, call_s: float) -> Device:
+    """``device`` with copies, launches and linear layers whose calls take so many seconds, whatever was before them."""
+    calls = ["host.copy_s", "host.kernel_s", *["host.linear_s"] * (device.host.linear_s > 0)]
+    return changed(device, dict.fromkeys(calls, call_s) | {"host.turn_s": 0.0})
+
+
 def with_memory_limit(device: Device, limit: int | None) -> Device:
     """``device`` with no more memory than ``limit`` bytes (None: as it is)."""
     if limit is None or (device.memory_bytes is not None and device.memory_bytes <= limit):

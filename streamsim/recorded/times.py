@@ -40,7 +40,8 @@ def recorded_times(recording: Recording, program: RecordedProgram) -> RecordedTi
 def _since(column: NDArray[np.int64], rows: tuple[int, ...], first_ns: int) -> list[int]:
     """The times in ``rows`` since the first call; of the row -1 none."""
     chosen = np.array(rows)
-    found: list[int] = np.where(chosen == NONE, UNKNOWN, np.maximum(column[chosen] - first_ns, 0)).tolist()
+    there = np.append(column, 0)[chosen]  # of the row -1 what is appended
+    found: list[int] = np.where(chosen == NONE, UNKNOWN, np.maximum(there - first_ns, 0)).tolist()
     return found
 
 

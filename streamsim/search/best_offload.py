@@ -196,6 +196,7 @@ def _check_sizes(layers: Layers, room: Room, reserve_bytes: int) -> None:
         raise InputError(
             f"memory limit = {room.card + reserve_bytes} bytes ({format_bytes(room.card + reserve_bytes)}): the largest"
             f" layer, {largest.name}, has {format_bytes(largest.weight_bytes)} of weights{reserved}; allow more"
+            f"{' or reserve less' if reserve_bytes else ''}"
         )
     steps = len(layers.steps)
     if steps > MOST_STEPS or 6 * steps * layers.passes > MOST_OPS:

@@ -21,7 +21,7 @@ from streamsim.device.front_ends import CALLS, with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
 from streamsim.device.settings import current, full_name, parser_of, split_setting
-from streamsim.device.variations import with_memory_limit
+from streamsim.device.variations import with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
@@ -45,7 +45,7 @@ COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
 HOST = ("host_work", "host_load")
 ARRAYS, ONCE = ("h2d", "kernel", "d2h"), ("h2d_once", "d2h_once")
 USUAL_DEVICE = "h200"
-OF_THE_DEVICE = ("device", "front_end", "connections", "memory_limit", "set")
+OF_THE_DEVICE = ("device", "front_end", "call_cost", "connections", "memory_limit", "set")
 NAMES = ("workload", *OF_THE_DEVICE, *ARRAYS, *ONCE, "elements", *HOST, "scale", *CHOICES, "buffers", *COUNTS)
 
 Asked = dict[str, list[str]]  # the texts under each of NAMES; under "set" texts such as "h2d.latency_s=1us,2us"
@@ -99,10 +99,10 @@ def sweep(
     ``for row in sweep(workload, ["a100", "h200"], chunks="1..64*2", streams=[1, 2, 4])``: each row is a dict, times
     in seconds. Axes have the names of a sweep file, and their values are numbers, texts such as ``"1..64*2"`` or
     ``"1,2,4"``, or lists of them: ``chunks``, ``streams``, ``order``, ``buffers`` (None: one for every chunk),
-    ``memory``, ``launch``, ``host_work``, ``host_load``, ``scale``, ``front_end``, ``connections``, ``memory_limit``,
-    ``set``, a dict from names of a profile's numbers to values. Without a workload ``h2d``, ``kernel`` and ``d2h`` are
-    axes too (a list: of so many arrays or kernels), beside ``elements``, ``h2d_once`` and ``d2h_once``. Raises
-    InputError naming the axis.
+    ``memory``, ``launch``, ``host_work``, ``host_load``, ``scale``, ``front_end``, ``call_cost``, ``connections``,
+    ``memory_limit``, ``set``, a dict from names of a profile's numbers to values. Without a workload ``h2d``,
+    ``kernel`` and ``d2h`` are axes too (a list: of so many arrays or kernels), beside ``elements``, ``h2d_once`` and
+    ``d2h_once``. Raises InputError naming the axis.
     """
     devices = [device] if isinstance(device, Device | str | Path) else list(device)
     texts: Asked = {}
@@ -131,6 +131,9 @@ def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...])
         devices = tuple(written_in(card, workload.front_end) for card in devices)
     devices = tuple(with_front_end(card, name) for card in devices for name in named or [CALLS])
     _refuse_twins(devices)
+    if "call_cost" in texts:
+        call_s = parse_seconds(texts["call_cost"][0], "call_cost")
+        devices = tuple(with_call_cost(device, call_s) for device in devices)
     if "memory_limit" in texts:
         limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
         devices = tuple(with_memory_limit(device, limit) for device in devices)
