@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fake_arrays import Card, Event, Stream, Tensor, fake_torch
-from fake_cuda import LEGACY
+from fake_arrays import Card, Tensor, fake_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +25,9 @@ class Floats(Tensor):
 
     is_pinned = False
     dtype = DTYPE
+
+    def __len__(self) -> int:
+        return len(self.data)
 
     def __getitem__(self, part: Any) -> Floats:
         return self._like(self.data[part])
@@ -159,7 +161,7 @@ class Sequential(Module):
 
 
 def fake_torch_with_layers(card: LayersCard) -> dict[str, Any]:
-    """The modules ``torch``, ``torch.nn`` and ``torch.nn.utils``."""
+    """The modules ``torch``, ``torch.nn``, ``torch.nn.utils`` and ``torch.utils.benchmark``."""
     rng = np.random.default_rng(0)
 
     def on_host(values: np.ndarray) -> Floats:
@@ -183,9 +185,9 @@ def fake_torch_with_layers(card: LayersCard) -> dict[str, Any]:
     torch.zeros = lambda n: on_host(np.zeros(n))
     torch.randn = lambda *shape: on_host(np.asarray(rng.normal(size=shape)))
     torch.empty = partial(_empty, card)
-    torch.cuda.Event = lambda enable_timing=False: _TimedEvent(card) if enable_timing else Event(card)
     torch.cuda.max_memory_allocated = lambda: 4096
-    return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils}
+    benchmark = SimpleNamespace(Timer=_Timer)
+    return {"torch": torch, "torch.nn": nn, "torch.nn.utils": utils, "torch.utils.benchmark": benchmark}
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,12 +199,13 @@ def _empty(card: LayersCard, n: int, device: str, dtype: str) -> Floats:
     return Floats(card, np.full(n, 77, np.float32), True)
 
 
-class _TimedEvent(Event):
-    """Of the default stream; a millisecond goes by between two."""
+class _Timer:
+    """``torch.utils.benchmark.Timer``: a millisecond goes by for all runs together."""
 
-    def record(self, stream: Stream | None = None) -> None:
-        super().record(Stream(self.card, LEGACY) if stream is None else stream)
+    def __init__(self, stmt: str, globals: dict[str, Any]) -> None:
+        self._statement, self._globals = stmt, globals
 
-    def elapsed_time(self, other: Event) -> float:
-        assert other is not self
-        return 1.0
+    def timeit(self, number: int) -> SimpleNamespace:
+        for _ in range(number):
+            exec(self._statement, dict(self._globals))
+        return SimpleNamespace(mean=1e-3 / number)

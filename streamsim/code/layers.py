@@ -24,10 +24,7 @@ MOST_FEATURES = 4096  # of the stand-in: floats that a layer takes
 LEAST_FLOATS = 4
 MOST_LINES = 8  # of a list with an item a line
 
-_HEAD = '''"""{words}; prints its times as JSON.
-
-python pipeline.py --depth {depth} --passes {passes} --repeat 10
-"""
+_HEAD = '''"""{words}; prints its times as JSON."""
 
 import argparse
 import json
@@ -36,17 +33,15 @@ import time
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.utils.benchmark import Timer
 
 WIDTH = {features}  # floats that a layer of the stand-in takes
 '''
 
-_REST = '''
+_REST = """
 
 # ---- YOUR MODEL GOES HERE: an nn.Sequential in place of the stand-in ----
-# Its time is not that of your layers; --rows says how many inputs it takes at a time.
-class Layer(nn.Module):
-    """A linear layer of so many weights; the next one takes its first outputs."""
-
+class Layer(nn.Module):  # linear, of so many weights; the next takes its first outputs
     def __init__(self, {arguments}):
         super().__init__()
         self.linear = nn.Linear(WIDTH, size // WIDTH, bias=False)
@@ -62,22 +57,21 @@ model = nn.Sequential(*map(Layer, {lists}))
 
 
 @torch.no_grad()
-def measure(depth, passes, repeat, rows):
-    """Whether runs are right; times of ``repeat`` more, behind one that warms up."""
-    streamed = [k for k in range(len(model)) if k not in RESIDENT]
+def measure(depth, passes, repeat, rows):  # its times, and whether it is right
+    moved = [k for k in range(len(model)) if k not in RESIDENT]
     host = {host}
-    depth = min(depth, len(streamed))
+    depth = min(depth, len(moved))
     for k in RESIDENT:
         model[k].to("cuda")
     like = {{"device": "cuda", "dtype": next(model.parameters()).dtype}}
-    largest = max((weights.numel() for weights in host.values()), default=0)
+    largest = max(map(len, host.values()), default=0)
     buffers = [torch.empty(largest, **like) for _ in range(depth)]
     x = torch.randn(rows, WIDTH).to(**like)
     pool = [torch.cuda.Stream() for _ in range(2)]
     loaded, ran = ([torch.cuda.Event() for _ in range(depth)] for _ in range(2))
 
     def fetch(i, load):  # the layer whose turn is i, counted over all passes
-        weights = host[streamed[i % len(streamed)]]
+        weights = host[moved[i % len(moved)]]
         if i >= depth:
             load.wait_event(ran[i % depth])
         with torch.cuda.stream(load):
@@ -85,7 +79,7 @@ def measure(depth, passes, repeat, rows):
         loaded[i % depth].record(load)
 
     def pipeline(load, compute):
-        i, items, outputs = 0, passes * len(streamed), []
+        i, items, outputs = 0, passes * len(moved), []
         for ahead in range(depth):
             fetch(ahead, load)
         for _ in range(passes):
@@ -121,14 +115,7 @@ def measure(depth, passes, repeat, rows):
         if k in host:
             buffers[0][: host[k].numel()].copy_(host[k])
             vector_to_parameters(buffers[0], model[k].parameters())
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        model[k](x)
-        begin.record()
-        for _ in range(repeat):
-            model[k](x)
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3 / repeat
+        return Timer("f(x)", globals={{"f": model[k], "x": x}}).timeit(repeat).mean
 
     {single}
     wanted = output_of(pool[:1] * 2)  # one stream: serial
@@ -150,7 +137,7 @@ if __name__ == "__main__":
     result = measure(**given)
     print(json.dumps({{"program": "offload in pytorch", **given, **result}}))
     raise SystemExit(0 if result["verified"] else 1)
-'''
+"""
 
 
 def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorch") -> str:
@@ -174,7 +161,7 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
     words = f"{len(steps)} layers, {len(stay)} of which stay on the card"
     defaults = f'DEFAULTS = {{"depth": {config.depth}, "passes": {layers.passes}, "repeat": 10, "rows": 1024}}'
     lines = [
-        *_HEAD.format(words=words, depth=config.depth, passes=layers.passes, features=_features(sizes)).splitlines(),
+        *_HEAD.format(words=words, features=_features(sizes)).splitlines(),
         *_list("SIZES", sizes, "floats of the weights of each layer"),
         *(_list("LAUNCHES", launches, "of each layer") if is_repeated else []),
         *(_list("RESIDENT", sorted(stay), "the layers that stay on the card", "{}") if stay else ["RESIDENT = set()"]),
@@ -193,8 +180,8 @@ def code_of_layers(layers: Layers, config: Offload, language: Language = "pytorc
 
 
 _HOST = {
-    "pinned": "{\n        k: parameters_to_vector(model[k].parameters()).pin_memory() for k in streamed\n    }",
-    "pageable": "{k: parameters_to_vector(model[k].parameters()) for k in streamed}",
+    "pinned": "{k: parameters_to_vector(model[k].parameters()).pin_memory() for k in moved}",
+    "pageable": "{k: parameters_to_vector(model[k].parameters()) for k in moved}",
 }
 _FORWARD = {
     False: "        return self.linear(x)[:, :WIDTH]",
