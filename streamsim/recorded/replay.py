@@ -153,8 +153,9 @@ def untraced(
 
     ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
     is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
-    it, records cost what :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy
-    or launch is taken to cost what others do. Raises InputError for a time that is not above zero.
+    it (shorter than with any, or no shorter than with none, as where the host waits for the card), records cost what
+    :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy or launch is taken to
+    cost what others do. Raises InputError for a time that is not above zero.
     """
     device = as_device(device)
     submit_s, costs = device.host.submit_s, costs_of(recording, device)
@@ -166,17 +167,16 @@ def untraced(
     longest = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
     one, most = (per_call(1.0), longest) if known is None else (known, MOST_TIMES)
 
-    def takes_longer(times: float) -> bool:
-        program = program_of(recording, name, one.scaled(times), submit_s)
-        timeline = simulate_one_of_many(program.schedule, device)
-        return max(timeline.makespan_s, timeline.host_s) > untraced_s
+    def takes_s(times: float) -> float:
+        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), submit_s).schedule, device)
+        return max(timeline.makespan_s, timeline.host_s)
 
-    if takes_longer(most):
+    if not takes_s(most) <= untraced_s < takes_s(0.0):
         return program_of(recording, name, costs, submit_s)
     low, high = 0.0, most
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if takes_longer(middle) else (low, middle)
+        low, high = (middle, high) if takes_s(middle) > untraced_s else (low, middle)
         if (high - low) * one.call_s < 1e-9:
             break
-    return program_of(recording, name, one.scaled(high if low else 0.0), submit_s)
+    return program_of(recording, name, one.scaled(high), submit_s)

@@ -16,7 +16,7 @@ from streamsim.program.schedule import HostWork, RecordEvent
 from streamsim.recorded.program import program_of
 from streamsim.recorded.recording import NONE, CallKind, HostCalls, Recording
 from streamsim.recorded.recording_costs import ENOUGH, HostCosts, costs_of, per_call, while_recorded
-from streamsim.recorded.replay import replay
+from streamsim.recorded.replay import replay, untraced
 
 LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
 QUERY = "cudaGetDevice_v3020"
@@ -63,6 +63,15 @@ def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, 
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1))
+
+
+def test_a_time_that_is_no_shorter_than_what_was_recorded_says_nothing_of_costs() -> None:
+    """As of a program whose host waits for the card: they are what calls that do nothing say."""
+    was, device = with_queries(ENOUGH, 100, 50, of_work=400), make_device(kernel=1)
+    found = untraced(was, device, 1.0)
+    assert found == untraced(was, device)
+    calls_s = [op.call_s for op in found.schedule.ops if not isinstance(op, HostWork)]
+    assert calls_s == pytest.approx([LAUNCH * NS] * ENOUGH)
 
 
 def test_what_recording_work_cost_is_taken_from_calls_that_put_work_on_the_card() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
 import pytest
 import strategies as card
 from hypothesis import assume, given, settings
@@ -20,9 +22,10 @@ from streamsim.program.files import (
     read_schedule,
     write_schedule,
 )
-from streamsim.program.recorded_times import RecordedTimes
+from streamsim.program.recorded_times import UNKNOWN, RecordedTimes
 from streamsim.program.schedule import HostWork, Schedule, Synchronize
 from streamsim.recorded.program import program_of
+from streamsim.recorded.recording import NONE
 from streamsim.recorded.times import recorded_times
 from streamsim.timeline.timeline import recorded_timeline
 
@@ -99,3 +102,13 @@ def test_times_that_cannot_be_are_refused_by_name(times: str, message: str) -> N
     text = dump_schedule(program(h2d(1, 5), d2h(1, 5), streams=1)).decode()
     with pytest.raises(InputError, match=message):
         parse_schedule(text.replace("]}\n", '],"recorded":' + times + "}").encode())
+
+
+def test_of_work_without_a_single_call_only_the_calls_are_not_known() -> None:
+    """As in an export without the table of calls: kernels at 1 and 6, which are taken to be called at the beginning."""
+    was = recorded(simulate(program(kernel(1, 5), kernel(1, 5)), make_device(kernel=1)))
+    none = msgspec.structs.replace(was.work, call=np.full(2, NONE, np.int64))
+    alone = msgspec.structs.replace(was, calls=was.calls.rows(was.calls.kind < 0), work=none)
+    times = recorded_times(alone, program_of(alone))
+    assert times.issued_ns == times.returned_ns == (UNKNOWN,) * 2
+    assert [end - start for start, end in zip(times.start_ns, times.end_ns, strict=True)] == [5, 5]
