@@ -92,6 +92,7 @@ def import_command(
     from streamsim.report.recording import recording_table
     from streamsim.report.replay import replay_json, replay_table
 
+    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace})
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
@@ -109,6 +110,13 @@ def import_command(
     if isinstance(found, str):
         return click.echo(f"not replayed: {found}")
     return Console(highlight=False).print(replay_table(*found, untraced_s))
+
+
+def _spare(file: Path, written: dict[str, Path | None]) -> None:
+    """Raise InputError where the recording would be written over."""
+    for option, path in written.items():
+        if path is not None and path.exists() and file.exists() and path.samefile(file):
+            raise InputError(f"{option} = {path}: is the recording itself; give another name")
 
 
 def _untraced_s(said: str | None, timed: tuple[Recording, str | None, int | None] | None) -> float | None:

@@ -176,3 +176,11 @@ def test_changes_that_cannot_be_made_get_one_line(
     assert not said.out
     assert said.err.count("\n") == 1
     assert message in said.err
+
+
+@pytest.mark.parametrize("option", ["-o", "--save-profile", "--plot", "--trace"])
+def test_a_recording_is_not_written_over(trace: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    was = trace.read_bytes()
+    assert main(["import", "t.json", option, str(trace)]) == 2
+    assert "is the recording itself; give another name" in capsys.readouterr().err
+    assert trace.read_bytes() == was
