@@ -258,7 +258,8 @@ def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
         assert out == ""
         assert err == (
             "streamsim: error: device buffers of 2097152 bytes (2 MiB): h200 has room for 1572864 (1.5 MiB); use a ring"
-            " of few buffers (--buffers 2) and more chunks\n"
+            " of few buffers (--buffers 2) and more chunks, of --layers a smaller --depth, fewer that are --resident or"
+            " less --reserve\n"
         )
 
 
