@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
 
 OPERATION = 2 / 3  # of what recording a call costs, what recording an operation of PyTorch does: 2.5 to 4 of 4.7 us
-WORK = 4.0  # of what recording a call costs, what recording the work does that it puts on the card: 0.8 us of 0.2
+# Of what recording a call costs, what recording the work does that it puts on the card: 0.8 us of 0.2. Of programs that
+# the host binds, recorded by CUPTI on an H100 and an H200; docs/evidence.md judges it on another.
+WORK = 4.0
 # Longer that an engine takes to hear of another one, as each op is given two stamps of time: of programs in one stream
 # that the card binds, recorded by CUPTI and as they are, on an H100 and two H200; docs/evidence.md judges it on others.
 STAMPS_S = 1e-6
