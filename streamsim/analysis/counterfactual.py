@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 
 # Staging a copy of so many bytes flushes a core's own caches. What the host does behind it takes so many times as long
-# for so long: of programs recorded pageable and pinned on an H100; docs/evidence.md judges it on others.
-FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 1.6, 160e-6
+# for so long: 1.6 to 2.2 times a step in four pairs of programs, pageable and pinned, on an H100 (docs/evidence.md).
+FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
 ALL_AT_ONCE = 1024  # kernels
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room
