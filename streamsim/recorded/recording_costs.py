@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.recorded.recording import Recording
 
-OPERATION = 2 / 3  # of what recording a call costs, what recording an operation of PyTorch does: 2.5 to 4 of 4.7 us
 # Of what recording a call costs, what recording the work does that it puts on the card: 0.8 us of 0.2. Of programs that
 # the host binds, recorded by CUPTI on an H100 and an H200; docs/evidence.md judges it on another.
 WORK = 4.0
@@ -62,8 +61,12 @@ def while_recorded(device: Device) -> Device:
 
 
 def per_call(call_s: float) -> HostCosts:
-    """Of recorders that take so long for each call, and for each operation a part of that."""
-    return HostCosts(call_s, call_s * OPERATION, first=True)
+    """Of recorders that take so long for each call, and as long for each operation.
+
+    Of what recording cost two programs in PyTorch that the host binds, beside 1.4 and 1.2 us a call, an operation has
+    1.4 and 3 times as much, of a third 1.1 and 2.7 us; of those that it does not bind half to all of it.
+    """
+    return HostCosts(call_s, call_s, first=True)
 
 
 def by_queries(recording: Recording) -> HostCosts | None:
