@@ -13,6 +13,7 @@ from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.compiled import simulate_one_of_many
+from streamsim.device.variations import with_values
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import (
@@ -48,7 +49,9 @@ def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, devi
 
     Streams have the order in which they were called: where threads call in another order than that of the schedule's
     list, a recording is of another program; and so it is where a stream has something only before the first of them.
+    Nor does it know where a chunk begins, for which the host would enter a stream.
     """
+    device = with_values(device, {"host.enter_s": 0.0})
     ops = [msgspec.structs.replace(op, call_s=None) if waits(op) else op for op in schedule.ops]
     schedule = msgspec.structs.replace(schedule, ops=tuple(ops))
     was = simulate(schedule, device)
