@@ -50,7 +50,7 @@ def alone_ns(work: CardWork, elsewhere: CardWork | None = None) -> NDArray[np.in
 def _fastest_of_its_kind(
     work: CardWork, took: NDArray[np.int64], crowded: NDArray[np.bool_], elsewhere: CardWork | None
 ) -> NDArray[np.int64]:
-    there = work.rows(crowded & ~crowded) if elsewhere is None else elsewhere
+    there = work.rows(np.zeros(len(work), np.bool_)) if elsewhere is None else elsewhere
     alike = _alike(np.concatenate([_kinds(work), _kinds(there)]))
     here, theirs = alike[: len(work)], alike[len(work) :]
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from streamsim.recorded.recording import CallKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds)+\Z")
 _PREFIX = re.compile(r"\A(?:cuda|hip|cu)(?=[A-Z])")
@@ -25,7 +29,7 @@ _KINDS = (
 )  # fmt: skip
 
 # Calls that look at a variable of their thread, which takes 20 ns: array libraries make several for each that works.
-QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
+_QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
 
@@ -44,6 +48,6 @@ def kind_of_call(name: str) -> CallKind:
     return next((kind for form, kind in _KINDS if form.match(rest)), CallKind.OTHER)
 
 
-def is_query(name: str) -> bool:
-    """Whether it looks at a variable of its thread, puts no work on the card and waits for nothing."""
-    return plain(name) in QUERIES
+def queries(names: Iterable[str]) -> list[int]:
+    """Where among ``names`` calls are that look at a variable of their thread, launch nothing and wait for nothing."""
+    return [k for k, name in enumerate(names) if plain(name) in _QUERIES]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamsim.errors import InputError
-from streamsim.recorded.call_names import is_query
+from streamsim.recorded.call_names import queries
 from streamsim.recorded.recording import (
     LATEST_NS,
     NONE,
@@ -264,8 +264,8 @@ class Draft:
         """Take work from calls that put none on a card: those that ask, wait, or record an event."""
         if not len(calls["name"]):
             return
-        queries = np.isin(calls["name"], [k for k, name in enumerate(self._names) if is_query(name)])
-        astray = (work["call"] != NONE) & (queries | np.isin(calls["kind"], PUTS_NONE))[work["call"]]
+        puts_none = np.isin(calls["name"], queries(self._names)) | np.isin(calls["kind"], PUTS_NONE)
+        astray = (work["call"] != NONE) & puts_none[work["call"]]
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
 

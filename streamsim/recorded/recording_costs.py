@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from streamsim.device.variations import with_values
-from streamsim.recorded.call_names import is_query
+from streamsim.recorded.call_names import queries
 from streamsim.recorded.recording import CallKind
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def per_call(call_s: float) -> HostCosts:
 def by_queries(recording: Recording) -> HostCosts | None:
     """What each record cost by calls that do nothing; None where there are too few of them."""
     calls = recording.calls
-    names = [k for k, name in enumerate(recording.names) if is_query(name)]
-    asked = np.flatnonzero(np.isin(calls.name, names) & (calls.kind == CallKind.OTHER))
+    asked = np.flatnonzero(np.isin(calls.name, queries(recording.names)) & (calls.kind == CallKind.OTHER))
     if len(asked) < ENOUGH:
         return None
     took_ns = float(np.median((calls.end_ns - calls.start_ns)[asked]))

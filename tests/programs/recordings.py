@@ -325,12 +325,12 @@ class Experiment:
                 times = folder / "times"
                 lines = times.read_bytes().splitlines() if times.exists() else []
                 self._times += self._said(some, lines, by)
-            if by[-1] or profiler:
+            if recorder := by[-1] or profiler:
                 windows = [
                     program.window(quiet_round(self._times[k].wall_s) if by[-1] else PROFILED_ROUND)
                     for k, program in enumerate(some, len(self._times) - len(some))
                 ]
-                self._keep(some, windows, folder / "recording.json.gz", by[-1] or profiler)
+                self._keep(some, windows, folder / "recording.json.gz", recorder)
 
     def _said(self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...]) -> Iterator[Times]:
         """What processes wrote, a line of each program, those of the first ``by`` first."""
