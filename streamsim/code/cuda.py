@@ -54,7 +54,7 @@ class Cuda:
 
     def _head(self) -> list[str]:
         words = "".join(f" --{name} {value}" for name, value in self.plan.defaults.items())
-        names = ("algorithm", "chrono", "cmath", "cstdio", "cstdlib", "map", "stdexcept", "string", "vector")
+        names = ("algorithm", "chrono", "cmath", "cstdio", "cstdlib", "map", "string", "vector")
         return [
             f"// {self.plan.summary}",
             f"// nvcc -O3 -o pipeline pipeline.cu && ./pipeline{words}",
@@ -139,9 +139,10 @@ class Cuda:
         """What the program is asked: whole numbers from 1."""
         plan = self.plan
         given = [f'{{"--{name}", {value}}}' for name, value in self.defaults.items()]
-        wrong = "value < 1"
+        wrong, says = f"value < 1 || given.size() > {len(given)}", "unknown, or below 1"
         if plan.is_pattern:
-            wrong += f' || (name == "--chunks" && value > {plan.most_chunks})'
+            wrong += f' || given["--chunks"] > {plan.most_chunks}'
+            says = f"unknown, below 1, or over {plan.most_chunks} chunks"
         values = [
             f'{name} = std::min(given["--{name}"], chunks)'  # more would have nothing to do
             if name in ("streams", "buffers")
@@ -150,9 +151,10 @@ class Cuda:
         ]
         return [
             *opened("std::map<std::string, int> given{", ", ".join(given), "};", 1),
-            "for (int i = 1; i + 1 < argc; i += 2) given.at(argv[i]) = std::stoi(argv[i + 1]);",
-            "for (auto& [name, value] : given)",
-            f"{INDENT}if ({wrong}) throw std::out_of_range(name);",
+            "for (int i = 1; i < argc; i += 2)",
+            f"{INDENT}if (int value = given[argv[i]] = i + 1 < argc ? atoi(argv[i + 1]) : 0;",
+            f"{INDENT}    {wrong})",
+            f'{INDENT * 2}return fprintf(stderr, "%s: {says}\\n", argv[i]), 2;',
             *declared("int", values),
         ]
 
@@ -465,7 +467,7 @@ _ALLOCATED: dict[str, _Call] = {
     "device": lambda it, _, n_bytes: f"Check(cudaMalloc({it}, {n_bytes}));",
 }
 _TOOLS = """void Check(cudaError_t error) {
-  if (error) throw std::runtime_error(cudaGetErrorString(error));
+  if (error) fprintf(stderr, "%s\\n", cudaGetErrorString(error)), exit(1);
 }
 
 void Put(float* to, const float* from, size_t n, cudaStream_t stream) {

@@ -75,8 +75,10 @@ def test_a_program_makes_the_calls_of_its_pattern(compiled: Path, name: str, is_
     assert_are_the_calls_of(config.schedule(workload), calls(done.stderr), streams, is_forked_once=True)
 
 
-@pytest.mark.parametrize("arguments", [["--chunks", "26"], ["--streams", "0"], ["--nonsense", "1"]])
-def test_wrong_arguments_end_it(compiled: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--chunks", "26"], ["--streams", "0"], ["--nonsense", "1"], ["--work", "x"], ["--work"]]
+)
+def test_a_wrong_argument_is_named_in_one_line(compiled: Path, arguments: list[str]) -> None:
     done = subprocess.run([str(compiled), "6", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{arguments[0]}: unknown, below 1, or over 25 chunks\n"
