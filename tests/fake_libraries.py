@@ -160,6 +160,9 @@ class Tensor:
     def nbytes(self) -> int:
         return 4 * math.prod(self.shape)
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return (Tensor(self.shape[1:], self.memory) for _ in range(self.shape[0]))
+
     def to(self, _: str, non_blocking: bool = False) -> Tensor:
         found = Tensor(self.shape, 0)
         return self if self.memory == 0 else found.copy_(self, non_blocking)

@@ -83,7 +83,8 @@ def pinned(schedule: Schedule) -> Schedule:
 def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
     """The ops; of a recorded program, which says what its calls cost, these and the short work between them in less.
 
-    They are cold behind a copy that was staged. The copies' own calls are not: what they cost is not recorded.
+    They are cold behind a copy that was staged. What the staged copies' own calls cost, as far as it is recorded, says
+    nothing of calls that stage nothing.
     """
     if not any(isinstance(op, Kernel) and op.call_s is not None for op in schedule.ops):
         yield from schedule.ops
@@ -92,8 +93,10 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
     for op in schedule.ops:
         left_s, seconds = cold_s.get(op.thread, 0.0), op.call_s or 0.0
         cold_s[op.thread] = max(0.0, left_s - seconds)
-        if isinstance(op, Copy) and op.host is not None and op.host.buffer in pageable and op.bytes >= FLUSHING_BYTES:
-            cold_s[op.thread] = COLD_S
+        if isinstance(op, Copy) and op.host is not None and op.host.buffer in pageable:
+            if op.bytes >= FLUSHING_BYTES:
+                cold_s[op.thread] = COLD_S
+            op = replace(op, call_s=None)
         elif left_s and seconds and (is_of_a_call(op) or not isinstance(op, HostWork)):
             warm_s = seconds - min(seconds, left_s) * (1 - 1 / COLD)
             op = replace(op, **{"duration_s" if isinstance(op, HostWork) else "call_s": warm_s})

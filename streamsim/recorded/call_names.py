@@ -32,6 +32,8 @@ _KINDS = (
 _QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
+# Others that launch nothing and wait for nothing, in tens of nanoseconds, and that PyTorch's profiler writes.
+_LOOKUPS = {f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")}
 
 
 def plain(name: str) -> str:
@@ -51,3 +53,8 @@ def kind_of_call(name: str) -> CallKind:
 def queries(names: Iterable[str]) -> list[int]:
     """Where among ``names`` calls are that look at a variable of their thread, launch nothing and wait for nothing."""
     return [k for k, name in enumerate(names) if plain(name) in _QUERIES]
+
+
+def lookups(names: Iterable[str]) -> list[int]:
+    """Where among ``names`` those are that do as little, of the calls that PyTorch's profiler writes."""
+    return [k for k, name in enumerate(names) if plain(name) in _LOOKUPS]

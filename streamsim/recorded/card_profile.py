@@ -84,8 +84,8 @@ def with_own_rates(recording: Recording, device: Device, memories: Sequence[Copy
 
 
 def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: float) -> float | None:
-    """Bytes a second; of pageable memory, which the host stages, by what the call took once its stream was free."""
-    work, calls = recording.work, recording.calls
+    """Bytes a second; of pageable memory, which the host stages, from when that began until all was there."""
+    work = recording.work
     rows = np.flatnonzero(
         (work.kind == WorkKind.COPY)
         & (work.direction == _DIRECTIONS[direction])
@@ -95,7 +95,7 @@ def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: f
     )
     if memory == CopyMemory.PAGEABLE:
         rows = rows[work.call[rows] >= 0]
-        took_ns = calls.end_ns[work.call[rows]] - np.maximum(calls.start_ns[work.call[rows]], _free_ns(work)[rows])
+        took_ns = _staged_ns(recording, direction, rows)
     else:
         took_ns = (work.end_ns - work.start_ns)[rows]
     sizes = work.bytes[rows]
@@ -103,6 +103,20 @@ def _rate(recording: Recording, direction: str, memory: CopyMemory, latency_s: f
     took_s = took_ns[large] * 1e-9 - latency_s
     rates = sizes[large][took_s > 0] / took_s[took_s > 0]
     return float(np.median(rates)) if len(rates) >= LEAST_COPIES else None
+
+
+def _staged_ns(recording: Recording, direction: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What copies of pageable memory took: those from the card from when they began until their call returned.
+
+    To the card the host begins with the call, once its stream is free; and where the call returned before the copy
+    began, as of few bytes, all that it had staged was still to be copied.
+    """
+    work, call = recording.work, recording.work.call[rows]
+    start_ns, end_ns = recording.calls.start_ns[call], recording.calls.end_ns[call]
+    if direction == "d2h":
+        return end_ns - work.start_ns[rows]
+    done_ns = np.where(end_ns <= work.start_ns[rows], work.end_ns[rows], end_ns)
+    return done_ns - np.maximum(start_ns, _free_ns(work)[rows])
 
 
 def _free_ns(work: CardWork) -> NDArray[np.int64]:

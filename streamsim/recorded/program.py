@@ -35,13 +35,16 @@ from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from streamsim.device.profile import Host
     from streamsim.program.schedule import Op, StreamKind
     from streamsim.recorded.recording import CardWork, Recording
 
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
-ISSUING = 192  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a half for each scheduler
+ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a quarter for each scheduler
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
@@ -65,26 +68,28 @@ class RecordedProgram(msgspec.Struct, frozen=True):
 
 
 def program_of(
-    recording: Recording, name: str = "", costs: HostCosts | None = None, submit_s: float = 0.0
+    recording: Recording, name: str = "", costs: HostCosts | None = None, host: Host | None = None
 ) -> RecordedProgram:
     """The program that ``recording`` is of: of one card, whose calls are there.
 
-    ``submit_s``: how long after a call the card has what it asks for (the profile's), in seconds.
+    ``host``: of the profile, for how long after a call the card has what it asks for, and which copies of pageable
+    memory the call is done with; None: at once, and all that begin behind their call.
     Raises InputError for work on several cards, and where no call issued any work.
     """
     cards = np.unique(recording.work.card)
     if len(cards) > 1:
         ids = ", ".join(str(recording.cards[card].id) for card in cards)
         raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
-    return _Writer(recording, name, costs or HostCosts(), submit_s).write()
+    return _Writer(recording, name, costs or HostCosts(), host).write()
 
 
 class _Writer:
     """Writes the ops down call by call, in the order of their starts."""
 
-    def __init__(self, recording: Recording, name: str, costs: HostCosts, submit_s: float) -> None:
+    def __init__(self, recording: Recording, name: str, costs: HostCosts, host: Host | None) -> None:
         self._recording, self._name, self._costs = recording, name, costs
-        self._submit_ns = round(submit_s * 1e9)
+        self._submit_ns = 0 if host is None else round(host.submit_s * 1e9)
+        self._immediate_bytes = LARGEST_BYTES if host is None else host.pageable_immediate_bytes
         self._calls, called = recording.calls, recording.work.call
         self._rows, self._rows_from = _rows_by_call(recording)
         self._first = int(called.min()) if len(called) and (called != NONE).all() else 0
@@ -163,6 +168,9 @@ class _Writer:
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
         operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
         times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
+        for thread in self._threads if costs.unwritten_s else ():
+            own = np.flatnonzero(self._calls.thread == thread)
+            times.before_ns[own] -= _unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
@@ -259,15 +267,16 @@ class _Writer:
     def _copy_call_s(self, row: int, call_s: float | None) -> float | None:
         """What the call of a copy that may hold its thread costs, without what it waits for: that the model says.
 
-        All of it where it returned before the copy began; else, of one from a card that was idle, what came before it
-        began. None: not known.
+        All of it where it returned before the copy began, unless it had staged it by then; else, of one from a card
+        that was idle, what came before it began. None: not known.
         """
         work, call = self._of_work, self._of_work.call[row]
         if call == NONE:
             return call_s
         start_ns, call_ns = work.start_ns[row], int(self._calls.start_ns[call])
         if int(self._calls.end_ns[call]) <= start_ns:
-            return call_s
+            has_staged = work.memory[row] == CopyMemory.PAGEABLE and work.bytes[row] > self._immediate_bytes
+            return None if has_staged else call_s
         is_idle = work.busy_until[row] <= call_ns
         if not is_idle or work.direction[row] != CopyDirection.D2H:
             return None
@@ -330,6 +339,18 @@ class _Writer:
 
     def _assume(self, what: str, why: str, count: int) -> None:
         self._assumed.setdefault(what, [0, why])[0] += count
+
+
+def _unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
+    """By call of a thread, what of the gap before it went to calls that are not there.
+
+    They take so long for each that ``works``, since the one before it: of each gap between the two the same share.
+    """
+    turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
+    together = np.bincount(turn, before_ns, minlength=1)
+    share = np.minimum(unwritten_ns / np.maximum(together, 1), 1.0)
+    share[int(works.sum()) :] = 0.0  # nothing works behind these
+    return np.rint(before_ns * share[turn]).astype(np.int64)
 
 
 class _Columns(NamedTuple):
@@ -396,9 +417,9 @@ def _threads_of(work: CardWork) -> list[int]:
 def _fill_of(recording: Recording, threads: list[int]) -> list[float]:
     """By row of the work the share of its card that it keeps busy alone; 0 where that is not known.
 
-    A multiprocessor holds some 2,048 threads, but one and a half warps of a matrix product keep a scheduler busy: such
+    A multiprocessor holds some 2,048 threads, but a warp and a quarter of a matrix product keep a scheduler busy: such
     a kernel leaves others little, though it is far from filling the card. (On an H200 two of them, with 0.7 and 1 warps
-    a scheduler, left others 0.5 and 0.2 of the card.)
+    a scheduler, left others 0.5 and 0.2 of the card, and on an H100 one with 1 warp 0.07.)
     """
     issuing = {card.id: min(max(card.multiprocessors, 0), LARGEST_COUNT) * ISSUING for card in recording.cards}
     at_once = np.array([issuing.get(card, 0) for card in recording.work.card.tolist()], np.float64)

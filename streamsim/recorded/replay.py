@@ -13,7 +13,7 @@ from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import by_queries, costs_of, per_call, while_recorded
+from streamsim.recorded.recording_costs import by_asking, costs_of, per_call, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.timeline import Timeline, label
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 WORST = 5  # ops shown
 STEPS = 40  # of halving what recording may have cost
-MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
+LEAST_TIMES, MOST_TIMES = 0.25, 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
     "bytes",
@@ -94,7 +94,7 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
     :func:`program_of` does.
     """
     on = profile_of(recording) if device is None else as_device(device)
-    return beside(recording, program_of(recording, submit_s=on.host.submit_s), on)
+    return beside(recording, program_of(recording, host=on.host), on)
 
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
@@ -158,25 +158,25 @@ def untraced(
     cost what others do. Raises InputError for a time that is not above zero.
     """
     device = as_device(device)
-    submit_s, costs = device.host.submit_s, costs_of(recording, device)
+    host, costs = device.host, costs_of(recording, device)
     if untraced_s is None:
-        return program_of(recording, name, costs, submit_s)
+        return program_of(recording, name, costs, host)
     if not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
-    known = by_queries(recording)
+    known = by_asking(recording)
     longest = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
-    one, most = (per_call(1.0), longest) if known is None else (known, MOST_TIMES)
+    one, least, most = (per_call(1.0), 0.0, longest) if known is None else (known, LEAST_TIMES, MOST_TIMES)
 
     def takes_s(times: float) -> float:
-        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), submit_s).schedule, device)
+        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), host).schedule, device)
         return max(timeline.makespan_s, timeline.host_s)
 
-    if not takes_s(most) <= untraced_s < takes_s(0.0):
-        return program_of(recording, name, costs, submit_s)
-    low, high = 0.0, most
+    if not takes_s(most) <= untraced_s < takes_s(least):
+        return program_of(recording, name, costs, host)
+    low, high = least, most
     for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if takes_s(middle) > untraced_s else (low, middle)
         if (high - low) * one.call_s < 1e-9:
             break
-    return program_of(recording, name, one.scaled(high), submit_s)
+    return program_of(recording, name, one.scaled(high), host)

@@ -58,6 +58,7 @@ def _off(program: RecordedProgram) -> str:
     each = [f"{format_seconds(costs.call_s)} a call"]
     each += [f"{format_seconds(costs.between_s)} before it"] * (costs.between_s > 0)
     each += [f"{format_seconds(costs.work_s)} more of one that puts work on the card"] * (costs.work_s > 0)
+    each += [f"{format_seconds(costs.unwritten_s)} for those beside it that are not written"] * (costs.unwritten_s > 0)
     each += [f"{format_seconds(costs.operation_s)} a recorded operation"] * (costs.operation_s > 0 or len(each) == 1)
     return f"of the host's time, which the schedule is without: {', '.join(each)}"
 

@@ -98,6 +98,11 @@ PROGRAMS = (
         "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
         "pageable async streams-2 small",
     ),
+    *_programs(
+        "perceptron",
+        "pageable pinned async streams-2 streams-4 small-pageable small-pinned small-async small-streams-4",
+        "pageable pinned async streams-2 streams-4 small-pageable small-pinned small-async small-streams-4",
+    ),
     *_programs("training", "pageable pinned async each-loss prefetched", "async"),
     *_programs("layers_streamed", "pageable pinned async prefetched", "pinned"),
     *_programs(
@@ -125,6 +130,20 @@ PAIRS = (
         ("streams-2", "streams-4", (streams(4, True),)),
         ("small-synchronised", "small", (drop_sync(),)),
         ("small", "small-graph", (graph(),)),
+    ),
+    *_pairs(
+        "perceptron",
+        ("pageable", "pinned", (pin(),)),
+        ("pageable", "async", (pin(), make_async())),
+        ("pageable", "streams-4", (pin(), make_async(), streams(4, True))),
+        ("pinned", "async", (make_async(),)),
+        ("pinned", "streams-4", (make_async(), streams(4, True))),
+        ("async", "streams-2", (streams(2, True),)),
+        ("async", "streams-4", (streams(4, True),)),
+        ("small-pageable", "small-pinned", (pin(),)),
+        ("small-pageable", "small-async", (pin(), make_async())),
+        ("small-pinned", "small-async", (make_async(),)),
+        ("small-async", "small-streams-4", (streams(4, True),)),
     ),
     *_pairs(
         "training",

@@ -58,7 +58,7 @@ def test_what_was_recorded_of_a_program_is_that_program(schedule: Schedule, devi
     works = [i for i, engine in enumerate(was.engine) if engine >= 0]
     calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
     assume(works and calls == sorted(calls, key=lambda i: was.issued[i]))
-    found = program_of(recorded(was), submit_s=device.host.submit_s)
+    found = program_of(recorded(was), host=device.host)
     assume(len(found.schedule.used_streams) == len(schedule.used_streams))
     now = simulate(found.schedule, device)
     again = [i for i, engine in enumerate(now.engine) if engine >= 0]
@@ -96,12 +96,12 @@ def test_a_program_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("multiprocessors", "fill"),
-    [(0, None), (1, 1.0), (2, 256 / 384), (132, 256 / (132 * 192)), (10**400, 1e-6)],
+    [(0, None), (1, 1.0), (2, 256 / 320), (132, 256 / (132 * 160)), (10**400, 1e-6)],
 )
 def test_a_kernel_keeps_as_much_of_its_card_busy_as_its_threads_issue_for(
     multiprocessors: int, fill: float | None
 ) -> None:
-    """Of 256 threads, which on no card are more than it holds; six warps are all that a multiprocessor issues for."""
+    """Of 256 threads, which on no card are more than it holds; five warps are all that a multiprocessor issues for."""
     recording = recorded(simulate(program(kernel(1, 5)), make_device()))
     card = RecordedCard(0, multiprocessors=multiprocessors)
     found = program_of(msgspec.structs.replace(recording, cards=(card,)))
@@ -208,7 +208,7 @@ def test_a_graph_runs_while_the_call_that_launches_it_does(begins: int, parts: t
     kinds, starts = np.array([CallKind.GRAPH_LAUNCH], np.int8), np.array([begins, begins + 5])
     calls = msgspec.structs.replace(was.calls.rows(np.array([0])), kind=kinds)
     work = msgspec.structs.replace(was.work, call=np.zeros(2, np.int64), start_ns=starts, end_ns=starts + 5)
-    found = program_of(msgspec.structs.replace(was, calls=calls, work=work), submit_s=10 * NS).schedule
+    found = program_of(msgspec.structs.replace(was, calls=calls, work=work), host=make_device(submit=10).host).schedule
     host = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert host == pytest.approx([t * NS for t in parts])
     kernels = [i for i, op in enumerate(found.ops) if isinstance(op, Kernel)]
