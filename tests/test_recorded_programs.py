@@ -121,6 +121,7 @@ def test_the_programs_ask_the_card_for_what_their_names_say() -> None:
         "graph": 4,
         "chunked": 4,
         "small-streams": 4,
+        "small-streams-2": 2,
         "small-streams-4": 4,
     }
 

@@ -91,6 +91,9 @@ def _programs(module: str, variants: str, by_profiler: str = "") -> Iterator[Pro
         yield Program(module, variant, variant in by_profiler.split())
 
 
+PERCEPTRONS = " ".join(
+    f"{size}{how}" for size in ("", "small-") for how in ("pageable", "pinned", "async", "streams-2", "streams-4")
+)
 PROGRAMS = (
     *_programs("cpp_pipeline", "pageable pinned async streams"),
     *_programs(
@@ -98,11 +101,7 @@ PROGRAMS = (
         "pageable pinned async synchronised streams-2 streams-4 small small-synchronised small-graph",
         "pageable async streams-2 small",
     ),
-    *_programs(
-        "perceptron",
-        "pageable pinned async streams-2 streams-4 small-pageable small-pinned small-async small-streams-4",
-        "pageable pinned async streams-2 streams-4 small-pageable small-pinned small-async small-streams-4",
-    ),
+    *_programs("perceptron", PERCEPTRONS, PERCEPTRONS),
     *_programs("training", "pageable pinned async each-loss prefetched", "async"),
     *_programs("layers_streamed", "pageable pinned async prefetched", "pinned"),
     *_programs(
