@@ -131,6 +131,8 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
     found = read_record(folder)
     times = {(one.program, one.by): one for one in found.times}
     both = PROFILED, BESIDE
+    assert all(len(one.pace_s) == len(one.wall_s) for one in found.times)
+    assert all(one.pace_s in times[one.program, one.by].pace_s for one in found.recordings)
     assert set(times) == {(name, by) for name in both for by in ("", "CUPTI")}
     assert [(one.program, one.by) for one in found.recordings] == [(name, "CUPTI") for name in sorted(both)[::-1]]
     assert all(one.verified for one in found.times)
@@ -153,6 +155,27 @@ def test_programs_are_captured_and_timed_and_those_that_fail_are_noted(folder: P
         assert untraced_s == pytest.approx([statistics.median(recorded_s)] * 3)
         assert found.measured_s(recorded.program) == pytest.approx(untraced_s[:1])
         assert wall_time_s(recording, recorded.window) == pytest.approx(untraced_s[0], rel=0.1)
+
+
+def test_rounds_count_before_which_the_host_was_as_fast_as_before_the_recorded_one() -> None:
+    """It runs at two speeds. Those of the process that was recorded come first, but of graphs, which CUPTI changes."""
+
+    def of(program: str) -> Record:
+        times = (
+            Times(program, "CUPTI", (9.0,), True, (1.0, 3.0, 2.0), (1e-5,), (1e-5, 1e-5, 2e-5)),
+            Times(program, "", (5.0, 6.0), True, pace_s=(2e-5, 3e-5)),
+        )
+        return Record("a card", "2026-11-26", "", 1.0, times, (), ())
+
+    found, graph = of("inference small"), of("inference small-graph")
+    assert [found.measured_s("inference small", pace) for pace in (0.0, 1.05e-5, 2e-5, 3e-5, 4e-5)] == [
+        (2.0,),
+        (2.0,),
+        (2.0,),
+        (6.0,),
+        (),
+    ]
+    assert [graph.measured_s("inference small-graph", pace) for pace in (0.0, 1e-5, 2e-5)] == [(5.5,), (), (5.0,)]
 
 
 def test_the_rounds_of_programs_come_in_turn(folder: Path) -> None:
@@ -241,7 +264,11 @@ def test_what_cannot_be_replayed_or_was_not_measured_is_said(guide: tuple[Path, 
     wrong = tuple(replace(one, window="none") for one in found.recordings[:1])
     lines = list(tables(folder, replace(found, recordings=wrong), [CHANGED]))
     assert any("no annotation has this name" in line for line in lines)
-    assert "guide before -> after --async --drop-sync --streams 4: not measured" in lines
+    assert "guide before -> after --async --drop-sync --streams 4: not recorded" in lines
+    lines = list(tables(folder, replace(found, times=found.times[:1]), [CHANGED]))
+    assert any(
+        line.startswith("guide before -> after --async --drop-sync --streams 4, by CUPTI: not m") for line in lines
+    )
     lines = list(tables(folder, found, [CHANGED]))
     assert "replay: 2: median" in "\n".join(lines)
     assert lines[-1] == "recommended, and slower than before by more than 2 %: 0"

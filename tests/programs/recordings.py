@@ -47,6 +47,7 @@ SOURCE, LIBRARY = Path(__file__).parent / "recorded" / "cpp_pipeline.cu", "CPP_P
 RECORD, RECORDINGS = "recordings.json", "recordings-{}.zip"
 CAPTURED_ROUND, PROFILED_ROUND = ROUNDS // 2, 2
 QUIET = 4  # one in so many rounds is faster than the one that is replayed: what else runs on a host only slows it
+SAME_PACE = 0.1
 LIMIT_S, PROCESS_S, COMPILING_S = 300.0, 90.0, 120.0
 PART_BYTES = 15 << 20  # of recordings in a file
 CAPTURE = """
@@ -183,9 +184,9 @@ PAIRS = (
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What the rounds of a process took, in seconds. ``by``: what recorded it; "" for nothing.
+    """What the rounds of a process took, in seconds, and a loop before each. ``by``: what recorded it; "" for nothing.
 
-    ``beside_s``: rounds in the same process, behind those, that nothing recorded.
+    ``beside_s``: rounds in the same process, behind those, that nothing recorded; ``beside_pace_s``: their loops.
     """
 
     program: str
@@ -193,15 +194,21 @@ class Times(msgspec.Struct, frozen=True):
     wall_s: tuple[float, ...]
     verified: bool
     beside_s: tuple[float, ...] = ()
+    pace_s: tuple[float, ...] = ()
+    beside_pace_s: tuple[float, ...] = ()
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A recording: its file in the zip, of which program, by what, and the window of a round."""
+    """A recording: its file in the zip, of which program, by what, and the window of a round.
+
+    ``pace_s``: what the loop before that round took, as a measure of the host's speed; 0 where it was not timed.
+    """
 
     file: str
     program: str
     by: str
     window: str
+    pace_s: float = 0.0
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -228,25 +235,41 @@ class Record(msgspec.Struct, frozen=True):
         own = (one for one in self.times if one.program == program and not one.by)
         return tuple(statistics.median(one.wall_s) for one in own)
 
-    def measured_s(self, program: str) -> tuple[float, ...]:
+    def measured_s(self, program: str, pace_s: float = 0.0) -> tuple[float, ...]:
         """Of rounds that nothing recorded in the process that was recorded; else as :meth:`untraced_s`.
 
-        A graph that was made while CUPTI recorded stays as it is made for that: such a round is no measure.
+        Of the rounds alone before which the host was as fast, where that is known: none, if there are none. A graph
+        that was made while CUPTI recorded stays as it is made for that: such a round is no measure.
         """
-        beside = (one.beside_s for one in self.times if one.program == program and one.by and "graph" not in program)
-        return tuple(map(statistics.median, filter(None, beside))) or self.untraced_s(program)
+        own = [one for one in self.times if one.program == program]
+        beside = [_at_pace(one.beside_s, one.beside_pace_s, pace_s) for one in own if one.by and "graph" not in program]
+        apart = [_at_pace(one.wall_s, one.pace_s, pace_s) for one in own if not one.by]
+        return tuple(statistics.median(some) for some in [*filter(None, beside)] or [*filter(None, apart)])
+
+
+def _at_pace(wall_s: Sequence[float], paces_s: Sequence[float], pace_s: float) -> list[float]:
+    """Those of the rounds before which the host was as fast; all, where that is not known."""
+    if not pace_s or not paces_s:
+        return [*wall_s]
+    return [wall for wall, pace in zip(wall_s, paces_s, strict=True) if abs(pace / pace_s - 1) <= SAME_PACE]
 
 
 # -- on a card ---------------------------------------------------------------------------------------------------------
+
+
+class _Rounds(msgspec.Struct, frozen=True):
+    wall_s: tuple[float, ...] = ()
+    pace_s: tuple[float, ...] = ()
 
 
 class _Line(msgspec.Struct):
     """Of a variant and a process, as ``programs.recorded.rounds`` writes it."""
 
     variant: str
-    wall_s: tuple[float, ...]
     verified: bool
-    beside_s: tuple[float, ...] = ()
+    rounds: _Rounds
+    beside: _Rounds = _Rounds()
+    profiled: _Rounds = _Rounds()
 
 
 class Experiment:
@@ -342,15 +365,15 @@ class Experiment:
             finally:
                 times = folder / "times"
                 lines = times.read_bytes().splitlines() if times.exists() else []
-                self._times += self._said(some, lines, by)
+                self._times += self._said(some, lines, by, profiler)
             if recorder := by[-1] or profiler:
-                windows = [
-                    program.window(quiet_round(self._times[k].wall_s) if by[-1] else PROFILED_ROUND)
-                    for k, program in enumerate(some, len(self._times) - len(some))
-                ]
-                self._keep(some, windows, folder / "recording.json.gz", recorder)
+                own = [one for one in self._times if one.by == recorder][-len(some) :]
+                rounds = [quiet_round(one.wall_s) if by[-1] else PROFILED_ROUND for one in own]
+                self._keep(some, own, rounds, folder / "recording.json.gz")
 
-    def _said(self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...]) -> Iterator[Times]:
+    def _said(
+        self, some: Sequence[Program], lines: Sequence[bytes], by: tuple[str, ...], profiler: str
+    ) -> Iterator[Times]:
         """What processes wrote, a line of each program, those of the first ``by`` first."""
         programs = [(program, recorder) for recorder in by for program in some]
         for (program, recorder), line in zip(programs, lines, strict=False):
@@ -358,11 +381,14 @@ class Experiment:
             assert said.variant == program.variant
             if not said.verified:
                 self._failed([program], recorder or "as it is", "its results are wrong")
-            yield Times(program.name, recorder, said.wall_s, said.verified, said.beside_s)
+            beside = {"beside_s": said.beside.wall_s, "beside_pace_s": said.beside.pace_s}
+            yield Times(program.name, recorder, said.rounds.wall_s, said.verified, pace_s=said.rounds.pace_s, **beside)
+            if profiler:
+                yield Times(program.name, profiler, said.profiled.wall_s, said.verified, pace_s=said.profiled.pace_s)
 
-    def _keep(self, some: Sequence[Program], windows: Sequence[str], recording: Path, by: str) -> None:
+    def _keep(self, some: Sequence[Program], own: Sequence[Times], rounds: Sequence[int], recording: Path) -> None:
         """Put a recording into the zip, or into the next one; LZMA packs it to half of what gzip does."""
-        packed = recording.read_bytes()
+        packed, by = recording.read_bytes(), own[0].by
         file = f"{some[0].module} {by}.json".replace(" ", "-")
         path = self._folder / RECORDINGS.format(self._part)
         if path.exists() and path.stat().st_size + len(packed) > PART_BYTES:
@@ -371,7 +397,8 @@ class Experiment:
         with zipfile.ZipFile(path, "a") as kept:
             kept.writestr(zipfile.ZipInfo(file), gzip.decompress(packed), zipfile.ZIP_LZMA)
         self._recordings += (
-            Recorded(file, program.name, by, window) for program, window in zip(some, windows, strict=True)
+            Recorded(file, program.name, by, program.window(number), one.pace_s[number - 1])
+            for program, one, number in zip(some, own, rounds, strict=True)
         )
 
 

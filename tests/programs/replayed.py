@@ -135,11 +135,13 @@ def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]
     for one in found:
         by_program.setdefault(one.recorded.program, []).append(one)
     for pair in pairs:
-        before, after = record.measured_s(pair.before), record.measured_s(pair.after)
-        if not by_program.get(pair.before) or not before or not after:
-            yield f"{title(pair)}: not measured"
-            continue
-        for one in by_program[pair.before]:
+        if pair.before not in by_program:
+            yield f"{title(pair)}: not recorded"
+        for one in by_program.get(pair.before, ()):
+            before, after = (record.measured_s(name, one.recorded.pace_s) for name in (pair.before, pair.after))
+            if not before or not after:
+                yield f"{title(pair)}, by {one.recorded.by}: not measured, or at another speed of the host"
+                continue
             try:
                 yield _predicted(pair, one, statistics.median(before), statistics.median(after))
             except InputError as error:
@@ -170,7 +172,7 @@ def tables(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "
     yield from ("", "Replays: what was recorded, with what recording cost; a round without it; the processes' medians")
     yield from (one if isinstance(one, str) else _replay_line(one, record) for one in found)
     yield f"replay: {_errors([one.error for one in good])}"
-    known = [(one, statistics.median(times)) for one in good if (times := record.measured_s(one.recorded.program))]
+    known = [(one, statistics.median(times)) for one in good if (times := _measured_s(one, record))]
     yield f"without what recording cost, from the recording alone: {_errors([_alone(*one) for one in known])}"
     yield from ("", "Changes: predicted and measured rounds; from the recording alone: without its untraced run")
     yield from (one if isinstance(one, str) else _prediction_line(one) for one in predicted)
@@ -182,13 +184,17 @@ def tables(folder: Path, record: Record, pairs: Sequence[Pair], profile: str = "
     yield f"recommended, and slower than before by more than 2 %: {sum(one.misleads for one in some)}"
 
 
+def _measured_s(one: Replayed, record: Record) -> tuple[float, ...]:
+    return record.measured_s(one.recorded.program, one.recorded.pace_s)
+
+
 def _alone(one: Replayed, measured_s: float) -> float:
     return one.predicted_s(one.alone) / measured_s - 1
 
 
 def _replay_line(one: Replayed, record: Record) -> str:
     name = f"{one.recorded.program}, {one.recorded.by}"
-    times = record.measured_s(one.recorded.program)
+    times = _measured_s(one, record)
     line = f"{name:<44} {_ms(one.recorded_s)} replayed {_ms(one.replayed_s)} {one.error:+7.1%}"
     if not times:
         return line

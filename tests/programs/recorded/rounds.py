@@ -2,9 +2,10 @@
 
 ``python -m programs.recorded.inference --variants pinned async`` prints what each round of either took, as JSON. Their
 rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
-begins with its first call and ends when its results are there. In ``--times FILE`` the same is a line of each variant,
-added by each process. Where CUPTI records them, as many rounds follow that nothing records: in another process a host
-may have another speed. With ``--kineto FILE`` the PyTorch profiler records some more rounds.
+begins with its first call and ends when its results are there; before it a little of Python is timed, which says how
+fast the host is just then. In ``--times FILE`` the same is a line of each variant, added by each process. Where CUPTI
+records them, as many rounds follow that nothing records: in another process a host may have another speed. With
+``--kineto FILE`` the PyTorch profiler records some more rounds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Ranges = Callable[[str], AbstractContextManager[Any]]
 
 WARM_UP, ROUNDS, PROFILED = 3, 8, 3
+PACED, TRIES = 1000, 5  # turns of a loop that does nothing, and of how often the fastest counts
 
 
 class Work(NamedTuple):
@@ -31,6 +33,13 @@ class Work(NamedTuple):
 
     run: Callable[[], object]
     is_right: Callable[[], bool]
+
+
+class Rounds(NamedTuple):
+    """What rounds took, in seconds, and the loop before each."""
+
+    wall_s: list[float]
+    pace_s: list[float]
 
 
 def main(
@@ -48,22 +57,17 @@ def main(
         for _ in range(WARM_UP):
             for work in works.values():
                 work.run()
-        wall_s = timed(works, ranges, given.rounds)
-        beside_s = timed(works, nullcontext, given.rounds) if nothing_records_any_more() else {}
+        found = {"rounds": timed(works, ranges, given.rounds)}
+        if nothing_records_any_more():
+            found["beside"] = timed(works, nullcontext, given.rounds)
         if given.kineto:
-            profiled(works, ranges, given.kineto)
-        said = "".join(
-            json.dumps(
-                {
-                    "variant": variant,
-                    "wall_s": wall_s[variant],
-                    "beside_s": beside_s.get(variant, ()),
-                    "verified": work.is_right(),
-                }
-            )
-            + "\n"
+            found["profiled"] = profiled(works, ranges, given.kineto)
+        lines = (
+            {"variant": variant, "verified": work.is_right()}
+            | {what: rounds[variant]._asdict() for what, rounds in found.items()}
             for variant, work in works.items()
         )
+        said = "".join(json.dumps(line) + "\n" for line in lines)
     if given.times is None:
         print(said, end="")
     else:
@@ -71,16 +75,29 @@ def main(
             file.write(said)
 
 
-def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, list[float]]:
-    """What each round takes, in seconds, by variant."""
-    wall_s: dict[str, list[float]] = {variant: [] for variant in works}
+def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, Rounds]:
+    """What each round takes, by variant."""
+    found = {variant: Rounds([], []) for variant in works}
     for _ in range(rounds):
         for variant, work in works.items():
+            found[variant].pace_s.append(pace_s())
             with ranges(variant):
                 start = time.perf_counter()
                 work.run()
-                wall_s[variant].append(time.perf_counter() - start)
-    return wall_s
+                found[variant].wall_s.append(time.perf_counter() - start)
+    return found
+
+
+def pace_s() -> float:
+    """What a little of Python takes just now."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        for _ in range(PACED):
+            pass
+        return time.perf_counter() - start
+
+    return min(once() for _ in range(TRIES))
 
 
 def nothing_records_any_more() -> bool:
@@ -94,7 +111,7 @@ def nothing_records_any_more() -> bool:
     return True
 
 
-def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> None:
+def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> dict[str, Rounds]:
     """Rounds that the PyTorch profiler records; the first has what it does at its beginning."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -102,5 +119,6 @@ def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> None:
     events = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with profile(activities=activities, experimental_config=events) as found:
-        timed(works, ranges, PROFILED)
+        rounds = timed(works, ranges, PROFILED)
     found.export_chrome_trace(str(path))
+    return rounds
