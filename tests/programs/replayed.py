@@ -18,7 +18,7 @@ from streamsim.device.files import parse_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.read import read_recording
-from streamsim.recorded.recording import NONE
+from streamsim.recorded.recording import NONE, AnnotationKind
 from streamsim.recorded.replay import replay, untraced
 from streamsim.recorded.wall_times import wall_time_s
 from streamsim.recorded.windows import part_of, window_ns
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.recording import Recording
+    from streamsim.recorded.recording_costs import HostCosts
 
 RECOMMENDED = 1.01  # from such a gain on, a change is
 SLOWER = 1.02  # than it was before: such a change must not be recommended
@@ -114,19 +115,25 @@ def replayed(whole: Recording, recorded: Recorded, card: Device | None) -> Repla
     device = profile_of(recording, card)
     found = replay(recording, device)
     untraced_s = wall_time_s(whole, recorded.window)
-    alone = untraced(recording, device, None, recorded.program).schedule
-    timed = alone if untraced_s is None else untraced(recording, device, untraced_s, recorded.program).schedule
-    rest_s = _rest_s(whole, recording, recorded.window)
-    return Replayed(recorded, device, found.recorded_s, found.predicted_s, rest_s, timed, alone)
+    alone = untraced(recording, device, None, recorded.program)
+    timed = alone if untraced_s is None else untraced(recording, device, untraced_s, recorded.program)
+    rest_s = _rest_s(whole, recording, recorded.window, alone.costs)
+    return Replayed(recorded, device, found.recorded_s, found.predicted_s, rest_s, timed.schedule, alone.schedule)
 
 
-def _rest_s(whole: Recording, inside: Recording, window: str) -> float:
-    """Of a window, what lies before the first call that puts work on the card and behind the end of all."""
+def _rest_s(whole: Recording, inside: Recording, window: str, costs: HostCosts) -> float:
+    """Of a window, what lies before the first call that puts work on the card, and behind the end of all.
+
+    Without what it cost to record the calls and operations that are before that.
+    """
     opened_ns, closed_ns = window_ns(whole, window)
-    calls, work = inside.calls, inside.work
-    before_ns = int(calls.start_ns[work.call[work.call != NONE]].min()) - opened_ns
+    calls, work, ranges = inside.calls, inside.work, inside.annotations
+    first_ns = int(calls.start_ns[work.call[work.call != NONE]].min())
+    called = int((calls.start_ns < first_ns).sum())
+    operations = int(((ranges.kind == AnnotationKind.OP) & (ranges.start_ns < first_ns)).sum())
+    cost_s = called * (costs.call_s + costs.between_s) + operations * costs.operation_s
     behind_ns = closed_ns - int(max(calls.end_ns.max(), work.end_ns.max()))
-    return (before_ns + max(behind_ns, 0)) * 1e-9
+    return max((first_ns - opened_ns) * 1e-9 - cost_s, 0.0) + max(behind_ns, 0) * 1e-9
 
 
 def predictions(found: Iterable[Replayed], record: Record, pairs: Sequence[Pair]) -> Iterator[Predicted | str]:
