@@ -31,9 +31,9 @@ SHORT = 0.1  # of the gaps behind them, the part in which the host does nothing 
 # Calls that a library makes for each that puts work on the card, and that PyTorch's profiler records but does not
 # write: by CUPTI 12 to 16 of PyTorch, in inference, training and streamed layers, and 3 or 4 of CuPy.
 UNWRITTEN_OF_PYTORCH, UNWRITTEN_OF_OTHERS = 14, 3
-# Of what recording takes in a call, what it takes behind it, by CUPTI; and for an operation of PyTorch: 1.8 us of 0.4,
-# of a chunk's operations on an H100, one by one as they are and recorded. docs/evidence.md judges both on others.
-BEHIND, OPERATION = 0.8, 4.0
+# Of what recording takes in a call, what it takes behind it, and for an operation of PyTorch: 0.2 and 1.8 us of 0.4, of
+# a chunk's operations on an H100, one by one as they are and recorded. docs/evidence.md judges both on others.
+BEHIND, OPERATION = 0.5, 4.0
 
 
 class HostCosts(msgspec.Struct, frozen=True):
