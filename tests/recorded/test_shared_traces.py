@@ -225,7 +225,7 @@ def test_recordings_are_replayed_to_three_per_cent() -> None:
 
 
 def test_without_what_recording_cost_a_program_takes_its_untraced_time() -> None:
-    """On an H200, recorded up to 53 % slower: the median of six to 4 %; the host of one had slowed by a tenth."""
+    """On an H200, recorded up to 53 % slower: the median of six to 2 %; the host of one was slow behind its waits."""
     times = json.loads((SHARED / "h200/times.json").read_bytes())
     errors = []
     for name, untraced_times in times.items():
@@ -233,8 +233,8 @@ def test_without_what_recording_cost_a_program_takes_its_untraced_time() -> None
         device = profile_of(recording)
         timeline = simulate(untraced(recording, device).schedule, device)
         errors.append(abs(max(timeline.makespan_s, timeline.host_s) / untraced_times["median_s"] - 1))
-    assert statistics.median(errors) < 0.04
-    assert max(errors) < 0.12
+    assert statistics.median(errors) < 0.02
+    assert max(errors) < 0.15
 
 
 def test_the_t4s_explanation_names_the_launch_that_held_the_host() -> None:
