@@ -53,6 +53,17 @@ PUTS_NONE = (
     CallKind.SYNCHRONIZE_EVENT,
     CallKind.SYNCHRONIZE_DEVICE,
 )
+PUTS_SOME = (
+    CallKind.COPY,
+    CallKind.COPY_ASYNC,
+    CallKind.MEMSET,
+    CallKind.LAUNCH,
+    CallKind.GRAPH_LAUNCH,
+)
+WITHOUT_WORK = (
+    "copies, memsets and launches without work",
+    "it was not recorded, or they were captured into a graph; they take what they took, and nothing runs",
+)
 ASTRAY = (
     "work of calls that put none on a card",
     "one that no longer records calls gives it the last one's id; its call is taken not to be there",
@@ -189,6 +200,7 @@ class Draft:
         self._mark(calls, marks)
         work["call"] = self._call_of(calls, work["process"], work["correlation"])
         self._set_astray(calls, work)
+        self._count_without_work(calls, work)
         self.count(BEFORE_CALL, _before(work, calls))
         _streams_of_work(calls, work)
         return Recording(
@@ -268,6 +280,12 @@ class Draft:
         astray = (work["call"] != NONE) & puts_none[work["call"]]
         work["call"][astray] = NONE
         self.count(ASTRAY, int(astray.sum()))
+
+    def _count_without_work(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
+        """Count calls that put work on a card which is not there."""
+        puts_some = np.isin(calls["kind"], PUTS_SOME)
+        puts_some[work["call"][work["call"] != NONE]] = False
+        self.count(WITHOUT_WORK, int(puts_some.sum()))
 
     def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
         """Streams, events and records of waits and synchronisations, and of the records that they name."""

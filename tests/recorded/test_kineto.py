@@ -186,9 +186,18 @@ def test_one_call_under_two_names_is_one(trace: Path) -> None:
     assert unread(found) == {
         "calls recorded again under a second name": 1,
         "calls whose correlation id is taken": 1,
+        WITHOUT_WORK: 1,
     }
 
 
+def test_calls_whose_work_is_not_there_are_counted(trace: Path) -> None:
+    """Of a graph's launch, a copy and a launch; a record of an event puts none on the card."""
+    names = ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaGraphLaunch_v10000", "cuLaunchKernel", "cudaEventRecord")
+    found = read(trace, *(call(name, 10 * k, 1, k + 1) for k, name in enumerate(names)), kernel(5, 1, 1))
+    assert unread(found) == {WITHOUT_WORK: 3}
+
+
+WITHOUT_WORK = "copies, memsets and launches without work"
 PUT_NONE = (
     *("cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"),
     *("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize_v3020", "cudaEventRecord"),
@@ -270,7 +279,7 @@ def test_equal_ids_of_two_processes_are_not_joined(trace: Path) -> None:
     """A card's record does not say whose it is."""
     found = read(trace, call("cudaLaunchKernel", 0, 1, 1), call("cudaLaunchKernel", 1, 1, 1, pid=7), kernel(5, 1, 1))
     assert found.work.call.tolist() == [-1]
-    assert unread(found) == {"work that may be of several processes": 1}
+    assert unread(found) == {"work that may be of several processes": 1, WITHOUT_WORK: 2}
 
 
 @pytest.mark.parametrize(
