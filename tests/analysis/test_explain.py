@@ -304,7 +304,7 @@ def test_the_parts_add_up_over_two_orders_too(schedule: Schedule, device: Device
         patch.setattr("streamsim.analysis.lab.BUDGET", -1)
         found = explain(schedule, device)
     assert not found.is_exact
-    assert found.simulations <= 1 + 2 * 9 + 10 + 3 + 3 + 9
+    assert found.simulations < 6 * 11  # of 11 causes each in two orders, alone and remedied; over all orders 2,048
     check_sums(found)
 
 

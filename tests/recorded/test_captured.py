@@ -18,7 +18,7 @@ from made_recordings import kineto, pipeline
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
-from streamsim.device.variations import changed
+from streamsim.device.variations import with_values
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.schedule import HostWork, Schedule, Synchronize, WaitThread
@@ -105,7 +105,7 @@ def test_a_program_that_was_captured_is_that_program(schedule: Schedule, device:
     ops = [msgspec.structs.replace(op, call_s=None) if "call_s" in op.__struct_fields__ else op for op in schedule.ops]
     schedule = msgspec.structs.replace(schedule, ops=tuple(ops))
     costs = {f"host.{call}_s": getattr(device.host, f"{call}_s") + NS for call in CALLS}
-    device = changed(device, costs)
+    device = with_values(device, {**costs, "host.enter_s": 0.0, "host.turn_s": 0.0})
     was = simulate(schedule, device)
     works = [i for i, engine in enumerate(was.engine) if engine >= 0]
     calls = [i for i, op in enumerate(schedule.ops) if not isinstance(op, HostWork | WaitThread)]
