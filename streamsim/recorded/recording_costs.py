@@ -25,8 +25,9 @@ WORK = 4.0
 # Longer that an engine takes to hear of another one, as each op is given two stamps of time: of programs in one stream
 # that the card binds, recorded by CUPTI and as they are, on an H100 and two H200; docs/evidence.md judges it on others.
 STAMPS_S = 1e-6
-ENOUGH = 8  # of them, to say what recording costs
-SHORT = 0.1  # of the gaps behind them, the part in which the host does nothing else
+ENOUGH = 8  # calls that do nothing, to say what recording costs
+ENOUGH_LOOKUPS = 3  # of which a step of PyTorch has one for each copy and each matrix product
+SHORT = 0.1  # of the gaps behind such calls, the part in which the host does nothing else
 MOST = 0.9  # of the calls, those beside which nothing else ran on the host
 
 # Calls that a library makes for each that puts work on the card, and that PyTorch's profiler records but does not
@@ -105,7 +106,7 @@ def _by_queries(recording: Recording) -> HostCosts | None:
 def _by_lookups(recording: Recording) -> HostCosts | None:
     """Of PyTorch's profiler, which writes few of the calls that do nothing, and none of those that are most."""
     asked = _asked(recording, lookups(recording.names))
-    if recording.format != "Kineto" or len(asked) < ENOUGH:
+    if recording.format != "Kineto" or len(asked) < ENOUGH_LOOKUPS:
         return None
     took_s = _took_s(recording, asked)
     is_pytorch = (recording.annotations.kind == AnnotationKind.OP).any()
