@@ -52,9 +52,13 @@ def kind_of_call(name: str) -> CallKind:
 
 def queries(names: Iterable[str]) -> list[int]:
     """Where among ``names`` calls are that look at a variable of their thread, launch nothing and wait for nothing."""
-    return [k for k, name in enumerate(names) if plain(name) in _QUERIES]
+    return _places(names, _QUERIES)
 
 
 def lookups(names: Iterable[str]) -> list[int]:
     """Where among ``names`` those are that do as little, of the calls that PyTorch's profiler writes."""
-    return [k for k, name in enumerate(names) if plain(name) in _LOOKUPS]
+    return _places(names, _LOOKUPS)
+
+
+def _places(names: Iterable[str], wanted: set[str]) -> list[int]:
+    return [k for k, name in enumerate(names) if plain(name) in wanted]

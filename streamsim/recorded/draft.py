@@ -14,6 +14,7 @@ import numpy as np
 from streamsim.errors import InputError
 from streamsim.recorded.call_names import queries
 from streamsim.recorded.recording import (
+    ISSUES,
     LATEST_NS,
     NONE,
     Annotations,
@@ -52,13 +53,6 @@ PUTS_NONE = (
     CallKind.SYNCHRONIZE_STREAM,
     CallKind.SYNCHRONIZE_EVENT,
     CallKind.SYNCHRONIZE_DEVICE,
-)
-PUTS_SOME = (
-    CallKind.COPY,
-    CallKind.COPY_ASYNC,
-    CallKind.MEMSET,
-    CallKind.LAUNCH,
-    CallKind.GRAPH_LAUNCH,
 )
 WITHOUT_WORK = (
     "copies, memsets and launches without work",
@@ -283,9 +277,9 @@ class Draft:
 
     def _count_without_work(self, calls: dict[str, NDArray[Any]], work: dict[str, NDArray[Any]]) -> None:
         """Count calls that put work on a card which is not there."""
-        puts_some = np.isin(calls["kind"], PUTS_SOME)
-        puts_some[work["call"][work["call"] != NONE]] = False
-        self.count(WITHOUT_WORK, int(puts_some.sum()))
+        issues = np.isin(calls["kind"], ISSUES)
+        issues[work["call"][work["call"] != NONE]] = False
+        self.count(WITHOUT_WORK, int(issues.sum()))
 
     def _mark(self, calls: dict[str, NDArray[Any]], marks: dict[str, NDArray[Any]]) -> None:
         """Streams, events and records of waits and synchronisations, and of the records that they name."""

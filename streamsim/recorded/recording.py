@@ -47,6 +47,10 @@ class CallKind(IntEnum):
     FREE = 13
 
 
+# Calls that put work on a card.
+ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, CallKind.GRAPH_LAUNCH)
+
+
 class WorkKind(IntEnum):
     """What the card does. GRAPH: a graph recorded whole, whose kernels and copies do not show."""
 

@@ -153,7 +153,8 @@ def untraced(
 
     ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
     is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
-    it (shorter than with any, or no shorter than with none, as where the host waits for the card), records cost what
+    it (where calls that do nothing tell that cost, none from a quarter to four times of it; else shorter than with any,
+    or no shorter than with none), as where the host waits for the card, records cost what
     :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy or launch is taken to
     cost what others do. Raises InputError for a time that is not above zero.
     """

@@ -11,14 +11,13 @@ import numpy as np
 
 from streamsim.errors import InputError
 from streamsim.recorded.alone import quietest
-from streamsim.recorded.recording import NONE, AnnotationKind, CallKind, Recording, Unread
+from streamsim.recorded.recording import ISSUES, NONE, AnnotationKind, Recording, Unread
 from streamsim.text.quantities import parse_seconds
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ISSUES = (CallKind.COPY, CallKind.COPY_ASYNC, CallKind.LAUNCH, CallKind.MEMSET, CallKind.GRAPH_LAUNCH)
 _NUMBERED = re.compile(r"(.+)\[([1-9][0-9]{0,8})\]", re.DOTALL)
 _TIMES = re.compile(r"(.*?)\.\.(.*)", re.DOTALL)
 

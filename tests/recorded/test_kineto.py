@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from streamsim.recorded.recording import Recording
 
+WITHOUT_WORK = "copies, memsets and launches without work"
+
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
@@ -197,7 +199,6 @@ def test_calls_whose_work_is_not_there_are_counted(trace: Path) -> None:
     assert unread(found) == {WITHOUT_WORK: 3}
 
 
-WITHOUT_WORK = "copies, memsets and launches without work"
 PUT_NONE = (
     *("cudaGetDevice", "cuCtxGetCurrent", "cudaGetLastError_v3020"),
     *("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize_v3020", "cudaEventRecord"),
