@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from msgspec.structs import replace
 
 from streamsim.device.front_ends import LINEAR
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import (
     Copy,
     HostWork,
@@ -118,6 +119,7 @@ def copy_shape(
     return Shape(H2D if direction == "h2d" else D2H, call, rate.duration(units), units, rate, holds=holds)
 
 
+@lru_cache(maxsize=64)
 def hand_over_table(
     hand_over: HandOver, launch: Launch = "live", streams: int = 1, with_kernels: int = 1
 ) -> tuple[int, ...]:
@@ -209,26 +211,41 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 }
 
 
-def shapes_of(schedule: Schedule, device: Device) -> tuple[list[Shape], array[int]]:
-    """The shapes of a schedule's ops on a device, one for each combination of what matters; and by op which it is."""
+class Makes(NamedTuple):
+    """The ops of a schedule by what their shapes hang on: by op which make it is, and of each make one op.
+
+    ``at_once``: the makes of kernels that begin as the one before them ends (:func:`behind_kernels`).
+    """
+
+    of_op: array[int]
+    alike: tuple[Op, ...]
+    at_once: frozenset[int]
+
+
+@remembered
+def makes_of(schedule: Schedule) -> Makes:
+    """The makes of a schedule's ops."""
     matters, pageable = _MATTERS, schedule.pageable_names
     if pageable:
         of_copy = matters[Copy]
         matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
-    at_once = behind_kernels(schedule)
-    keys = [matters[type(op)](op) for op in schedule.ops]
+    keys, at_once = [matters[type(op)](op) for op in schedule.ops], behind_kernels(schedule)
     for i in at_once:
         keys[i] = at_once, keys[i]
     number: dict[object, int] = defaultdict(count().__next__)
-    shape = array("i", map(number.__getitem__, keys))
-    alike = dict(zip(shape, schedule.ops, strict=True))  # by shape an op of it
-    calls = call_ticks(schedule.launch, device)
-    cards = dict.fromkeys(alike, device)
-    if at_once:
+    of_op = array("i", map(number.__getitem__, keys))
+    alike = dict(zip(of_op, schedule.ops, strict=True))
+    return Makes(of_op, tuple(map(alike.__getitem__, range(len(number)))), frozenset(of_op[i] for i in at_once))
+
+
+def shapes_of(schedule: Schedule, device: Device) -> list[Shape]:
+    """The shape of each make of a schedule's ops, on a device."""
+    makes, pageable, launch = makes_of(schedule), schedule.pageable_names, schedule.launch
+    calls, cards = call_ticks(launch, device), dict.fromkeys(range(len(makes.alike)), device)
+    if makes.at_once:
         without_launch = replace(device, compute=replace(device.compute, floor_s=0.0))
-        cards |= dict.fromkeys((shape[i] for i in at_once), without_launch)
-    launch = schedule.launch
-    return [_shape(alike[k], cards[k], calls, pageable, launch) for k in range(len(number))], shape
+        cards |= dict.fromkeys(makes.at_once, without_launch)
+    return [_shape(op, cards[k], calls, pageable, launch) for k, op in enumerate(makes.alike)]
 
 
 def behind_kernels(schedule: Schedule) -> tuple[int, ...]:

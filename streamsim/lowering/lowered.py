@@ -16,9 +16,10 @@ from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, shapes_of
+from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import Links, edges_of, order_of
+from streamsim.lowering.order import Links, Order, edges_of, order_of
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM
@@ -98,21 +99,27 @@ ENGINES = {
 }
 
 
+class _Layout(NamedTuple):
+    """What of a lowered schedule hangs on no time of the device; ``streams``: how many are used, and have kernels."""
+
+    columns: Columns
+    streams: tuple[int, int]
+    queue: bytearray
+    runs_on: frozenset[int]
+    order: Order
+    segments: Segments
+
+
 def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    shapes, shape = shapes_of(schedule, device)
-    columns = Columns(
-        kind=bytearray(map([made.kind for made in shapes].__getitem__, shape)),
-        holds=bytearray(map([made.holds for made in shapes].__getitem__, shape)),
-        stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
-        thread=array("i", map(attrgetter("thread"), schedule.ops)),
+    shapes, shape = shapes_of(schedule, device), makes_of(schedule).of_op
+    kind, holds = bytes(made.kind for made in shapes), bytes(made.holds for made in shapes)
+    queues = device.copy_engines.count, device.copy_engines.connections, device.connections
+    columns, streams, queue, run_on, order, segments = _layout(
+        schedule, kind, holds, queues, device.compute.kernel_signal
     )
-    with_kernels = set(compress(columns.stream, map(KERNEL.__eq__, columns.kind)))
-    streams = len(schedule.used_streams), len(with_kernels)
-    order = order_of(schedule, device, columns)
-    run_on = _run_on(columns) if schedule.launch == "graph" else frozenset()
     calls = map([made.call for made in shapes].__getitem__, shape)
     return Lowered(
         schedule=schedule,
@@ -123,18 +130,41 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         shape=shape,
         kind=columns.kind,
         stream=columns.stream,
-        queue=_queues(device, columns, run_on),
+        queue=queue,
         runs_on=run_on,
         after=order.after,
         also=order.also,
         pending=order.pending,
         frontier=order.frontier,
-        segments=segments_of(schedule, columns, order.awaited),
+        segments=segments,
         hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
         call=call_ticks_of(schedule, device, columns, calls, edges_of(order.after, order.also)),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         launch=_launch_ticks(schedule, device),
+    )
+
+
+@remembered
+def _layout(schedule: Schedule, kind: bytes, holds: bytes, queues: tuple[int, int, int], kernel_signal: str) -> _Layout:
+    """``kind``, ``holds``: of each make of ops. ``queues``: copy engines, their hardware queues, those of kernels."""
+    shape = makes_of(schedule).of_op
+    columns = Columns(
+        kind=bytearray(map(kind.__getitem__, shape)),
+        holds=bytearray(map(holds.__getitem__, shape)),
+        stream=array("i", [NO_STREAM if op.stream is None else op.stream for op in schedule.ops]),
+        thread=array("i", map(attrgetter("thread"), schedule.ops)),
+    )
+    with_kernels = set(compress(columns.stream, map(KERNEL.__eq__, columns.kind)))
+    run_on = _run_on(columns) if schedule.launch == "graph" else frozenset()
+    order = order_of(schedule, columns, kernel_signal)
+    return _Layout(
+        columns=columns,
+        streams=(len(schedule.used_streams), len(with_kernels)),
+        queue=_queues(queues, columns, run_on),
+        runs_on=run_on,
+        order=order,
+        segments=segments_of(schedule, columns, order.awaited),
     )
 
 
@@ -155,10 +185,11 @@ def _run_on(columns: Columns) -> frozenset[int]:
     return frozenset(found)
 
 
-def _queues(device: Device, columns: Columns, run_on: frozenset[int]) -> bytearray:
+def _queues(queues: tuple[int, int, int], columns: Columns, run_on: frozenset[int]) -> bytearray:
     """The hardware queue of every copy and kernel, among those of its engine; 0 for what goes to no engine."""
-    engine_of, copies = ENGINES[device.copy_engines.count][1], device.copy_engines
-    counts = [copies.connections] * (copies.count or 1) + [device.connections]
+    copy_engines, of_copies, of_kernels = queues
+    engine_of = ENGINES[copy_engines][1]
+    counts = [of_copies] * (copy_engines or 1) + [of_kernels]
     owners = [QueueOwners(count) for count in counts]
     by_kind = [*(owners[engine] for engine in engine_of[:NOTHING]), QueueOwners(1)]
     users = dict.fromkeys(zip(columns.kind, columns.stream, strict=True))  # by first use

@@ -13,7 +13,6 @@ from streamsim.rules.entering import NO_STREAM
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streamsim.device.profile import Device
     from streamsim.lowering.host import Columns
     from streamsim.program.schedule import Op, Schedule
 
@@ -56,8 +55,8 @@ def edges_of(after: Sequence[int], also: Links) -> Iterator[tuple[int, int]]:
     yield from zip(*also, strict=True)
 
 
-def order_of(schedule: Schedule, device: Device, columns: Columns) -> Order:
-    """The order of a schedule's ops.
+def order_of(schedule: Schedule, columns: Columns, kernel_signal: str) -> Order:
+    """The order of a schedule's ops, on a device with that signal of kernels.
 
     Most ops follow the last one of their stream and nothing else, so that goes without a call; see docs/speed.md.
     """
@@ -66,7 +65,7 @@ def order_of(schedule: Schedule, device: Device, columns: Columns) -> Order:
     order = Order(array("i", [NO_OP]) * len(kind), Links(array("i"), array("i")), array("i", [0]) * len(kind), {}, {})
     after, pending, tail = order.after, order.pending, streams.tail
     latest = [NO_OP] * len(tail)  # the last op of each stream, whose follower is not yet known
-    run_ends = _run_ends(kind, stream) if device.compute.kernel_signal == "run" else {}
+    run_ends = _run_ends(kind, stream) if kernel_signal == "run" else {}
     for i, (its, own, held) in enumerate(zip(kind, stream, columns.holds, strict=True)):
         if its == NOTHING:
             if own != NO_STREAM or held:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +33,7 @@ from streamsim.analysis.intervals import (
     draws,
     feels_the_order,
     intervals,
+    order_among,
     served_in_order,
     shared_queues,
 )
@@ -164,7 +165,7 @@ def test_more_spread_is_a_wider_interval() -> None:
     """Of milliseconds, of which next to nothing is missed."""
     schedule = program(h2d(1, 1_000_000_000), kernel(1, 500_000_000), d2h(1, 1_000_000_000))
     found = [interval(schedule, all_spread(load_device("ideal"), sigma), 50) for sigma in (0.01, 0.02, 0.05)]
-    for narrow, wide in pairwise(found):
+    for narrow, wide in itertools.pairwise(found):
         assert wide.low_s < narrow.low_s <= narrow.high_s < wide.high_s
 
 
@@ -246,6 +247,24 @@ def test_renaming_streams_changes_nothing_where_the_order_does_not_matter(
     order = data.draw(st.permutations(range(shared_queues(device))))
     was, renamed = simulate(schedule, device), simulate(served_in_order(schedule, order), device)
     assert (renamed.start, renamed.end, renamed.issued) == (was.start, was.end, was.issued)
+
+
+@given(st.sampled_from((2, 3, 4, 8)), schedules(most=40, streams=6), st.data())
+def test_only_the_order_of_queues_in_use_matters(queues: int, schedule: Schedule, data: st.DataObject) -> None:
+    """Where the first in use goes before the second, and so on, whatever lies between them."""
+    device = make_device(connections=queues, copy_connections=queues, copy_rule="same-queue-first", kernels=(COST,))
+    order = data.draw(st.permutations(range(queues)))
+    among = order_among(schedule, order)
+    assert among == order_among(schedule, among)
+    one, other = (simulate(served_in_order(schedule, some), device) for some in (order, among))
+    assert (one.start, one.end, one.issued) == (other.start, other.end, other.issued)
+
+
+def test_two_queues_in_use_have_two_orders_and_with_the_legacy_stream_one() -> None:
+    orders = list(itertools.permutations(range(4)))
+    plain, legacy = program(h2d(1, 10), h2d(2, 10), streams=2), program(h2d(0, 10), h2d(2, 10), streams=2)
+    assert {order_among(plain, order) for order in orders} == {(0, 1, 2, 3), (1, 0, 2, 3)}
+    assert {order_among(legacy, order) for order in orders} == {(0, 1, 2, 3)}
 
 
 @given(schedules())

@@ -74,7 +74,15 @@ class Profiles:
 
     def at_speed(self, speed: float) -> Device:
         """The profile with calls that take so many times as long."""
-        return at_speed(self.whole, HostCalls._fields, speed)
+        known = self._at_speeds
+        if speed not in known:
+            known[speed] = at_speed(self.whole, HostCalls._fields, speed)
+        return known[speed]
+
+    @cached_property
+    def _at_speeds(self) -> dict[float, Device]:
+        """Two times of each schedule are predicted at the same ones."""
+        return {}
 
     def speeds_of(self, entry: Entry) -> list[float]:
         """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Op, RecordEvent, Schedule, Synchronize, WaitEvent
 
 
@@ -14,6 +15,7 @@ def closed(schedule: Schedule) -> Schedule:
     return msgspec.structs.replace(schedule, ops=(*schedule.ops, Synchronize()))
 
 
+@remembered
 def with_timing_events(schedule: Schedule) -> Schedule:
     """The schedule as a timed program issues it, closed.
 

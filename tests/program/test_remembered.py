@@ -1,0 +1,58 @@
+"""What is made of a schedule is made once, and of another one anew, however much it is alike."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from msgspec.structs import replace
+from strategies import devices, h2d, program, schedules
+
+from streamsim.lowering.lowered import lower
+from streamsim.program.remembered import MOST_OPS, REMEMBERED, remembered
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+SCHEDULE = program(h2d(1, 10))
+
+
+def test_it_is_made_once_of_a_schedule_and_the_same_values() -> None:
+    asked: list[tuple[Schedule, str]] = []
+
+    @remembered
+    def ops_and(schedule: Schedule, value: str) -> tuple[int, str]:
+        asked.append((schedule, value))
+        return len(schedule), value
+
+    equal = replace(SCHEDULE)
+    assert [ops_and(SCHEDULE, "a"), ops_and(SCHEDULE, "b"), ops_and(SCHEDULE, "a")] == [(1, "a"), (1, "b"), (1, "a")]
+    assert equal == SCHEDULE
+    assert ops_and(equal, "a") == (1, "a")
+    assert [(made_of is SCHEDULE, value) for made_of, value in asked] == [(True, "a"), (True, "b"), (False, "a")]
+
+
+def test_a_schedule_of_many_ops_is_not_kept_nor_are_many() -> None:
+    class Made:
+        pass
+
+    @remembered
+    def make(_: Schedule) -> Made:
+        return Made()
+
+    large = program(*(h2d(1, 10),) * (MOST_OPS + 1))
+    few = [replace(SCHEDULE) for _ in range(REMEMBERED + 1)]
+    kept = [weakref.ref(make(schedule)) for schedule in (large, *few)]
+    gc.collect()
+    assert [made() is None for made in kept] == [True, True, *[False] * REMEMBERED]
+
+
+@given(schedules(), devices(), devices())
+def test_what_a_schedule_is_on_one_device_changes_nothing_on_another(
+    schedule: Schedule, device: Device, other: Device
+) -> None:
+    lower(schedule, other)
+    assert lower(schedule, device) == lower(replace(schedule), device)
