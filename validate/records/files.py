@@ -3,6 +3,7 @@
 import gzip
 import os
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,15 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.text.recognise import kind_of, mistaken_for
 from streamsim.text.shown import one_line
-from streamsim_validate.records.journal import JOURNAL_SUFFIX, fold, journal_path, lines_of, read_journal
+from streamsim_validate.records.journal import (
+    JOURNAL_SUFFIX,
+    check_unused,
+    fold,
+    journal_path,
+    lines_of,
+    lock,
+    read_journal,
+)
 from streamsim_validate.records.programs import is_earlier, read_earlier
 from streamsim_validate.records.record import SCHEMA_VERSION, Record
 from streamsim_validate.records.stored import check_version, decoded, read_stored, unzipped
@@ -66,10 +75,15 @@ def finish(
 ) -> Record:
     """Write the record that the journal holds, once it is complete, and remove the journal.
 
-    Raises InputError when it cannot be written.
+    Raises InputError when it cannot be written, when another process holds the journal, and when that has made the
+    record of it already.
     """
-    found = complete(fold(read_journal(journal)))
-    write_record(found, record)
+    with ExitStack() as held:
+        with suppress(OSError):  # reading it says what is wrong
+            lock(held.enter_context(open(journal, "rb")), journal)
+        check_unused(record)
+        found = complete(fold(read_journal(journal)))
+        write_record(found, record)
     journal.unlink(missing_ok=True)
     return found
 

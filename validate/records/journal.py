@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -84,12 +84,29 @@ def journal_path(record: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(record)}{JOURNAL_SUFFIX}")
 
 
+def check_unused(record: str | os.PathLike[str]) -> None:
+    """Raise InputError where there is a file of that name: nobody's record is written over."""
+    if os.path.exists(record):
+        raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
+
+
+def lock(file: IO[bytes], path: Path) -> None:
+    """Hold the open journal until it is closed. Raises InputError when another process does."""
+    if not try_lock(file.fileno()):
+        who = holder(file.fileno())
+        raise InputError(one_line(f"{path}: {who} writes to it; wait for it, or choose another output"))
+
+
 class Journal:
     """Appends lines to a journal; every line is in the file when ``append`` returns."""
 
     def __init__(self, path: Path, first: Header) -> None:
-        """Open or begin the journal. Raises InputError when it is another card's or suite's, or cannot be written."""
+        """Open or begin the journal.
+
+        Raises InputError when it is another card's or suite's, cannot be written, or has become a record.
+        """
         self.path = path
+        self._check_unfinished()
         try:
             self._file = open(path, "ab")  # noqa: SIM115  (open for as long as the journal is)
         except OSError as error:
@@ -104,9 +121,8 @@ class Journal:
 
     def _resume(self, first: Header) -> None:
         """Lock the file, before it is read: whoever holds it may be writing a line. Without that torn when one died."""
-        if not try_lock(self._file.fileno()):
-            who = holder(self._file.fileno())
-            raise InputError(one_line(f"{self.path}: {who} writes to it; wait for it, or choose another output"))
+        lock(self._file, self.path)
+        self._check_unfinished()  # by whoever held it a moment ago
         data = read_stored(self.path)
         self.lines = lines_of(self.path, data)
         self._check(first)
@@ -114,6 +130,11 @@ class Journal:
             self._file.truncate(data.rfind(b"\n") + 1)
         except OSError as error:
             raise self._error(error) from None
+
+    def _check_unfinished(self) -> None:
+        record = self.path.name.removesuffix(JOURNAL_SUFFIX)
+        if record != self.path.name:
+            check_unused(self.path.with_name(record))
 
     def _error(self, error: OSError) -> InputError:
         return InputError(one_line(f"{self.path}: cannot write the journal: {error.strerror}"))

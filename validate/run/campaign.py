@@ -46,6 +46,7 @@ from streamsim_validate.records import (
     RunEnds,
     Timing,
     Traced,
+    check_unused,
     check_writable,
     digest,
     finish,
@@ -155,8 +156,7 @@ def run(plan: Plan) -> Record:
     then, and the same call goes on from there.
     """
     check_writable(Path(plan.output))
-    if os.path.exists(plan.output):
-        raise InputError(f"{plan.output}: there is such a file already; move it away, or choose another output")
+    check_unused(plan.output)
     if plan.timelines and not profiler.is_available():
         raise InputError(f"--timelines: {profiler.INSTALL}")
     if not plan.allow_races:

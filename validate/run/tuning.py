@@ -24,6 +24,7 @@ from streamsim_validate.records import (
     Journal,
     RunBegins,
     RunEnds,
+    check_unused,
     check_writable,
     digest,
     finish,
@@ -137,8 +138,7 @@ def tune(task: Task, gpu: Gpu, on_step: OnStep = quietly, meter: Meter | None = 
 def check_output(output: str) -> None:
     """Raise InputError unless a record can be written there, and none is there."""
     check_writable(Path(output))
-    if Path(output).exists():
-        raise InputError(f"{output}: there is such a file already; move it away, or choose another output")
+    check_unused(output)
 
 
 def _task(task: Task) -> str:
