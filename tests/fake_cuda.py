@@ -14,6 +14,7 @@ import ctypes
 import random
 import re
 import time
+from bisect import insort
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,11 @@ class Node:
 
     def __init__(self, work: Callable[[], None], after: list[Node]) -> None:
         self.work, self.after, self.done = work, after, False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that it waits for is done."""
+        return all(earlier.done for earlier in self.after)
 
 
 def _nothing() -> None:
@@ -248,12 +254,22 @@ class FakeCuda:
 
     def _finish(self, target: Node | None) -> None:
         """Run pending nodes in a random order until ``target`` (None: all) is done."""
-        while self._pending and not (target is not None and target.done):
-            ready = [node for node in self._pending if all(earlier.done for earlier in node.after)]
-            node = self._rng.choice(ready)
-            node.work()
-            node.done = True
-            self._pending.remove(node)
+        place = {id(node): i for i, node in enumerate(self._pending)}
+        followers: dict[int, list[Node]] = {}
+        for node in self._pending:
+            for earlier in set(map(id, node.after)):
+                followers.setdefault(earlier, []).append(node)
+        ready, left = [node for node in self._pending if node.is_ready], len(self._pending)
+        try:
+            while left and not (target is not None and target.done):
+                node = ready.pop(self._rng.randrange(len(ready)))
+                node.work()
+                node.done, left = True, left - 1
+                for other in followers.get(id(node), ()):
+                    if other.is_ready:
+                        insort(ready, other, key=lambda node: place[id(node)])
+        finally:
+            self._pending = [node for node in self._pending if not node.done]
 
     # Graphs
 

@@ -28,7 +28,7 @@ from timed_arrays import CALL_S, ROUND_S, Library
 from streamsim.code.steps import LANGUAGES
 from streamsim.device.front_ends import LINEAR
 from streamsim.errors import InputError
-from streamsim.program.schedule import Kernel
+from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim_validate.calibrate.front_ends import ALONE, ALONE_KINDS, KINDS, LINEAR_KINDS
 from streamsim_validate.compare import compare
 from streamsim_validate.compare.programs import device_of, schedule_of
@@ -37,6 +37,7 @@ from streamsim_validate.gpu.libraries import LinearLayers
 from streamsim_validate.records import (
     CHUNK_ROUND,
     LINEAR_ROUND,
+    LINK_PAIR,
     PROGRAMS,
     STAND_IN,
     Entry,
@@ -145,6 +146,11 @@ class FakeLayers:
     last = layer
 
 
+FEW_BYTES = msgspec.structs.replace(  # no link is timed here
+    LINK_PAIR, ops=(Copy("h2d", 4096, 1), Copy("d2h", 4096, 2), Synchronize())
+)
+
+
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library(monkeypatch)
@@ -155,6 +161,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
         program_runs, "installed_libraries", lambda _: [Emulated(n, found) for n in ("cupy", "pytorch")]
     )
     monkeypatch.setattr(beside, "LinearLayers", FakeLayers)
+    monkeypatch.setattr(beside, "LINK_PAIR", FEW_BYTES)
     monkeypatch.setenv("PATH", "")  # no nvcc
     return found
 
