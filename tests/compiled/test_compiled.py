@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from effort import examples
+from effort import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Launch
 
 RECORDS = Path(__file__).parents[2] / "validate" / "records"
+TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
 
 
 # Time lines
@@ -77,13 +78,14 @@ def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule)
     [path for path in sorted(RECORDS.glob("*.json.gz")) if not path.name.startswith(("programs-", "libraries-"))],
     ids=lambda path: path.name,
 )
-def test_equals_the_model_on_every_committed_schedule(path: Path) -> None:
+def test_equals_the_model_on_the_committed_schedules(path: Path) -> None:
+    """Of ordinary runs one in four, by the first digit of their digest; of thorough ones all."""
     seen: set[tuple[int, str]] = set()
     shipped = load_device("h200")
     for run in read_record(path).runs:
         device = run.profile() or shipped
         for entry in run.entries:
-            if entry.digest and (run.connections, entry.digest) not in seen:
+            if entry.digest[:1] in TRIED and (run.connections, entry.digest) not in seen:
                 seen.add((run.connections, entry.digest))
                 assert_same(entry.build(), device)
     assert seen
