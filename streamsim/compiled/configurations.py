@@ -24,6 +24,7 @@ from streamsim.compiled.records import (
     LARGEST,
     PREFETCHED,
     card_of,
+    hand_overs_of,
     most_ticks,
     overhead_of,
     shape_row,
@@ -72,7 +73,7 @@ class _Costs:
 
     def __init__(self, workload: Workload, device: Device) -> None:
         self.workload, self.device = workload, device
-        self.card = card_of(device)
+        self.card, self.hand_overs = card_of(device), hand_overs_of(device)
         launches = sum(kernel.launches for kernel in workload.kernels)
         once = len(workload.h2d_once), len(workload.d2h_once)
         self.jobs = (len(workload.inputs), launches, len(workload.outputs), *once)
@@ -327,10 +328,10 @@ class Runner:
         if chunks > self._chunks or streams > self._streams:
             self._make_room(max(chunks, self._chunks), max(streams, self._streams))
         found = np.zeros(len(rows), np.int64)
-        card, hand_over, engine_of_kind = self._costs.card
+        card, engine_of_kind = self._costs.card
         run_patterns(
             card,
-            hand_over,
+            self._costs.hand_overs,
             rows,
             self._costs.runs,
             self._costs.jobs,

@@ -48,10 +48,9 @@ PROGRAMS: tuple[tuple[Launch, int, int], ...] = (
 
 
 class Card(NamedTuple):
-    """A device: its record, for each of ``PROGRAMS`` the ticks from kind to kind, and the engine of each kind."""
+    """A device: its record, and the engine of each kind."""
 
     record: np.void
-    hand_over: Array
     engine_of_kind: Array
 
 
@@ -92,9 +91,12 @@ def card_of(device: Device) -> Card:
     }
     record = np.zeros(1, CARD)
     record[0] = tuple(known[name] for name in CARD.names or ())
-    hand_over = np.array([hand_over_table(device.hand_over, *program) for program in PROGRAMS], np.int64)
-    engines = np.array(ENGINE_OF_KIND[copy_engines], np.uint8)
-    return Card(record[0], hand_over, engines)
+    return Card(record[0], np.array(ENGINE_OF_KIND[copy_engines], np.uint8))
+
+
+def hand_overs_of(device: Device) -> Array:
+    """For each of ``PROGRAMS`` the ticks from kind to kind."""
+    return np.array([hand_over_table(device.hand_over, *program) for program in PROGRAMS], np.int64)
 
 
 def _times(table: Table) -> dict[str, int]:
