@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
 
 REMEMBERED = 64  # schedules
-MOST_OPS = 10_000  # of one that is remembered: what is kept stays below some tens of MB
+MOST_OPS = 4_000  # of one that is remembered: at some 400 bytes an op all of them are 100 MB at most
 
 Made = TypeVar("Made")
 Values = ParamSpec("Values")
