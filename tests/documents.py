@@ -39,7 +39,7 @@ FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)
 FREE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORD = ROOT / "validate" / "records" / "standard-h200-1.json.gz"
 PROFILE = ROOT / "streamsim" / "device" / "profiles" / "h200.toml"
-MEASURED = 24  # schedules of the committed record that stand in for a new one
+MEASURED = 8  # schedules of the committed record that stand in for a new one
 NO_GPU = 3
 ON_A_CARD = ("calibrate", "run", "tune", "capture")
 

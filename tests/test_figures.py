@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 from functools import cache
 from pathlib import Path
@@ -20,9 +20,9 @@ from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
 FIGURES = Path(__file__).parent.parent / "figures"
 NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")
-# Of the standard suite's grid, the chunks at most. Two figures show the whole grid, the others what there is; one
-# draws a hundred devices for each schedule.
-MOST_CHUNKS = dict.fromkeys(NAMES, 16) | {"speedup": 128, "connections": 128, "uncertainty": 4}
+# Of the standard suite's grid, the chunks at most. Two figures show the whole grid, the others what there is: one
+# predicts each schedule without each effect, one on a hundred devices.
+MOST_CHUNKS = dict.fromkeys(NAMES, 16) | {"speedup": 128, "connections": 128, "effects": 4, "uncertainty": 4}
 IDEAL = load_device("ideal")
 COSTS = tuple(
     KernelCost("sincos", iterations, (MI, 16 * MI), (iterations * 1e-6, iterations * 16e-6))
@@ -59,30 +59,39 @@ def a_record(most_chunks: int) -> Record:
     return Record(CARD, Machine("Linux", "a processor", 2, "3.12"), "standard", tuple(runs), "0.1")
 
 
-def draw(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(FIGURES / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def draw(name: str, *arguments: str) -> int:
+    """The exit code of the program, run in this process."""
+    program = FIGURES / f"{name}.py"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(program), *arguments])
+        patch.syspath_prepend(program.parent)
+        try:
+            runpy.run_path(str(program), run_name="__main__")
+        except SystemExit as ended:
+            return ended.code if isinstance(ended.code, int) else 1
+    return 0
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_is_drawn_from_a_record(name: str, tmp_path: Path) -> None:
+def test_a_figure_is_drawn_from_a_record(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "p.png"
     write_record(a_record(MOST_CHUNKS[name]), tmp_path / "r.json.gz")
-    result = draw(name, str(tmp_path / "r.json.gz"), "--output", str(picture))
-    assert (result.returncode, result.stderr) == (0, "")
+    assert draw(name, str(tmp_path / "r.json.gz"), "--output", str(picture)) == 0
+    assert capsys.readouterr().err == ""
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", ["speedup", "connections", "timelines"])
-def test_a_record_without_what_a_figure_shows_is_one_clear_line(name: str, tmp_path: Path) -> None:
+def test_a_record_without_what_a_figure_shows_is_one_clear_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = Recipe("depth-first", {"chunks": 1, "streams": 1}, suite("standard")[0].workload, "grid")
     recipe = msgspec.structs.replace(recipe, workload=msgspec.structs.replace(recipe.workload, elements=MI))
     entry = an_entry(recipe)
     profile = msgspec.json.decode(msgspec.json.encode(DEVICE))
     run = Run(8, "then", 0, 1, "now", profile, None, (entry,))
     write_record(Record(CARD, Machine("Linux", "p", 2, "3.12"), "mine", (run,)), tmp_path / "r.json.gz")
-    result = draw(name, str(tmp_path / "r.json.gz"), "--output", str(tmp_path / "p.png"))
-    assert result.returncode == 2
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.startswith(f"{name}.py: the record has")
+    assert draw(name, str(tmp_path / "r.json.gz"), "--output", str(tmp_path / "p.png")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{name}.py: the record has")
     assert not (tmp_path / "p.png").exists()

@@ -174,7 +174,7 @@ def test_memory_is_that_of_one_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_process_that_dies_or_hangs_is_a_fault_and_the_others_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits for one that no signal reaches, 15 s."""
+    """Waits for one that no signal reaches, 10 s."""
     monkeypatch.setattr(Asked, "input", planted_faults.planted)
     asked = Asked(1 + len(planted_faults.DOES), 0, 2)
     command = (sys.executable, str(planted_faults.__file__))

@@ -5,6 +5,7 @@ A change makes another scenario of one: a schedule, a device, or both. Several a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -83,20 +84,14 @@ def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[C
         raise InputError("changes = (): nothing to change; give at least one")
     check_schedule("schedule", schedule)
     device = as_device(device)
-    case = Scenario(schedule, device)
-    before, as_it_is = _outcome("as it is", case, None)
-    alone = []
-    for change in changes:
-        try:
-            alone.append(_outcome(change.option, change.make(case), before)[0])
-        except InputError:
-            if len(changes) == 1:
-                raise
-    case = changed_by(changes, case)
+    was = Scenario(schedule, device)
+    before, as_it_is = _outcome("as it is", was, None)
+    case = changed_by(changes, was)
     together, timeline = _outcome(" ".join(change.option for change in changes), case, before)
+    alone = (together,) if len(changes) == 1 else tuple(_each_alone(changes, was, before))
     assumed = tuple(dict.fromkeys(change.assumes for change in changes if change.assumes))
-    notes = tuple(_notes(Scenario(schedule, device), case))
-    return WhatIf(before, tuple(alone), together, assumed, notes, case, timeline, as_it_is)
+    notes = tuple(_notes(was, case))
+    return WhatIf(before, alone, together, assumed, notes, case, timeline, as_it_is)
 
 
 def changed_by(changes: Iterable[Change], case: Scenario) -> Scenario:
@@ -104,6 +99,12 @@ def changed_by(changes: Iterable[Change], case: Scenario) -> Scenario:
     for change in changes:
         case = change.make(case)
     return case
+
+
+def _each_alone(changes: Iterable[Change], case: Scenario, before: Outcome) -> Iterator[Outcome]:
+    for change in changes:
+        with suppress(InputError):  # another one makes it possible
+            yield _outcome(change.option, change.make(case), before)[0]
 
 
 def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 WORST = 5  # ops shown
-STEPS = 40  # of halving what recording may have cost
+STEPS = 40  # of the search for what recording cost
+NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
 LEAST_TIMES, MOST_TIMES = 0.25, 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
@@ -172,12 +173,15 @@ def untraced(
         timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), host).schedule, device)
         return max(timeline.makespan_s, timeline.host_s)
 
-    if not takes_s(most) <= untraced_s < takes_s(least):
+    low, high = (least, takes_s(least)), (most, takes_s(most))
+    if not high[1] <= untraced_s < low[1]:
         return program_of(recording, name, costs, host)
-    low, high = least, most
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if takes_s(middle) > untraced_s else (low, middle)
-        if (high - low) * one.call_s < 1e-9:
+    for step in range(STEPS):
+        # Where the straight line between them says, as most of the time is; but each second time half-way, as it bends.
+        share = 0.5 if step % 2 else (low[1] - untraced_s) / (low[1] - high[1])
+        times = low[0] + share * (high[0] - low[0])
+        found = times, takes_s(times)
+        low, high = (found, high) if found[1] > untraced_s else (low, found)
+        if abs(found[1] - untraced_s) <= NEAR * untraced_s or (high[0] - low[0]) * one.call_s < 1e-9:
             break
-    return program_of(recording, name, one.scaled(high), host)
+    return program_of(recording, name, one.scaled(found[0]), host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from effort import examples
+from effort import THOROUGH, examples
 from hypothesis import given
 from strategies import NS, h2d, kernel, link, make_device, program, runs
 from twins import assert_same, by_simpy, compiled
@@ -18,6 +18,8 @@ from streamsim.rules.arbitration import MOST_QUEUES
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+
+CHUNKS = (3, 8, 13, *((31,) if THOROUGH else ()))  # fewer than queues, more, and more than streams
 
 
 @compiled
@@ -56,7 +58,7 @@ def test_streams_that_take_queues_from_each_other(
         Config(order, chunks, streams, buffers=buffers, launch=launch)
         for order, rings in buffers_of.items()
         for buffers in rings
-        for chunks in (3, 8, 13, 31)
+        for chunks in CHUNKS
         for streams in (2, 3, 4, 5, 7, 11)
         for launch in LAUNCHES
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,7 @@ from streamsim.errors import InputError
 from streamsim_validate.cli import main
 from streamsim_validate.compare.comparison import DEVICE_BOUND
 from streamsim_validate.compare.coverage import Coverage, by_class, coverage, expectations
-from streamsim_validate.compare.predictions import compare, predict_device_s
+from streamsim_validate.compare.predictions import classify, compare, predict_device_s
 from streamsim_validate.records.files import read_record, write_record
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Machine, Record, Run
@@ -101,11 +102,22 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
         assert (said_badly.out, len(said_badly.err.splitlines())) == ("", 1)
 
 
+def some_device_bound(record: Record) -> Record:
+    """With one in so many of the schedules that the card bound, which takes no prediction to know."""
+    (run,) = record.runs
+    bound = [entry for _, entry in record.measured() if klass_of(entry) == DEVICE_BOUND]
+    return msgspec.structs.replace(record, runs=(msgspec.structs.replace(run, entries=tuple(bound[::EVERY])),))
+
+
+def klass_of(entry: Entry) -> str:
+    return classify(entry.build(), median(entry.issue_s), median(entry.wall_s))
+
+
 @pytest.mark.measured
 def test_the_interval_holds_nine_in_ten_of_the_measured_medians() -> None:
     """Drawn from the spreads of the records' own calibrations."""
     found = []
     for record in map(read_record, PATHS):
-        rows = [row for row in compare(record).rows if row.klass == DEVICE_BOUND][::EVERY]
+        rows = compare(some_device_bound(record)).rows
         found += expectations(record, rows, SAMPLES)
     assert LEAST <= by_class(found)[DEVICE_BOUND].inside <= MOST
