@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,13 +14,13 @@ from streamsim.errors import InputError
 from streamsim.program.patterns import depth_first
 from streamsim.program.schedule import Buffer, Copy, Region, Schedule
 from streamsim_validate.gpu.replayer import LostGpuError, Replayer, Sample
-from streamsim_validate.run.measure import Job, Measured, groups, measure
+from streamsim_validate.run.measure import Beside, Job, Measured, groups, measure
 from streamsim_validate.suites.workloads import sincos
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
+replace = msgspec.structs.replace
 SMALL = sincos(1003, 3)
 N = 64
 HOST, DEVICE = Region("h", 0, N), Region("d", 16, N)
@@ -146,42 +147,51 @@ def _watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_repeats_of_companions_stand_among_those_of_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     order = _watched(monkeypatch)
-    companion = Job("beside", msgspec.structs.replace(SMALL_COPY, name="beside"))
+    companion = Job("beside", replace(SMALL_COPY, name="beside"))
     measure(_jobs(3), fake_gpu()[0], 8, companions=[companion])
     places = {order[-32:][i : i + 4].index("beside") for i in range(0, 32, 4)}  # in each of the eight rounds
     assert len(places) > 1
 
 
-def test_the_pace_is_issued_just_before_each_sample_of_a_job_and_just_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a host that takes 1, 2, 3 ... ms for it, it is 1.5, 3.5, 5.5 ... in the mean of both. Companions have none."""
-    pace, companion = (Job(name, msgspec.structs.replace(SMALL_COPY, name=name)) for name in ("pace", "beside"))
+def test_host_and_link_are_measured_just_before_each_sample_of_a_job_and_just_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a host that takes 1, 2, 3 ... ms for the pace, it is 1.5, 3.5, 5.5 ... in the mean of both; so for the link.
+
+    Companions have none.
+    """
+    pace, link, companion = (Job(name, replace(SMALL_COPY, name=name)) for name in ("pace", "link", "beside"))
     results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion])
-    assert [result.paces_s for result in results] == [[]] * 3
+    assert [(result.paces_s, result.links_s) for result in results] == [([], [])] * 3
     order = _watched(monkeypatch)
 
-    def issue(self: Replayer) -> float:
+    def read(self: Replayer) -> float:
         order.append(self.schedule.name)
-        return order.count("pace") * 1e-3
+        return order.count(self.schedule.name) * 1e-3
 
-    monkeypatch.setattr(Replayer, "issue", issue)
-    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion], pace=pace)
-    assert sorted(seconds for result in results for seconds in result.paces_s) == pytest.approx(
-        [(2 * k + 1.5) * 1e-3 for k in range(6)]
-    )
-    assert [len(result.paces_s) for result in results] == [2] * 3
-    timed = [name == "pace" for name in order[order.index("pace") :] if name != "beside"]
-    assert timed == [True, False, True] * 6
+    run_s = Replayer.device_s
+    monkeypatch.setattr(Replayer, "issue", read)
+    monkeypatch.setattr(Replayer, "device_s", lambda self: (read if self.schedule.name == "link" else run_s)(self))
+    results = measure(_jobs(3), fake_gpu()[0], 2, companions=[companion], beside=Beside(pace, link))
+    for name in ("paces_s", "links_s"):
+        each = [getattr(result, name) for result in results]
+        assert sorted(chain(*each)) == pytest.approx([(2 * k + 1.5) * 1e-3 for k in range(6)])
+        assert [len(own) for own in each] == [2] * 3
+    around = [name if name in ("pace", "link") else "job" for name in order[order.index("pace") :] if name != "beside"]
+    assert around == ["pace", "link", "job", "link", "pace"] * 6
 
 
-def test_a_sample_that_fails_leaves_no_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("meter", ["issue", "device_s"])
+def test_a_sample_that_fails_leaves_nothing_that_was_beside_it(meter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Replayer, "run", lambda _self: Sample(1e-3, 1e-3, 1e-3))
 
-    def issue(_self: Replayer) -> float:
+    def no(_self: Replayer) -> float:
         raise InputError("the card says no")
 
-    monkeypatch.setattr(Replayer, "issue", issue)
-    (result,) = measure(_jobs(1), fake_gpu()[0], 2, pace=COMPANION)
-    assert (result.status, result.samples, result.paces_s) == ("failed: the card says no", [], [])
+    monkeypatch.setattr(Replayer, meter, no)
+    (result,) = measure(_jobs(1), fake_gpu()[0], 2, beside=Beside(COMPANION, COMPANION))
+    assert (result.status, result.samples) == ("failed: the card says no", [])
+    assert result.paces_s == result.links_s == []
 
 
 def test_a_companion_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ class _Ready(NamedTuple):
         """Measure it; ``counts``: and keep that."""
         if self.pace:
             bytes(SWEPT)
-        sample, paces_s = self.replayer.run_beside(self.pace)
+        sample, paces_s = self.replayer.run_beside([self.pace.issue] if self.pace else [])
         if counts:
             self.timings.append(Timing(sample.device_s, sample.wall_s, sample.issue_s))
             self.paces_s.extend(paces_s)

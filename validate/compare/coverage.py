@@ -16,7 +16,7 @@ import msgspec
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
 from streamsim.device.profile import number_names
 from streamsim_validate.compare.comparison import CLASSES, Row
-from streamsim_validate.compare.predictions import compare, predict_device_s
+from streamsim_validate.compare.predictions import compare, links_of_replay, predict_device_s
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import (
     device_of,
@@ -103,15 +103,33 @@ def expectations(
             drawn = _with_spread(profile, spread)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
-                predicted = intervals(
-                    [entry.build() for entry in entries], drawn, samples, seed, level, predict_device_s
-                )
+                links = [links_of_replay(entry, profiles) for entry in entries]
+                predicted = _of_replays(entries, its_rows, drawn, links, samples, seed, level)
             else:
                 pairs = zip(entries, its_rows, strict=True)
                 is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
                 predicted = _of_programs(entries, its_rows, drawn, is_known, samples, seed, level)
             found += [Expected(row, interval) for row, interval in zip(its_rows, predicted, strict=True)]
     return found
+
+
+def _of_replays(
+    entries: Sequence[Entry],
+    rows: Sequence[Row],
+    profile: Device,
+    links: Sequence[Sequence[float]],
+    samples: int,
+    seed: int,
+    level: float,
+) -> list[Interval]:
+    """Of schedules; about what is predicted beside each sample where it is known what others left of the link then."""
+    schedules = [entry.build() for entry in entries]
+    drawn = with_link_spread(profile, links)
+    found = intervals(schedules, drawn, samples, seed, level, predict_device_s)
+    return [
+        interval.times(row.predicted_s / predict_device_s(schedule, profile)) if times else interval
+        for interval, row, schedule, times in zip(found, rows, schedules, links, strict=True)
+    ]
 
 
 def _of_programs(

@@ -20,10 +20,11 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, RecordEvent, Schedule
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
-from streamsim_validate.compare.paced import beside_median, expected_beside
+from streamsim_validate.compare.paced import beside_median, expected_beside, with_link
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.programs import device_of, predict_wall_s, program_row, schedule_of
 from streamsim_validate.records import (
+    LINK_PAIR,
     SHORTEST_S,
     Entry,
     Record,
@@ -148,11 +149,23 @@ def classify(schedule: Schedule, issue_s: float, wall_s: float) -> str:
 def predicted_beside_s(
     predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
 ) -> float:
-    """Seconds beside the median of samples of an entry, the host as fast as it was by each where that is known."""
-    speeds = profiles.speeds_of(entry)
+    """Seconds beside the median of samples of an entry, the host and the link as they were by each where known."""
+    device, speeds = profiles.of(entry), profiles.speeds_of(entry)
     if not speeds or min(samples_s) < SHORTEST_S:
-        return predict(profiles.of(entry))
-    return beside_median(expected_beside(predict, profiles.at_speed, speeds), samples_s)
+        return predict(device)
+    expected_s = expected_beside(predict, profiles.at_speed, speeds)
+    links = links_of_replay(entry, profiles)
+    if links:
+        expected_s *= expected_beside(predict, partial(with_link, device), links) / predict(device)
+    return beside_median(expected_s, samples_s)
+
+
+def links_of_replay(entry: Entry, profiles: Profiles) -> list[float]:
+    """How many times as long as predicted a copy each way at once took beside each sample; none where not known."""
+    if not profiles.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
+        return []
+    usual_s = predict_device_s(LINK_PAIR, profiles.whole)
+    return [seconds / usual_s for seconds in entry.links_s]
 
 
 def predict_device_s(schedule: Schedule, device: Device) -> float:

@@ -236,8 +236,8 @@ def with_known_host(device: Device) -> Device:
 def with_link_spread(device: Device, links: Iterable[Sequence[float]]) -> Device:
     """The same with copies both ways at once as uncertain as calibrated and, beyond that, as those beside runs varied.
 
-    ``links``: of each program how many times as long as usual they took beside each of its runs. What a run saw of the
-    link is known no better than it changed from one run to the next.
+    ``links``: of each program or schedule how many times as long as usual they took beside each of its runs. What a run
+    saw of the link is known no better than it changed from one run to the next.
     """
     logs = [math.log(times / statistics.median(runs)) for runs in links for times in runs]
     return _less_certain(device, [f"{way}.duplex_bandwidth_bytes_per_s" for way in DIRECTIONS], logs)

@@ -28,9 +28,11 @@ from streamsim_validate.gpu.reference import Expected, Output, has_reference, ho
 from streamsim_validate.records import closed, first_closing, with_timing_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from streamsim_validate.gpu.bench import Bench
+
+    Meter = Callable[[], float]
 
 
 class Sample(NamedTuple):
@@ -140,18 +142,21 @@ class Replayer:
         """Replay the program twice, as it stands and between timing events."""
         with self._named_errors():
             issue_ns, wall_ns = self._replay_in_order(self._plain)
-            device_s = 0.0
-            if self._timed.issue:
-                self._replay_in_order(self._timed)
-                device_s = self._cuda.eventElapsedTime(*self._timing) * 1e-3
-        return Sample(device_s, wall_ns * NS, issue_ns * NS)
+        return Sample(self.device_s(), wall_ns * NS, issue_ns * NS)
 
-    def run_beside(self, pace: Replayer | None) -> tuple[Sample, tuple[float, ...]]:
-        """A sample, and the mean of the seconds in which ``pace`` was issued just before it and just after; or none."""
-        if pace is None:
-            return self.run(), ()
-        before_s, sample = pace.issue(), self.run()
-        return sample, ((before_s + pace.issue()) / 2,)
+    def device_s(self) -> float:
+        """Replay the program once between timing events; seconds from one to the other, 0 for one without work."""
+        with self._named_errors():
+            if not self._timed.issue:
+                return 0.0
+            self._replay_in_order(self._timed)
+            return float(self._cuda.eventElapsedTime(*self._timing)) * 1e-3
+
+    def run_beside(self, meters: Sequence[Meter]) -> tuple[Sample, tuple[float, ...]]:
+        """A sample, and the seconds that each meter reads: the mean of just before it and just after."""
+        before_s, sample = [read() for read in meters], self.run()
+        after_s = [read() for read in reversed(meters)]
+        return sample, tuple((one + other) / 2 for one, other in zip(before_s, reversed(after_s), strict=True))
 
     def issue(self) -> float:
         """Replay once a program that leaves the hardware queues as they are; seconds in which it was issued."""

@@ -69,7 +69,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     the :class:`Group` in which it was measured, 0 for none. A program in a language has ``wall_s`` alone; one of the
     suite of them says more (``program``), and ``issue_s`` as well. ``paces_s``: how long the host took to issue
     :data:`~streamsim_validate.records.host_calls.PACE_CHAIN` just before each sample and just after, the mean of both,
-    or a round of its program's ``pace``; empty where that was not measured.
+    or a round of its program's ``pace``; ``links_s``: of a replay how long a copy each way at once took likewise
+    (:data:`~streamsim_validate.records.programs.LINK_PAIR`). Both are empty where that was not measured.
     """
 
     key: str
@@ -85,6 +86,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
     group: int = 0
     program: Program | None = None
     paces_s: Times = ()
+    links_s: Times = ()
 
     def __post_init__(self) -> None:
         of_device, of_issue = len(self.device_s), len(self.issue_s)
@@ -93,12 +95,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="line", t
             raise InputError(f"entry {self.key!r}: device_s, wall_s and issue_s have different numbers of samples")
         if self.program is not None and self.recipe is None:
             raise InputError(f"entry {self.key!r}: is a program and has no case; measure it again")
-        if len(self.paces_s) not in (len(self.wall_s), 0):
-            raise InputError(f"entry {self.key!r}: paces_s and wall_s have different numbers of samples")
+        for name in ("paces_s", "links_s"):
+            if len(getattr(self, name)) not in (len(self.wall_s), 0):
+                raise InputError(f"entry {self.key!r}: {name} and wall_s have different numbers of samples")
         if self.program is not None and len(self.program.run_links_s) not in (len(self.wall_s), 0):
             raise InputError(f"entry {self.key!r}: run_links_s and wall_s have different numbers of samples")
         of_program = () if self.program is None else self.program.all_times
-        for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, *of_program):
+        for times in (self.device_s, self.wall_s, self.issue_s, self.paces_s, self.links_s, *of_program):
             check_times(f"entry {self.key!r}", times)
 
     def build(self) -> Schedule:

@@ -35,6 +35,7 @@ from streamsim_validate.gpu import (
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import (
+    LINK_PAIR,
     MOST_VALUES,
     PACE_CHAIN,
     PROGRAMS,
@@ -56,7 +57,7 @@ from streamsim_validate.records import (
     rows_of,
     to_times,
 )
-from streamsim_validate.run.measure import Job, Measured, measure
+from streamsim_validate.run.measure import Beside, Job, Measured, measure
 from streamsim_validate.run.planned import Planned
 from streamsim_validate.run.program_runs import (
     WrittenProgram,
@@ -81,7 +82,8 @@ TakeSamples = Callable[[Gpu], Samples]
 # What is measured again with every group of a run that calibrates, because the host's costs drift within minutes.
 CHAINS = {chain.key: chain for chain, _ in host_calls()}
 COMPANIONS = tuple(Job(chain.key, schedule) for chain, schedule in host_calls())
-PACE = next(job for job in COMPANIONS if job.key == PACE_CHAIN.key)  # issued beside every sample of such a run
+# Beside every sample of such a run.
+BESIDE = Beside(next(job for job in COMPANIONS if job.key == PACE_CHAIN.key), Job("link", LINK_PAIR))
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -275,7 +277,7 @@ def _measure(
         on_result=lambda measured: journal.append(entry(left[measured.job.key], measured)),
         allow_races=plan.allow_races,
         companions=companions,
-        pace=PACE if companions else None,
+        beside=BESIDE if companions else None,
         on_group=lambda number, companions: journal.append(group(number, companions)),
         first_group=journal.next_group,
         on_step=on_step,
@@ -354,6 +356,7 @@ def entry(item: Planned, measured: Measured) -> Entry:
         wall_s=to_times(sample.wall_s for sample in samples),
         issue_s=to_times(sample.issue_s for sample in samples),
         paces_s=to_times(measured.paces_s),
+        links_s=to_times(measured.links_s),
         group=measured.group,
     )
 

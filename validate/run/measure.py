@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,7 @@ from streamsim_validate.progress import OnStep, quietly
 if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim_validate.gpu import Gpu
+    from streamsim_validate.gpu.replayer import Meter
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved
@@ -40,17 +41,29 @@ class Job(NamedTuple):
     schedule: Schedule
 
 
+class Beside(NamedTuple):
+    """Measured just before each sample of a job and just after.
+
+    ``pace``: how long the host takes to issue it; it may use no more streams than there are hardware queues. ``link``:
+    how long the card takes for it.
+    """
+
+    pace: Job
+    link: Job
+
+
 @dataclass
 class Measured:
     """What came of a job. Samples count only with ``status`` "ok"; ``verified``: there was output to verify.
 
-    ``paces_s``: of each sample how long the host took to issue the pace around it; none without a pace. ``group``:
-    number of the group that it was measured in; 0 for none.
+    ``paces_s``, ``links_s``: of each sample how long the host took to issue the pace around it, and the card for the
+    link's copies; none unless measured. ``group``: number of the group that it was measured in; 0 for none.
     """
 
     job: Job
     samples: list[Sample] = field(default_factory=list)
     paces_s: list[float] = field(default_factory=list)
+    links_s: list[float] = field(default_factory=list)
     verified: bool = False
     status: str = "ok"
     group: int = 0
@@ -70,7 +83,7 @@ def measure(
     on_sample: OnSample = lambda _job, _sample: None,
     allow_races: bool = False,
     companions: Sequence[Job] = (),
-    pace: Job | None = None,
+    beside: Beside | None = None,
     on_group: OnGroup = lambda _number, _companions: None,
     first_group: int = 1,
     on_step: OnStep = quietly,
@@ -85,9 +98,9 @@ def measure(
 
     ``companions`` are measured again with every group, their repeats among those of its jobs. Once a group is
     settled, ``on_group`` is called with its number, from ``first_group`` on, and what came of them; one that fails
-    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``pace``: issued just
-    before each sample of a job and just after, so that it is known how fast the host was then; it may use no more
-    streams than there are hardware queues. ``on_step`` is told what is being done, and how far that is.
+    is missed by nobody else. They are no results, and ``on_sample`` is not told of their samples. ``beside``: what
+    tells how fast the host was by each sample of a job, and what others left of the link. ``on_step`` is told what is
+    being done, and how far that is.
 
     Raises LostGpuError when a schedule has broken the card's context, after settling it (status
     "lost: ...") and those before it.
@@ -104,16 +117,16 @@ def measure(
     try:
         found = list(groups(jobs, gpu, settle, companions))
         for number, group in enumerate(found, first_group):
-            beside: list[Measured] = []
+            among: list[Measured] = []
             members = [_Member(job, number, settle, on_sample) for job in group]
-            members += [_Member(job, number, beside.append, lambda _job, _sample: None, False) for job in companions]
+            members += [_Member(job, number, among.append, lambda _job, _sample: None, False) for job in companions]
             of_all = f"group {number - first_group + 1} of {len(found)} ({len(group)} schedules)"
             try:
                 rng = random.Random(f"{seed} {number}")
-                _measure_group(members, bench, pace, repeats, rng, of_all, on_step)
+                _measure_group(members, bench, beside, repeats, rng, of_all, on_step)
             finally:
                 if companions:
-                    on_group(number, beside)
+                    on_group(number, among)
     finally:
         bench.close()
     return [results[job.key] for job in jobs]
@@ -154,13 +167,13 @@ def _fits(need: dict[Key, int], free_device: int, free_host: int) -> bool:
 
 
 class _Member(NamedTuple):
-    """A job of a group, and who is told of it. ``is_paced``: it is asked how fast the host was beside its samples."""
+    """A job of a group, and who is told of it. ``is_metered``: it is measured what was beside its samples."""
 
     job: Job
     group: int
     settle: OnResult
     on_sample: OnSample
-    is_paced: bool = True
+    is_metered: bool = True
 
 
 class _Entrant(NamedTuple):
@@ -174,14 +187,14 @@ class _Entrant(NamedTuple):
 def _measure_group(
     members: Sequence[_Member],
     bench: Bench,
-    pace: Job | None,
+    beside: Beside | None,
     repeats: int,
     rng: random.Random,
     name: str,
     on_step: OnStep,
 ) -> None:
     on_step(f"{name}: making memory ready", 0, len(members))
-    jobs = [*(member.job for member in members), *([pace] if pace else [])]
+    jobs = [*(member.job for member in members), *(beside or ())]
     try:
         prepare(bench, (job.schedule for job in jobs))
     except InputError:
@@ -194,10 +207,20 @@ def _measure_group(
             entrant = _enter(member, bench)
             if entrant is not None:
                 entrants.append(entrant)
-        with closing(Replayer(pace.schedule, bench)) if pace else nullcontext() as paced:
-            _run_rounds(entrants, paced, repeats, rng, f"{name}: measuring", on_step)
+        with _meters(beside, bench) as meters:
+            _run_rounds(entrants, meters, repeats, rng, f"{name}: measuring", on_step)
     finally:
         _leave(entrants, f"{name}: verifying again", on_step)
+
+
+@contextmanager
+def _meters(beside: Beside | None, bench: Bench) -> Iterator[list[Meter]]:
+    """What reads the seconds of the pace and of the link."""
+    if beside is None:
+        yield []
+        return
+    with closing(Replayer(beside.pace.schedule, bench)) as pace, closing(Replayer(beside.link.schedule, bench)) as link:
+        yield [pace.issue, link.device_s]
 
 
 def _enter(member: _Member, bench: Bench) -> _Entrant | None:
@@ -226,7 +249,7 @@ def _failure(error: InputError) -> str:
 
 
 def _run_rounds(
-    entrants: list[_Entrant], pace: Replayer | None, repeats: int, rng: random.Random, what: str, on_step: OnStep
+    entrants: list[_Entrant], meters: list[Meter], repeats: int, rng: random.Random, what: str, on_step: OnStep
 ) -> None:
     order = list(entrants)
     gc.collect()
@@ -236,20 +259,21 @@ def _run_rounds(
             for i, entrant in enumerate(order, turn * len(order)):
                 on_step(what, i, repeats * len(order))
                 if entrant.measured.status == "ok":
-                    _sample(entrant, pace if entrant.member.is_paced else None)
+                    _sample(entrant, meters if entrant.member.is_metered else [])
 
 
-def _sample(entrant: _Entrant, pace: Replayer | None) -> None:
+def _sample(entrant: _Entrant, meters: list[Meter]) -> None:
     measured = entrant.measured
     try:
-        sample, paces_s = entrant.replayer.run_beside(pace)
+        sample, read_s = entrant.replayer.run_beside(meters)
     except InputError as error:
         measured.status = _failure(error)
         if isinstance(error, LostGpuError):
             raise
         return
     measured.samples.append(sample)
-    measured.paces_s += paces_s
+    for times, seconds in zip((measured.paces_s, measured.links_s), read_s, strict=False):
+        times.append(seconds)
     entrant.member.on_sample(measured.job, sample)
 
 
@@ -273,6 +297,7 @@ def _leave(entrants: list[_Entrant], what: str, on_step: OnStep) -> None:
         if measured.status != "ok":
             measured.samples.clear()
             measured.paces_s.clear()
+            measured.links_s.clear()
         elif not measured.samples:
             measured.status = "interrupted"
         replayer.close()
