@@ -31,7 +31,7 @@ from streamsim_validate.calibrate.probe import KI
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
 from streamsim_validate.calibrate.queues import RULES, rules
 from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
-from streamsim_validate.compare.predictions import predict_device_s
+from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.gpu.memory import buffers_of, union
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.chains import Chain, Timing

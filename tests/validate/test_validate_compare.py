@@ -24,6 +24,7 @@ from streamsim.program.patterns import depth_first, serial
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.cli import main
+from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import (
     EVERYTHING,
     Choice,
@@ -33,7 +34,7 @@ from streamsim_validate.compare.comparison import (
     percentile95,
     summarise,
 )
-from streamsim_validate.compare.predictions import classify, compare, formulas, predict_device_s, time_lines
+from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
 from streamsim_validate.compare.profiles import changes
 from streamsim_validate.compare.tables import to_csv, to_json, to_text
 from streamsim_validate.records.files import read_record, write_record

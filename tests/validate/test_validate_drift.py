@@ -22,12 +22,15 @@ from streamsim.device.variations import mean_of
 from streamsim.model import simulate
 from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.cli import main
+from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.coverage import expectations
-from streamsim_validate.compare.predictions import compare, predict_device_s, row_of, time_lines
+from streamsim_validate.compare.paced import with_link
+from streamsim_validate.compare.predictions import compare, row_of, time_lines
 from streamsim_validate.compare.profiles import FEWEST_REPEATS, drift_of, profiles_of
 from streamsim_validate.records.chains import Timing, rows_of, timings_of
 from streamsim_validate.records.files import write_record
 from streamsim_validate.records.host_calls import PACE_CHAIN, HostCalls, mixes_s, speed_of
+from streamsim_validate.records.programs import LINK_PAIR
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.record import Entry, Group, Machine, Record, Run
 from streamsim_validate.records.timed import closed
@@ -180,6 +183,58 @@ def test_paces_that_say_nothing_leave_a_group_the_speed_of_its_own_chains() -> N
     few = msgspec.structs.replace(a_paced_entry(1, 1), group=2)
     assert profiles_of(a_run((few,), GROUPS)).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
     assert profiles_of(a_run((entry,), (GROUPS[0],))).speeds == pytest.approx({1: 1.0, 2: SLOWER}, rel=0.01)
+
+
+# What others leave of the link
+
+COPYING = Recipe("depth-first", {"chunks": 6, "streams": 3}, sincos(6_000_003, 2), "grid")  # both links set its time
+
+
+def a_linked_entry(*times: float) -> Entry:
+    """Samples of which each was measured while copies both ways took so many times as long, and so did those beside."""
+    schedule = COPYING.schedule()
+    cards = [with_link(H200.with_connections(CONNECTIONS), some) for some in times]
+    measured_s = tuple(predict_device_s(schedule, card) for card in cards)
+    walls_s = tuple(predict_wall_s(closed(schedule), card) for card in cards)
+    links_s = tuple(some * predict_device_s(LINK_PAIR, H200) for some in times)
+    paces_s = (0.9 * pace_s(1.0),) * len(times)
+    entry = Entry("x", digest(schedule), "ok", True, COPYING, None, measured_s, walls_s, (1e-5,) * len(times))
+    return msgspec.structs.replace(entry, paces_s=paces_s, links_s=links_s)
+
+
+@pytest.mark.parametrize("times", [(1.0, 1.0, 1.6, 1.0, 1.6), (1.6, 1.0, 1.6, 1.6, 1.0), (1.1, 1.2, 1.3)])
+def test_each_sample_is_predicted_with_what_others_left_of_the_link_beside_it(times: tuple[float, ...]) -> None:
+    """Whichever sample is in the middle; the interval is about that, and wider by what the link changed."""
+    entry = a_linked_entry(*times)
+    record = a_record(a_run((entry,), ()))
+    (row,) = compare(record).rows
+    assert [row.error, row.wall_error] == pytest.approx([0, 0], abs=0.005)
+    assert row.measured_s == statistics.median(entry.device_s)
+    (expected,) = expectations(record, [row], samples=50)
+    assert expected.is_inside
+    untold = a_record(a_run((msgspec.structs.replace(entry, links_s=()),), ()))
+    (usual,) = compare(untold).rows
+    assert usual.predicted_s == pytest.approx(predict_device_s(COPYING.schedule(), H200), rel=0.005)
+    (narrow,) = expectations(untold, [usual], samples=50)
+    assert expected.width > narrow.width
+
+
+def test_nothing_is_predicted_with_the_link_of_others_that_is_not_known() -> None:
+    """Under a device that is given, and where a clock has not seen a copy."""
+    entry = a_linked_entry(1.6, 1.6, 1.6)
+    usual_s = predict_device_s(COPYING.schedule(), H200)
+    (row,) = compare(a_record(a_run((entry,), ())), H200).rows
+    assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
+    unseen = msgspec.structs.replace(entry, links_s=(0.0, *entry.links_s[1:]))
+    (row,) = compare(a_record(a_run((unseen,), ()))).rows
+    assert row.predicted_s == pytest.approx(usual_s, rel=0.005)
+
+
+def test_drift_says_what_others_left_of_the_link() -> None:
+    """Of 21 samples in 20 steps from 1 to 2: 1.05, 1.5 and 1.95."""
+    entry = a_linked_entry(*(1 + k / 20 for k in range(21)))
+    assert drift_of(a_run((entry,), ())).links == pytest.approx((1.05, 1.5, 1.95), rel=0.001)
+    assert drift_of(a_run(ENTRIES, ())).links == ()
 
 
 def test_only_the_numbers_that_the_probes_tell_are_replaced() -> None:

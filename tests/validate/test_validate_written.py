@@ -30,7 +30,7 @@ COMPARISON = Comparison(
     rows=(A, B, C),
     unpredicted=(Absent("U", 8, "no cost"),),
     unmeasured=(Absent("M", 1, "skipped"),),
-    drift=(Drift(8, {"x": 0.05, "y": -0.2, "z": 0.5}, 2, (-0.1, 0.3)), Drift(1, {})),
+    drift=(Drift(8, {"x": 0.05, "y": -0.2, "z": 0.5}, 2, (-0.1, 0.3), (0.98, 1.01, 1.4)), Drift(1, {})),
 )
 COVERED = {"device-bound": Coverage(4, 0.5, 0.125, 0.375, 0.1, 0.08)}
 VERDICTS = (Verdict("median > 1%", 0.25, 0.01), Verdict("worst > 40%", 0.3, 0.4))
@@ -112,8 +112,9 @@ def test_json_by_hand() -> None:
                 "changes_percent": {"x": 5, "y": -20, "z": 50},
                 "groups": 2,
                 "calls_percent": {"host": [-10, 30]},
+                "link_times": [0.98, 1.01, 1.4],
             },
-            {"connections": 1, "changes_percent": {}, "groups": 0, "calls_percent": {}},
+            {"connections": 1, "changes_percent": {}, "groups": 0, "calls_percent": {}, "link_times": []},
         ],
         "worst": [{"connections": 8, "key": "A"}],
         "unpredicted": [{"key": "U", "connections": 8, "reason": "no cost"}],
@@ -204,6 +205,8 @@ def test_text_by_hand() -> None:
     ]
     assert words["drift"] == [
         "drift connections=8: the host's calls in 2 groups: -10%..+30%",
+        "drift connections=8: copies both ways at once beside the samples: 0.98..1.40, mostly 1.01 times as long as"
+        " calibrated",
         "drift connections=8: 2 of the profile's 3 numbers moved by more than 10% during the run: z +50%, y -20%",
     ]
 

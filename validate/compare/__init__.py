@@ -1,5 +1,6 @@
 """A record against the model: errors, what moved meanwhile, intervals, tolerances, tables. Needs no card."""
 
+from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.comparison import (
     BLOCKING,
     DEVICE_BOUND,
@@ -10,7 +11,7 @@ from streamsim_validate.compare.comparison import (
     percentile95,
 )
 from streamsim_validate.compare.coverage import Coverage, Expected, by_class, expectations
-from streamsim_validate.compare.predictions import classify, compare, predict_device_s, row_of, time_lines
+from streamsim_validate.compare.predictions import classify, compare, row_of, time_lines
 from streamsim_validate.compare.profiles import Profiles, profiles_of
 from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
 

@@ -15,15 +15,15 @@ import msgspec
 
 from streamsim.analysis.intervals import LEVEL, Interval, intervals
 from streamsim.device.profile import number_names
+from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import CLASSES, Row
-from streamsim_validate.compare.predictions import compare, links_of_replay, predict_device_s
+from streamsim_validate.compare.predictions import compare
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.compare.programs import (
     device_of,
     drawn_wall_s,
     follows_host,
     links_beside,
-    predict_wall_s,
     schedule_of,
     with_host_spread,
     with_known_host,
@@ -103,7 +103,7 @@ def expectations(
             drawn = _with_spread(profile, spread)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
-                links = [links_of_replay(entry, profiles) for entry in entries]
+                links = [profiles.links_of(entry) for entry in entries]
                 predicted = _of_replays(entries, its_rows, drawn, links, samples, seed, level)
             else:
                 pairs = zip(entries, its_rows, strict=True)

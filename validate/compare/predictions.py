@@ -17,14 +17,13 @@ from streamsim.analysis.counterfactual import Scenario, has_host_waits, holds_ho
 from streamsim.analysis.formulas import Stages, published_of, stages_of, van_werkhoven_transfer
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
-from streamsim.program.schedule import Copy, RecordEvent, Schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.program.schedule import Copy, Schedule
+from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
 from streamsim_validate.compare.paced import beside_median, expected_beside, with_link
 from streamsim_validate.compare.profiles import drift_of, profiles_of
-from streamsim_validate.compare.programs import device_of, predict_wall_s, program_row, schedule_of
+from streamsim_validate.compare.programs import device_of, program_row, schedule_of
 from streamsim_validate.records import (
-    LINK_PAIR,
     SHORTEST_S,
     Entry,
     Record,
@@ -34,7 +33,6 @@ from streamsim_validate.records import (
     first_closing,
     median_and_spread,
     timeline_of,
-    with_timing_events,
     workload_key,
 )
 
@@ -154,32 +152,10 @@ def predicted_beside_s(
     if not speeds or min(samples_s) < SHORTEST_S:
         return predict(device)
     expected_s = expected_beside(predict, profiles.at_speed, speeds)
-    links = links_of_replay(entry, profiles)
+    links = profiles.links_of(entry)
     if links:
         expected_s *= expected_beside(predict, partial(with_link, device), links) / predict(device)
     return beside_median(expected_s, samples_s)
-
-
-def links_of_replay(entry: Entry, profiles: Profiles) -> list[float]:
-    """How many times as long as predicted a copy each way at once took beside each sample; none where not known."""
-    if not profiles.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
-        return []
-    usual_s = predict_device_s(LINK_PAIR, profiles.whole)
-    return [seconds / usual_s for seconds in entry.links_s]
-
-
-def predict_device_s(schedule: Schedule, device: Device) -> float:
-    """What the timing events would show: from the end of the start event to the end of the stop event.
-
-    A graph's events stand just before and after its launch: its time is its makespan.
-    """
-    timed = with_timing_events(schedule)
-    timeline = simulate_one_of_many(timed, device)
-    if timed.launch == "graph":
-        return timeline.makespan_s
-    start, stop = schedule.events, schedule.events + 1
-    ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
-    return (ends[stop] - ends[start]) * S_PER_TICK
 
 
 def formulas(schedule: Schedule, device: Device, workload: Workload | None = None) -> dict[str, float]:

@@ -18,12 +18,15 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from streamsim.device.profile import number_names, number_of
 from streamsim.device.variations import mean_of
 from streamsim.errors import InputError
+from streamsim_validate.compare.clocks import predict_device_s
 from streamsim_validate.compare.paced import at_speed
 from streamsim_validate.records import (
+    LINK_PAIR,
     SHORTEST_S,
     ChainRow,
     HostCalls,
@@ -87,6 +90,16 @@ class Profiles:
     def speeds_of(self, entry: Entry) -> list[float]:
         """How many times as long as calibrated calls took beside each sample of a replay; none where not known."""
         return [seconds / self.pace_s for seconds in entry.paces_s] if self.pace_s and _has_paces(entry) else []
+
+    def links_of(self, entry: Entry) -> list[float]:
+        """How many times as long as predicted a copy each way at once took beside each sample; none where not known."""
+        if not self.is_own or not entry.links_s or min(entry.links_s) < SHORTEST_S:
+            return []
+        return [seconds / self._link_s for seconds in entry.links_s]
+
+    @cached_property
+    def _link_s(self) -> float:
+        return predict_device_s(LINK_PAIR, self.whole)
 
 
 def profiles_of(run: Run, device: Device | None = None) -> Profiles:
@@ -186,13 +199,15 @@ class Drift(msgspec.Struct, frozen=True):
     """How far numbers of the profile before a run moved, relative to it; by dotted name.
 
     ``changes``: until after the run. ``calls``: the smallest and the largest move of what calls cost the host, over
-    the ``groups`` that say so.
+    the ``groups`` that say so. ``links``: how many times as long as calibrated a copy each way at once took beside the
+    samples, of twenty the shortest, the one in the middle and the longest; empty where that was not measured.
     """
 
     connections: int
     changes: dict[str, float]
     groups: int = 0
     calls: tuple[float, float] = (0.0, 0.0)
+    links: tuple[float, ...] = ()
 
 
 def drift_of(run: Run) -> Drift:
@@ -203,7 +218,14 @@ def drift_of(run: Run) -> Drift:
     known = _known(run.samples)
     moves = [speed - 1 for speed in _speeds(run, [known] if known else []).values()]
     calls = (min(moves), max(moves)) if moves else (0.0, 0.0)
-    return Drift(run.connections, {} if after is None else changes(before, after), len(moves), calls)
+    moved = {} if after is None else changes(before, after)
+    return Drift(run.connections, moved, len(moves), calls, _links_beside(run))
+
+
+def _links_beside(run: Run) -> tuple[float, ...]:
+    profiles = profiles_of(run)
+    links = [times for entry in run.entries for times in profiles.links_of(entry)]
+    return tuple(map(float, np.quantile(links, (0.05, 0.5, 0.95)))) if links else ()
 
 
 def changes(before: Device, after: Device) -> dict[str, float]:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import HOST_TIMES, TIMES, with_front_end
 from streamsim.device.settings import DIRECTIONS
 from streamsim.errors import InputError
@@ -28,6 +27,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
+from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, with_link
 from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
@@ -83,11 +83,6 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
         kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
     timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
     return msgspec.structs.replace(recipe, workload=timed).schedule()
-
-
-def predict_wall_s(schedule: Schedule, device: Device) -> float:
-    """From the first call until the synchronisation behind the last one returns."""
-    return simulate_one_of_many(schedule, device).host_s
 
 
 def drawn_wall_s(usual: Device, schedule: Schedule, drawn: Device) -> float:

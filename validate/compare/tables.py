@@ -137,6 +137,7 @@ def _absent(what: str, absent: Sequence[Absent]) -> Iterator[str]:
 def _drift(comparison: Comparison) -> Iterator[str]:
     for drift in comparison.drift:
         yield from _call_drift(drift)
+        yield from _link_drift(drift)
         moved = {name: change for name, change in drift.changes.items() if abs(change) > MOVED}
         names = ", ".join(f"{name} {change:+.0%}" for name, change in sorted(moved.items(), key=lambda i: -abs(i[1])))
         if drift.changes:
@@ -151,6 +152,13 @@ def _call_drift(drift: Drift) -> Iterator[str]:
         low, high = drift.calls
         moved = f"{low:+z.0%}..{high:+z.0%}"
         yield f"drift  connections={drift.connections}: the host's calls in {drift.groups} groups: {moved}"
+
+
+def _link_drift(drift: Drift) -> Iterator[str]:
+    if drift.links:
+        low, middle, high = drift.links
+        times = f"{low:.2f}..{high:.2f}, mostly {middle:.2f} times as long as calibrated"
+        yield f"drift  connections={drift.connections}: copies both ways at once beside the samples: {times}"
 
 
 def time_lines_text(record: Record, comparison: Comparison, device: Device | None, most: int) -> str:
@@ -232,6 +240,7 @@ def _plain_drift(drift: Drift) -> dict[str, Any]:
         "changes_percent": {name: change * PERCENT for name, change in drift.changes.items()},
         "groups": drift.groups,
         "calls_percent": {"host": [move * PERCENT for move in drift.calls]} if drift.groups else {},
+        "link_times": list(drift.links),
     }
 
 

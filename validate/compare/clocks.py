@@ -1,0 +1,33 @@
+"""What the two clocks of a measurement would show of a schedule on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.compiled import simulate_one_of_many
+from streamsim.program.schedule import RecordEvent
+from streamsim.rules.clock import S_PER_TICK
+from streamsim_validate.records import with_timing_events
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+
+def predict_device_s(schedule: Schedule, device: Device) -> float:
+    """What the timing events would show: from the end of the start event to the end of the stop event.
+
+    A graph's events stand just before and after its launch: its time is its makespan.
+    """
+    timed = with_timing_events(schedule)
+    timeline = simulate_one_of_many(timed, device)
+    if timed.launch == "graph":
+        return timeline.makespan_s
+    start, stop = schedule.events, schedule.events + 1
+    ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
+    return (ends[stop] - ends[start]) * S_PER_TICK
+
+
+def predict_wall_s(schedule: Schedule, device: Device) -> float:
+    """From the first call until the synchronisation behind the last one returns."""
+    return simulate_one_of_many(schedule, device).host_s
