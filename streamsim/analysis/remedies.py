@@ -8,10 +8,11 @@ the schedule has races, its remedies have the waits that it lacks.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from itertools import product
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -41,6 +42,7 @@ STREAMS = (2, 3, 4, 8)
 ASYNCHRONOUS = ", with asynchronous copies"
 SEVERAL = (2, 4)  # streams for what is one chunk now
 RING = 2  # times as many buffers
+OWN = "device buffers of their own"
 MOST_OPS = 20_000  # of a schedule with finer chunks
 
 
@@ -125,23 +127,50 @@ class Remedies:
         """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
         if not self._rework.has_needless_order:
             return
+        if self._source is not None:
+            yield from self._spread("", self._recut, ())
+            yield from self._spread_by_options(self._source.workload, self._source.config)
+            return
         yield from self._spread("", self._recut)
         for times in (RING, None):
             schedule = self._recut.with_buffers(times)
             if schedule is not None:
                 more = format_bytes(sum(buffer.bytes for buffer in schedule.buffers[len(self._sound.buffers) :]))
-                several = "device buffers of their own"
+                several = OWN
                 if times is not None:
                     several = f"{times} device buffers in turn for each that they share"
                 yield from self._spread(f"give chunks {several} ({more} more)", Recut(schedule))
 
-    def _spread(self, buffers: str, recut: Recut) -> Iterator[Remedy]:
-        several = [n for n in STREAMS if recut.streams * recut.by_chunk < n <= recut.chunks]
+    def _spread(self, buffers: str, recut: Recut, several: Iterable[int] = STREAMS) -> Iterator[Remedy]:
+        several = [n for n in several if recut.streams * recut.by_chunk < n <= recut.chunks]
         for streams, holds in self._held((None, *several)):
             dealt = "" if streams is None else f"issue chunks in {streams} non-blocking streams in turn"
             text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"
             schedule = recut.dealt(streams, holds=holds, keeps_waits=False)
             yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
+
+    def _spread_by_options(self, workload: Workload, config: Config) -> Iterator[Remedy]:
+        """The source over more streams (serial and prefetching programs have their own), and with more buffers."""
+        has_own = config.order in ("serial", "prefetch")
+        order = "depth-first" if has_own else config.order
+        dealt = f"issue chunks{' depth-first' * has_own} in {{}} non-blocking streams in turn"
+        kept = f" with {config.slots} device buffers" * config.is_prefetch
+        several = [n for n in STREAMS if config.streams < n <= config.chunks]
+        for text, ring in _rings(workload, config):
+            if text:
+                yield from self._as_options(text, buffers=ring.buffers)
+            for n in several:
+                words = f"{text}, and {dealt.format(n)}" if text else dealt.format(n) + kept
+                words += ASYNCHRONOUS * self._holds
+                buffers = None if ring.slots == config.chunks else ring.slots
+                yield from self._as_options(words, order=order, streams=n, buffers=buffers)
+
+    def _as_options(self, text: str, **options: Any) -> Iterator[Remedy]:
+        """What `predict` makes of the source with other options; nothing of some that do not go together."""
+        assert self._source is not None
+        with suppress(InputError):
+            other = replace(self._source.config, **options)
+            yield Remedy(text, Scenario(other.schedule(self._source.workload), self._case.device))
 
     def _held(self, several: Iterable[int | None]) -> Iterator[tuple[int | None, bool]]:
         """Each number of streams with the host waiting where it does now, and if that is early, without it too."""
@@ -166,7 +195,11 @@ class Remedies:
         recut = self._recut
         if recut.by_chunk:
             for streams in (n for n in reversed((1, *STREAMS)) if n < recut.streams):
-                yield self._remedy(f"use {streams} streams instead of {recut.streams}", recut.dealt(streams))
+                text = f"use {streams} stream{'s' * (streams > 1)} instead of {recut.streams}"
+                if self._source is not None:
+                    yield from self._as_options(text, streams=streams)
+                else:
+                    yield self._remedy(text, recut.dealt(streams))
 
     def _warmed(self) -> Iterator[Remedy]:
         slow = without.slow_calls(self._sound)
@@ -219,14 +252,25 @@ class Remedies:
         most = min(workload.most_chunks, MOST_OPS * config.chunks // len(self._sound))
         if chunks == config.chunks or chunks > max(most, config.chunks):
             return
-        whole = workload.loaded_once(config.chunks)  # the host does no less for fewer chunks
         was_one = config.chunks == 1 and not config.is_prefetch
         serial = config.order == "serial" and was_one
         for streams in SEVERAL if was_one else (min(config.streams, chunks),):
-            text = _in_chunks(chunks, None if config.is_prefetch else streams) + ASYNCHRONOUS * serial
+            text = _in_chunks(chunks, None if config.is_prefetch else streams)
+            text += f", depth-first{ASYNCHRONOUS}" * serial
             order = "depth-first" if serial else config.order
-            other = replace(config, order=order, chunks=chunks, streams=streams)
-            yield Remedy(text, Scenario(other.schedule(whole), self._case.device))
+            yield from self._as_options(text, order=order, chunks=chunks, streams=streams)
+
+
+def _rings(workload: Workload, config: Config) -> Iterator[tuple[str, Config]]:
+    """The program with as many device buffers, in no words; twice as many; and one for each chunk."""
+    yield "", config
+    slots = config.slots
+    if slots is None or slots >= config.chunks:
+        return
+    twice = replace(config, buffers=RING * slots).fitted()
+    for name, other in ((f"{twice.slots} device buffers in place of {slots}", twice), (OWN, config.without_ring())):
+        more = format_bytes(other.device_bytes(workload) - config.device_bytes(workload))
+        yield f"give chunks {name} ({more} more)", other
 
 
 def _in_chunks(chunks: int, streams: int | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -186,15 +187,52 @@ def test_doing_what_stands_first_gains_what_is_promised_and_most(schedule: Sched
 
 @settings(deadline=None, max_examples=20)
 @given(issued(), devices())
-def test_a_loop_whose_host_works_is_put_right_and_works_as_much(asked: tuple[Workload, Config], device: Device) -> None:
-    """What is made from its workload too: fewer chunks are not less to load."""
-    schedule, source = asked[1].schedule(asked[0]), Source(*asked)
+def test_a_loop_whose_host_works_is_put_right_and_works_as_much_for_each_chunk(
+    asked: tuple[Workload, Config], device: Device
+) -> None:
+    """So long before each of those that it then has, and over all what goes with the data."""
+    (workload, config), source = asked, Source(*asked)
+    schedule = config.schedule(workload)
     for _, (text, (changed, _)) in all_remedies(Scenario(schedule, device), source):
-        assert abs(amounts(changed)["host"] - amounts(schedule)["host"]) <= len(changed), text  # rounded one by one
+        cut = re.match(r"cut into (\d+)", text)
+        chunks = int(cut[1]) if cut else config.chunks
+        works = round((workload.host_load_s + chunks * workload.host_work_s) * 1e12)
+        assert abs(amounts(changed)["host"] - works) <= len(changed), text  # rounded one by one
     found = explain(schedule, device, source)
     if found.first and found.first.remedied:
         took = ticks(simulate(*found.first.remedied).makespan_s)
         assert took == ticks(found.makespan_s) - ticks(found.first.gain_alone_s) < ticks(found.makespan_s)
+
+
+NUMBERS = {
+    "chunks": r"cut into (\d+) chunk",
+    "streams": r"(?:over|in|use) (\d+) (?:non-blocking )?streams?",
+    "buffers": r"(?:give chunks|with) (\d+) device buffers",
+}
+
+
+def as_said(text: str, config: Config) -> Config:
+    """What a reader makes of a remedy's words with the options of `predict`."""
+    options: dict[str, Any] = {name: int(n[1]) for name, words in NUMBERS.items() if (n := re.search(words, text))}
+    if "depth-first" in text:
+        options["order"] = "depth-first"
+    config = replace(config, **{"buffers": config.buffers, **options})
+    return config.without_ring() if "device buffers of their own" in text else config
+
+
+@settings(deadline=None, max_examples=40)
+@given(issued(), devices())
+def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
+    asked: tuple[Workload, Config], device: Device
+) -> None:
+    """Whoever types the options that a remedy names gets its schedule."""
+    workload, config = asked
+    tried = 0
+    for _, (text, (changed, _)) in all_remedies(Scenario(config.schedule(workload), device), Source(*asked)):
+        if any(re.search(words, text) for words in NUMBERS.values()) or "of their own (" in text:
+            assert unnamed(changed) == unnamed(as_said(text, config).schedule(workload)), text
+            tried += 1
+    assert tried or config.chunks == 1 or workload.most_chunks < 2
 
 
 # Patterns cut anew are the patterns
