@@ -18,6 +18,7 @@ from streamsim.cli.options import (
     Pipeline,
     device_options,
     format_options,
+    one_of,
     taken,
     workload_options,
 )
@@ -59,14 +60,14 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     help="Device buffers used in turn, such as 2,3 or 2..8; all: one for every chunk. Default: all, and where that has"
     f" no room or with --memory-limit {RINGS}.",
 )
-@click.option("--memory", type=click.Choice(HOST_MEMORIES), default="pinned", show_default=True)
-@click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default="live", show_default=True)
+@click.option("--memory", type=one_of(HOST_MEMORIES), default="pinned", show_default=True)
+@click.option("--launch", type=one_of((*LAUNCHES, "both")), default="live", show_default=True)
 @click.option("--exact", is_flag=True, help="Without streamsim[fast]: search to the end, however long SimPy takes.")
 @format_options
 @click.option(
     "--as",
     "language",
-    type=click.Choice(LANGUAGES),
+    type=one_of(LANGUAGES),
     help="Write the program to use, in this language; its calls are counted.",
 )
 @click.option("--output", "-o", type=FILE, help="The file of --as.")
@@ -189,7 +190,7 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best"
 
     if not is_fast():
         grid.within(card.memory_bytes).configs(workload)  # an empty grid is an error before anything else is said
-        note(f"{SLOW}, and the optimum of any grid exact")
+        note(f"{SLOW}, and so searches any grid to its end")
     with progress_bar("searching") as progress, noting_compilation():
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 

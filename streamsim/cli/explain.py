@@ -171,7 +171,9 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
-        table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), "", "below 1 % of the makespan")
+        most_s = max(loss.gain_alone_s for loss in small)
+        gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
+        table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
 
 

@@ -72,6 +72,11 @@ def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
+def one_of(names: tuple[str, ...]) -> "click.Choice[str]":
+    """One of some names, in capitals too."""
+    return click.Choice(names, case_sensitive=False)
+
+
 def formats(
     choices: tuple[str, ...], default: str | None, json: str, text: str = "How to print it."
 ) -> Callable[[Command], Command]:
@@ -126,7 +131,7 @@ pipeline_options = all_of(
     ),
     click.option(
         "--order",
-        type=click.Choice(ORDERS),
+        type=one_of(ORDERS),
         default=PLAIN.order,
         show_default=True,
         help="Issue chunk by chunk, stage by stage, as a program that waits for every copy, or with the next chunk's"
@@ -137,10 +142,10 @@ pipeline_options = all_of(
         type=CHUNKS,
         help="Device buffers used in turn (2: double buffering). Default: no buffer twice; of prefetch 2.",
     ),
-    click.option("--memory", type=click.Choice(HOST_MEMORIES), default=PLAIN.memory, show_default=True),
+    click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True),
     click.option(
         "--launch",
-        type=click.Choice(LAUNCHES),
+        type=one_of(LAUNCHES),
         default=PLAIN.launch,
         show_default=True,
         help="The host issues every op, or launches one CUDA graph.",

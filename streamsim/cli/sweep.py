@@ -188,6 +188,8 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
         print_data(encode(sweep.columns, rows.rows))
         so_far = journal_after(so_far, rows, sweep.columns)
     _say_left_out(so_far)
+    for line in _links(sweep):
+        note(line)
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
@@ -217,6 +219,12 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
         print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))
+    for line in _links(sweep):
+        print(line)
+
+
+def _links(sweep: Sweep) -> Iterator[str]:
+    """What link each device is taken to have."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
-        print(one_line(f"{device.name}: {link_words(device)}{moved}"))
+        yield one_line(f"{device.name}: {link_words(device)}{moved}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, device_options, taken
+from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -57,7 +57,7 @@ COUNT = click.IntRange(1, 1024)
 @click.option(
     "--as",
     "language",
-    type=click.Choice(LANGUAGES),
+    type=one_of(LANGUAGES),
     help="Write the pipeline with the changes, in this language, of a program whose steps repeat.",
 )
 @beside_options

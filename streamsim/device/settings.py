@@ -9,7 +9,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from streamsim.device.profile import tables_of
+from streamsim.device.profile import RETIRED, tables_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import parser_for, unit_of
 from streamsim.text.shown import shown
@@ -49,6 +49,8 @@ def full_name(device: Device, name: str) -> str:
     short = {full.removesuffix(unit_of(full)): full for full in known}
     if wanted in short:
         return short[wanted]
+    if wanted in {name.removesuffix(unit_of(name)) for name in RETIRED} | {*RETIRED}:
+        raise InputError(f"{shown(name)}: is no longer part of a profile; leave it out")
     if wanted in ELSEWHERE:
         raise InputError(f"{shown(name)}: is not set so; use {ELSEWHERE[wanted]}")
     nearest = get_close_matches(wanted, [*short, *known], n=1)

@@ -51,7 +51,7 @@ def workload_of_sizes(
         elements=elements,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        kernels=_named([_kernel(kernel) for kernel in kernels]),
+        kernels=_named([_kernel(kernel) for kernel in listed("kernels", kernels)]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
         **{field: seconds for field, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
@@ -59,7 +59,14 @@ def workload_of_sizes(
 
 
 def _sizes(field: str, sizes: Sequence[Size]) -> list[int]:
-    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
+    return [parse_bytes(size, field) if isinstance(size, str) else size for size in listed(field, sizes)]
+
+
+def listed(field: str, values: Sequence[Any]) -> Sequence[Any]:
+    """``values``. Raises InputError for one alone: the letters of a text are no list."""
+    if isinstance(values, str | bytes | int | float | WorkloadKernel):
+        raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
+    return values
 
 
 def _seconds(field: str, time: float | str) -> float:

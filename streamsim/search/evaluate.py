@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.config import Config
     from streamsim.program.workload import Workload
-SLOW = "running on SimPy; pip install 'streamsim[fast]' makes this over a hundred times as fast"
+SLOW = "running on SimPy; pip install 'streamsim[fast]' simulates over a hundred times as fast"
 
 
 def is_fast() -> bool:

@@ -11,8 +11,9 @@ and is neither the optimum, nor as good as it, nor within 1, 5 or 10 % of it.
 **Within a budget**, of ops to simulate: SimPy takes minutes for what the compiled twin does in a second. First
 comes what finds a good configuration soon: those whose numbers of chunks and streams are a power of two or thrice
 one, then the neighbours of the best ones for as long as a better one comes of it; both leave out what its bound
-proves slower. What is left of the budget goes into the exact search, so a search that fits into it is exact, and
-one that does not says of which margins it still is: a bound above a margin proves that nothing left out is within.
+proves slower. Then, of the first ones, those that are simpler than the simplest found within the least margin, until
+one is within. What is left of the budget goes into the exact search, so a search that fits into it is exact, and one
+that does not says of which margins it still is: a bound above a margin proves that nothing left out is within.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def search(
     if budget_ops is not None:
         found.simulate(_coarse(queue), 0)
         found.climb()
+        found.simplify()
     found.simulate(queue, max(MARGINS_PERCENT))
     return found.end()
 
@@ -163,6 +165,18 @@ class _Search:
                 return
             seen.update(new)
             self.simulate(dict.fromkeys(near for config in new for near in places.near(config)), 0)
+
+    def simplify(self) -> None:
+        """Look for a simpler one within the least margin, the simplest first: few chunks cost few ops."""
+        percent = min(MARGINS_PERCENT)
+        coarse = sorted(_coarse(self._queue), key=lambda item: item[1].simplicity)
+        self.simulate(takewhile(lambda item: self._is_simplest(item[1], percent), coarse), percent)
+
+    def _is_simplest(self, config: Config, percent: int) -> bool:
+        """Of all that are within so many per cent of the shortest found, and this one."""
+        shortest = self._shortest
+        good = (one.simplicity for one, ticks in self._took.items() if within(ticks, shortest or ticks, percent))
+        return all(config.simplicity < simplicity for simplicity in good)
 
     def end(self) -> Searched:
         """What is known now; at least one configuration, even if none fits into the budget."""

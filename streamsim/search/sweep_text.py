@@ -11,7 +11,7 @@ set."h2d.latency_s" = "1us..8us*2"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ from streamsim.checks import MOST_CHUNKS
 from streamsim.device.front_ends import CALLS, with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
-from streamsim.device.settings import current, full_name, parser_of, split_setting
-from streamsim.device.variations import with_call_cost, with_memory_limit
+from streamsim.device.settings import current, full_name, parser_of, split_setting, targets
+from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.documents import read_table
 from streamsim.program.config import HOST_MEMORIES, ORDERS
@@ -155,7 +155,7 @@ def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis
     axes = [Axis("device", tuple(device.name for device in devices))]
     if "connections" in texts:
         axes.append(Axis("connections", expand(_joined(texts, "connections"), "connections", _count(32))))
-    axes += [_device_axis(text, devices[0]) for text in texts.get("set", ())]
+    axes += _device_axes(texts.get("set", ()), devices[0])
     axes += [axis for name in ARRAYS for axis in _array_axes(name, texts.get(name, []))]
     for name in HOST:
         if name in texts:
@@ -188,6 +188,19 @@ def _values(name: str, text: str) -> tuple[Any, ...]:
     if any(sign in text for sign in "@/="):
         return (parse_kernel(text),)
     return expand(text, name, partial(parse_seconds, least=SHORTEST_KERNEL_S), whole=False, step_by_one=False)
+
+
+def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
+    """Raises InputError for values that a profile cannot have, or that stand for the same number."""
+    axes = [_device_axis(text, device) for text in texts]
+    by: dict[str, str] = {}
+    for axis in axes:
+        for target in targets(device, axis.name):
+            if by.setdefault(target, axis.name) != axis.name:
+                raise InputError(f"{target}: set twice, by {by[target]} and {axis.name}; keep one")
+        for value in axis.values if isinstance(axis.values[0], str) else ():
+            changed(device, {axis.name: value})
+    return axes
 
 
 def _device_axis(text: str, device: Device) -> Axis:

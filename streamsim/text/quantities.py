@@ -23,6 +23,7 @@ _SECONDS = re.compile(rf"{_NUMBER}(?:(?P<prefix>[num\u00b5\u03bc])?s)?\s*", re.A
 _SHARE = re.compile(rf"{_NUMBER}(?P<prefix>%)?\s*", re.ASCII)
 _BANDWIDTH = re.compile(rf"{_NUMBER}(?:(?i:{_IEC}b/s)|{_SI}B/s)?\s*", re.ASCII)
 _NEARLY_BYTES = re.compile(rf"{_NUMBER}(?P<prefix>[kmgt])i?b?(?P<rate>/s)?\s*", re.ASCII | re.IGNORECASE)
+_NEARLY_SECONDS = re.compile(rf"{_NUMBER}(?P<prefix>[num])?s(?:ec|ecs|econd|econds)?\s*", re.ASCII | re.IGNORECASE)
 _TIMES = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _TIMES |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RANGE = re.compile(r"\s*([0-9]+)\s*(?:-|\.\.+|:|,)\s*([0-9]+)\s*", re.ASCII)
@@ -107,8 +108,9 @@ def _with_prefix(value: float, unit: str, most: int, prefixes: Mapping[str, floa
 
 
 def format_change(relative: float) -> str:
-    """``0.051`` -> ``+5.1%``; what rounds to nothing is ``+0.0%``, never ``-0.0%``."""
-    return f"{round(relative, 3) + 0.0:+.1%}"
+    """``0.051`` -> ``+5.1%``; what rounds to nothing is ``0.0%``, neither a gain nor a loss."""
+    rounded = round(relative, 3)
+    return f"{rounded:+.1%}" if rounded else "0.0%"
 
 
 def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
@@ -121,7 +123,10 @@ def _parse(form: re.Pattern[str], text: str, field: str, hint: str) -> float:
 
 
 def _meant(form: re.Pattern[str], text: str) -> str:
-    """What a size or rate without its unit, or one in bits, may have meant."""
+    """What a size or rate without its unit, or one in bits, may have meant, or a time with another unit's letters."""
+    time = _NEARLY_SECONDS.fullmatch(text[:LONGEST_TEXT]) if form is _SECONDS else None
+    if time:
+        return f"; did you mean {time['number']}{(time['prefix'] or '').lower()}s?"
     nearly = _NEARLY_BYTES.fullmatch(text[:LONGEST_TEXT]) if form in (_BYTES, _BANDWIDTH) else None
     if not nearly:
         return ""

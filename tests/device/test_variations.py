@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,6 +95,7 @@ def test_a_bad_setting_is_one_line(capsys: pytest.CaptureFixture[str], setting: 
         ("h2d.latency_s=0..8us*2", "h2d.latency_s = '0..8us*2': no factor leads away from 0"),
         ("h2d.latency_s=0..8us+0", "h2d.latency_s = '0..8us+0': expected a step above 0"),
         ("h2d.__doc__=x", "'h2d.__doc__': no number or rule"),
+        ("copy_engines.arbitration=foo", "copy_engines.arbitration = 'foo': expected one of issue-order, "),
     ],
 )
 def test_a_bad_axis_of_a_sweep_is_one_line(capsys: pytest.CaptureFixture[str], values: str, words: str) -> None:
@@ -103,10 +105,29 @@ def test_a_bad_axis_of_a_sweep_is_one_line(capsys: pytest.CaptureFixture[str], v
     assert err.startswith(f"streamsim: error: {words}")
 
 
-@pytest.mark.parametrize("twice", [("host.copy=1us", "host.copy_s=2us"), ("link.latency=1us", "h2d.latency=2us")])
-def test_one_number_is_set_once(twice: tuple[str, str]) -> None:
-    with pytest.raises(InputError, match=r"^(host\.copy_s|h2d\.latency_s): set twice; keep one$"):
+@pytest.mark.parametrize(
+    ("twice", "words"),
+    [
+        (("host.copy=1us", "host.copy_s=2us"), "host.copy_s: set twice; keep one"),
+        (
+            ("link.latency=1us", "h2d.latency=2us"),
+            "h2d.latency_s: set twice, by link.latency_s and h2d.latency_s; keep one",
+        ),
+    ],
+)
+def test_one_number_is_set_once(twice: tuple[str, str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a sweep too, where it is no empty grid."""
+    with pytest.raises(InputError, match=f"^{re.escape(words)}$"):
         changed(H200, parse_settings(H200, twice))
+    if "link" in words:
+        assert main(["sweep", *PIPELINE, "--set", twice[0], "--set", twice[1]]) == 2
+        assert capsys.readouterr().err == f"streamsim: error: {words}\n"
+
+
+@pytest.mark.parametrize("name", ["hand_over.look", "hand_over.look_s", "compute.switch_s"])
+def test_what_a_profile_had_once_is_said_to_be_gone(name: str) -> None:
+    with pytest.raises(InputError, match=f"^'{name}': is no longer part of a profile; leave it out$"):
+        changed(H200, {name: 1e-6})
 
 
 # What follows

@@ -142,7 +142,7 @@ ONE = "[[layers]]\nweight_bytes = {}\nkernels = {}\n"
     ("text", "said"),
     [
         ("", "is empty; expected the layers of a model"),
-        ("layers = 3", "layers = 3: expected array"),
+        ("layers = 3", "layers = 3: expected a list; put it into brackets: [3]"),
         ("layers = []", "layers = []: a model needs a layer; add one"),
         ("passes = 2", "layers: is missing"),
         ("[[layers]]\nkernels = ['1ms']", "layers[0].weight_bytes: is missing"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -271,6 +272,25 @@ def test_points_that_fall_or_have_no_place_are_refused() -> None:
             workload_of_sizes([], [kernel])
     with pytest.raises(InputError, match="give each part once"):
         workload_of_sizes(["1MiB"], ["1ms,9us@1/4,8us@0.25"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"h2d": "64"}, "h2d = '64': expected a list; put it into brackets: ['64']"),
+        ({"h2d": 64}, "h2d = 64: expected a list; put it into brackets: [64]"),
+        ({"h2d": ["64"], "kernels": "1ms"}, "kernels = '1ms': expected a list; put it into brackets: ['1ms']"),
+        ({"h2d": ["64"], "d2h_once": 1.5}, "d2h_once = 1.5: expected a list; put it into brackets: [1.5]"),
+    ],
+)
+def test_one_alone_is_no_list(given: dict[str, Any], said: str) -> None:
+    """The letters of a text least of all, in Python and in a file."""
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        workload_of_sizes(**given)
+    name, _, value = said.partition(":")[0].partition(" = ")
+    field = {"h2d": "inputs"}.get(name, name)
+    with pytest.raises(InputError, match=re.escape(f"w: {field} = {value}: expected a list; put it into brackets: [")):
+        parse_workload(f"{field} = {value}\n".encode(), "w")
 
 
 def test_a_workload_file_takes_what_the_command_line_takes() -> None:

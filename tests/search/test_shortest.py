@@ -66,3 +66,23 @@ def test_what_its_bound_proves_slower_does_not_end_the_climb(monkeypatch: pytest
     found = search(workload, make_device(), queue, False, budget)
     assert found.shortest == 90
     assert Config(chunks=5, streams=5) in found.left
+
+
+def test_a_simpler_one_that_is_as_good_is_looked_for_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bound and makespan by chunks. 8 take 1000, which the bounds of all others are above; within 1 % are 4 and 6.
+
+    The simplest first, 3 and then 4, which ends it: the budget pays for no more. 1 and 2 cannot be within 1 %.
+    """
+    made = {1: (2000, 2500), 2: (1011, 2000), 3: (1003, 1200), 4: (1004, 1006), 6: (1002, 1005), 8: (900, 1000)}
+    configs = {Config(chunks=n): times for n, times in made.items()}
+
+    def table(_workload: Workload, some: Sequence[Config], *_: Any) -> list[int]:
+        return [configs[config][1] for config in some]
+
+    monkeypatch.setattr(shortest, "evaluate_ticks", table)
+    monkeypatch.setitem(shortest.BLOCKS, False, (1, 1))
+    workload = Workload(100, (1,), (1,), (WorkloadKernel(duration_s=1e-6),))
+    queue = sorted(((bound, config) for config, (bound, _) in configs.items()), key=lambda item: item[0])
+    budget = sum(cost_ops(workload, Config(chunks=n)) for n in (8, 3, 4))
+    found = search(workload, make_device(), queue, False, budget)
+    assert [config.chunks for config in found.ticks] == [8, 3, 4]

@@ -43,7 +43,7 @@ def test_times_are_the_nearest_float_or_its_neighbour(digits: int, decimals: int
 
 
 def test_changes_are_signed_and_nothing_has_no_minus() -> None:
-    assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "+0.0%", "+0.0%"]
+    assert list(map(format_change, (0.0512, -0.333, 0.0, -0.0004))) == ["+5.1%", "-33.3%", "0.0%", "0.0%"]
 
 
 @given(st.integers(1, 8000), st.sampled_from("kmgt"), st.randoms(use_true_random=False))
@@ -63,6 +63,13 @@ def test_a_size_that_nobody_can_tell_is_told_what_it_may_mean(text: str) -> None
 def test_a_rate_that_nobody_can_tell_is_told_what_it_may_mean() -> None:
     with pytest.raises(InputError, match=r"did you mean 25GB/s or 25GiB/s\?$"):
         parse_bandwidth("25Gb/s")
+
+
+@pytest.mark.parametrize("text", ["1MS", "1msec", "1 mS", "1milliseconds"])
+def test_a_time_in_other_letters_is_told_what_it_may_mean(text: str) -> None:
+    hint = "" if "milli" in text else r"; did you mean 1ms\?"
+    with pytest.raises(InputError, match=rf"\(seconds\){hint}$"):
+        parse_seconds(text)
 
 
 @pytest.mark.parametrize("text", ["1-64", "1..64", "1:64", "1 - 64", "1,64"])

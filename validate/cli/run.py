@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from streamsim.cli.notes import say
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, one_of
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
@@ -41,7 +41,7 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
 @click.option(
     "--front-end",
     "front_ends",
-    type=click.Choice(LANGUAGES),
+    type=one_of(LANGUAGES),
     multiple=True,
     help=f"Of the suite {PROGRAMS}: programs in this language. Repeatable. Default: all that are installed.",
 )

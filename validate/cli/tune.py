@@ -19,6 +19,7 @@ from streamsim.cli.options import (
     Pipeline,
     device_options,
     format_options,
+    one_of,
     taken,
     workload_options,
 )
@@ -89,14 +90,14 @@ class _Axes(msgspec.Struct, frozen=True):
     help=f"Issue orders to try: {', '.join(ORDERS)}.",
 )
 @click.option("--buffers", default="all", show_default=True, help="Device buffers used in turn, such as all,2,4.")
-@click.option("--memory", type=click.Choice(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
-@click.option("--launch", type=click.Choice((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
+@click.option("--memory", type=one_of(HOST_MEMORIES), default=PLAIN.memory, show_default=True)
+@click.option("--launch", type=one_of((*LAUNCHES, "both")), default=PLAIN.launch, show_default=True)
 @click.option("--repeats", type=click.IntRange(1, 10_000), default=REPEATS, show_default=True)
 @click.option("--seed", type=click.IntRange(0, 1 << 31), default=0, show_default=True, help="Of what is drawn.")
 @click.option(
     "--as",
     "language",
-    type=click.Choice((CALLS, *LANGUAGES)),
+    type=one_of((CALLS, *LANGUAGES)),
     help="What is measured: bare calls, or the programs that streamsim code writes in this language. Default: the front"
     " end of the workload file, else calls.",
 )
