@@ -10,8 +10,9 @@ and is neither the optimum, nor as good as it, nor within 1, 5 or 10 % of it.
 
 **Within a budget**, of ops to simulate: SimPy takes minutes for what the compiled twin does in a second. First
 comes what finds a good configuration soon: those whose numbers of chunks and streams are a power of two or thrice
-one, then the neighbours of the best ones for as long as a better one comes of it; both leave out what its bound
-proves slower. Then, of the first ones, those that are simpler than the simplest found within the least margin, until
+one, then the neighbours of the best ones for as long as a better one comes of it; then numbers of chunks a sixteenth
+apart on as many streams as the best, and the neighbours of what is better there. All leave out what their bounds
+prove slower. Then, of the first ones, those that are simpler than the simplest found within the least margin, until
 one is within. What is left of the budget goes into the exact search, so a search that fits into it is exact, and one
 that does not says of which margins it still is: a bound above a margin proves that nothing left out is within.
 """
@@ -19,6 +20,7 @@ that does not says of which margins it still is: a bound above a margin proves t
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cached_property
 from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
@@ -44,6 +46,7 @@ BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at onc
 BUDGET_OPS = 400_000
 CONFIG_OPS = 25  # what a configuration costs beside its ops, in ops
 BEST_FEW = 4  # whose neighbours are looked at
+APART = 1 / 16  # numbers of chunks on the walk over all of them, relative
 
 
 class Searched(msgspec.Struct, frozen=True):
@@ -100,6 +103,8 @@ def search(
     if budget_ops is not None:
         found.simulate(_coarse(queue), 0)
         found.climb()
+        found.walk()
+        found.climb()
         found.simplify()
     found.simulate(queue, max(MARGINS_PERCENT))
     return found.end()
@@ -121,6 +126,7 @@ class _Search:
         self._size, self._largest = BLOCKS[fast]
         self._took: dict[Config, int] = {}
         self._shortest: int | None = None
+        self._seen: set[Config] = set()  # those whose neighbours have been looked at
 
     def simulate(self, some: Iterable[Bounded], percent: int) -> None:
         """Simulate, block by block, what may be within so many per cent of the optimum, as far as the budget goes."""
@@ -156,15 +162,21 @@ class _Search:
 
     def climb(self) -> None:
         """Look around the best few, until none of them is new: a step in chunks, streams or both."""
-        places = _Places(self._queue)
-        seen: set[Config] = set()
-        while True:
-            best = nsmallest(BEST_FEW, self._took, key=lambda config: (self._took[config], config.simplicity))
-            new = [config for config in best if config not in seen]
-            if not new:
-                return
-            seen.update(new)
-            self.simulate(dict.fromkeys(near for config in new for near in places.near(config)), 0)
+        while new := [config for config in self._best(BEST_FEW) if config not in self._seen]:
+            self._seen.update(new)
+            self.simulate(dict.fromkeys(near for config in new for near in self._places.near(config)), 0)
+
+    def walk(self) -> None:
+        """Over all numbers of chunks, on as many streams as the best."""
+        for config in self._best(1):
+            self.simulate(self._places.along(config), 0)
+
+    @cached_property
+    def _places(self) -> _Places:
+        return _Places(self._queue)
+
+    def _best(self, few: int) -> list[Config]:
+        return nsmallest(few, self._took, key=lambda config: (self._took[config], config.simplicity))
 
     def simplify(self) -> None:
         """Look for a simpler one within the least margin, the simplest first: few chunks cost few ops."""
@@ -205,11 +217,24 @@ class _Places:
             for streams in _around(self._streams[chunks], min(config.streams, chunks)):
                 yield from self._at[chunks][streams]
 
+    def along(self, config: Config) -> Iterator[Bounded]:
+        """Those on as many streams, or else the next more or the most, in numbers of chunks some way apart."""
+        latest = 0
+        for chunks in self._chunks:
+            if chunks >= latest * (1 + APART):
+                latest, streams = chunks, self._streams[chunks]
+                yield from self._at[chunks][_nearest(streams, min(config.streams, chunks))]
+
 
 def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
     """The one of sorted ``numbers`` that is ``number``, or else the next above it or the last; and those beside it."""
-    at = min(bisect_left(numbers, number), len(numbers) - 1)
+    at = numbers.index(_nearest(numbers, number))
     return numbers[max(0, at - 1) : at + 2]
+
+
+def _nearest(numbers: Sequence[int], number: int) -> int:
+    """The one of sorted ``numbers`` that is ``number``, or else the next above it, or the last."""
+    return numbers[min(bisect_left(numbers, number), len(numbers) - 1)]
 
 
 def _coarse(queue: Sequence[Bounded]) -> Iterator[Bounded]:
