@@ -148,6 +148,7 @@ NEWEST = ("h100-5", "h200-5", "h200-6")  # in programs, too
 LAST = ("h100-6", "h200-7")
 SHARED = ("h100-7", "h200-8")  # the same schedules on both cards
 FRESH = ("h100-8", "h200-9")
+LINKED = ("h100-9", "h100-10")  # what others left of the link was measured as well, and on the second that was little
 OF_RANDOM = {
     EARLIER: {
         "device-bound": Bounds(0.0096, 0.0819, 0.1786),
@@ -179,6 +180,11 @@ OF_RANDOM = {
         "host-bound": Bounds(0.0715, 0.1323, None),
         "blocking": Bounds(0.0077, 0.0812, None),
     },
+    LINKED: {
+        "device-bound": Bounds(0.016, 0.0652, 0.1555),
+        "host-bound": Bounds(0.0579, 0.1752, None),
+        "blocking": Bounds(0.0182, 0.081, None),
+    },
 }
 STEADY_RANDOM = {
     EARLIER: Bounds(0.055, 0.1357, None),
@@ -187,9 +193,10 @@ STEADY_RANDOM = {
     LAST: Bounds(0.0476, 0.1839, None),
     SHARED: Bounds(0.0647, 0.1313, None),
     FRESH: Bounds(0.0447, 0.1349, None),
+    LINKED: Bounds(0.0336, 0.085, None),
 }
-RANDOM_MARGIN = {EARLIER: 10.5, LATER: 8.5, NEWEST: 11.7, LAST: 10.1, SHARED: 13.6, FRESH: 15.1}
-RANDOM = {"random-h100": 8, "random-h200": 9}
+RANDOM_MARGIN = {EARLIER: 10.5, LATER: 8.5, NEWEST: 11.7, LAST: 10.1, SHARED: 13.6, FRESH: 15.1, LINKED: 6.8}
+RANDOM = {"random-h100": 10, "random-h200": 9}
 RANDOM_PATHS = sorted(FOLDER.glob("random-*.json.gz"))
 RANDOM_SCHEDULES = 200
 
@@ -198,8 +205,8 @@ def _which(path: Path) -> tuple[str, ...]:
     return next(which for which in OF_RANDOM if path.name.removesuffix(".json.gz").endswith(which))
 
 
-# An ordinary run looks at the last two of each card, a thorough one at all.
-SOME_RANDOM = [path for path in RANDOM_PATHS if THOROUGH or _which(path) in (SHARED, FRESH)]
+# An ordinary run looks at the last of each card and at one whose link others used, a thorough one at all.
+SOME_RANDOM = [path for path in RANDOM_PATHS if THOROUGH or _which(path) == LINKED or "h200-9" in path.name]
 each_random_record = pytest.mark.parametrize("path", SOME_RANDOM, ids=lambda path: path.name)
 
 
