@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 MARGINS_PERCENT = (1, 5, 10)
 BLOCKS = {False: (16, 16), True: (256, 4096)}  # configurations simulated at once: the first block and the largest
-# What SimPy simulates in 5 to 12 s. Of 200 random workloads on the default grid none then came out more than 0.25 %
-# above the optimum, and four in five were proved to be it: tests/benchmarks/bench_best.py.
+# What SimPy simulates in 5 to 14 s. Of 200 random workloads on the default grid none then came out more than 0.8 %
+# above the optimum, and three in four were proved to be it: tests/benchmarks/bench_best.py.
 BUDGET_OPS = 400_000
 CONFIG_OPS = 25  # what a configuration costs beside its ops, in ops
 BEST_FEW = 4  # whose neighbours are looked at

@@ -44,6 +44,14 @@ def test_first_come_those_of_whose_numbers_both_are_few() -> None:
     assert found == [(n, s) for n in (8, 6, 4, 3, 2, 1) for s in (1, 2, 3, 4)]
 
 
+def test_the_walk_goes_over_all_numbers_of_chunks_a_sixteenth_apart() -> None:
+    """On 4 streams where there are so many, else on the next more; on fewer where there are no more chunks."""
+    queue = [(0, Config(chunks=n, streams=s)) for n in range(1, 41) for s in ((1, 2, 4, 7) if n % 2 else (1, 3, 5))]
+    found = [(c.chunks, c.streams) for _, c in shortest._Places(queue).along(Config(chunks=9, streams=4))]
+    assert [n for n, _ in found] == [*range(1, 18), 19, 21, 23, 25, 27, 29, 31, 33, 36, 39]
+    assert [s for _, s in found] == [1, 3, 4, *(4 if n % 2 else 5 for n, _ in found[3:])]
+
+
 def test_what_its_bound_proves_slower_does_not_end_the_climb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bound and makespan, by chunks and streams. First come 1, 2, 3, 4, 6 and 8 chunks on one stream; 6 is the best.
 
