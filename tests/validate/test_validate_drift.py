@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from streamsim import load_device
 from streamsim.device.files import write_device
-from streamsim.device.front_ends import TIMES, FrontEnd
+from streamsim.device.front_ends import HOST_TIMES, TIMES, FrontEnd
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.variations import mean_of
 from streamsim.model import simulate
@@ -141,6 +141,18 @@ def test_each_sample_is_predicted_with_the_host_as_fast_as_it_was_beside_it() ->
     unknown = msgspec.structs.replace(entry, paces_s=())
     (row,) = compare(a_record(a_run((unknown,), ()))).rows
     assert row.error == pytest.approx(1 / SLOWER - 1, abs=0.03)
+
+
+def test_where_the_host_is_known_beside_each_sample_its_calibration_may_scatter() -> None:
+    """By 30 % or by 60: the interval of what calls bind is as wide, and narrower than where nobody knows."""
+    widths = []
+    for entry, sigma in [(a_paced_entry(1, 1, 1), 0.3), (a_paced_entry(1, 1, 1), 0.6), (an_entry("x", 0, 1), 0.3)]:
+        profile = msgspec.structs.replace(H200, spread=dict.fromkeys(HOST_TIMES, sigma))
+        plain = msgspec.json.decode(msgspec.json.encode(profile))
+        record = a_record(msgspec.structs.replace(a_run((entry,), ()), before=plain, after=plain))
+        (expected,) = expectations(record, compare(record).rows, samples=50)
+        widths.append(expected.width)
+    assert widths[0] == widths[1] < widths[2] / 2
 
 
 def test_a_pace_is_set_beside_the_one_of_the_calibrations_programs() -> None:

@@ -103,8 +103,7 @@ def expectations(
             drawn = _with_spread(profile, spread)
             its_rows = [asked[run.connections, entry.key] for entry in entries]
             if entries[0].program is None:
-                links = [profiles.links_of(entry) for entry in entries]
-                predicted = _of_replays(entries, its_rows, drawn, links, samples, seed, level)
+                predicted = _of_replays(entries, its_rows, drawn, profiles, samples, seed, level)
             else:
                 pairs = zip(entries, its_rows, strict=True)
                 is_known = all(follows_host(entry, row.speeds, profiles) for entry, row in pairs)
@@ -117,18 +116,23 @@ def _of_replays(
     entries: Sequence[Entry],
     rows: Sequence[Row],
     profile: Device,
-    links: Sequence[Sequence[float]],
+    profiles: Profiles,
     samples: int,
     seed: int,
     level: float,
 ) -> list[Interval]:
-    """Of schedules; about what is predicted beside each sample where it is known what others left of the link then."""
-    schedules = [entry.build() for entry in entries]
-    drawn = with_link_spread(profile, links)
+    """Of schedules; about what is predicted beside each sample where it is known what others left of the link then.
+
+    Where it is known how fast the host was beside each, calls are known as well as they are then.
+    """
+    schedules, links = [entry.build() for entry in entries], [profiles.links_of(entry) for entry in entries]
+    is_known = all(profiles.speeds_of(entry) for entry in entries)
+    drawn = with_link_spread(with_known_host(profile) if is_known else profile, links)
     found = intervals(schedules, drawn, samples, seed, level, predict_device_s)
+    usual_s = [predict_device_s(schedule, profile) for schedule in schedules]
     return [
-        interval.times(row.predicted_s / predict_device_s(schedule, profile)) if times else interval
-        for interval, row, schedule, times in zip(found, rows, schedules, links, strict=True)
+        interval.times(row.predicted_s / usual) if times and usual else interval
+        for interval, row, usual, times in zip(found, rows, usual_s, links, strict=True)
     ]
 
 

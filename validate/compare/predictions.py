@@ -152,9 +152,9 @@ def predicted_beside_s(
     if not speeds or min(samples_s) < SHORTEST_S:
         return predict(device)
     expected_s = expected_beside(predict, profiles.at_speed, speeds)
-    links = profiles.links_of(entry)
-    if links:
-        expected_s *= expected_beside(predict, partial(with_link, device), links) / predict(device)
+    links, usual_s = profiles.links_of(entry), predict(device)
+    if links and usual_s:  # what takes no time takes no more of it on a slower link
+        expected_s *= expected_beside(predict, partial(with_link, device), links) / usual_s
     return beside_median(expected_s, samples_s)
 
 
