@@ -12,6 +12,7 @@ before.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,11 +29,11 @@ from streamsim_validate.gpu.reference import Expected, Output, has_reference, ho
 from streamsim_validate.records import closed, first_closing, with_timing_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from streamsim_validate.gpu.bench import Bench
 
-    Meter = Callable[[], float]
+Meter = Callable[[], float]  # reads so many seconds
 
 
 class Sample(NamedTuple):

@@ -27,8 +27,7 @@ from streamsim_validate.progress import OnStep, quietly
 
 if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
-    from streamsim_validate.gpu import Gpu
-    from streamsim_validate.gpu.replayer import Meter
+    from streamsim_validate.gpu import Gpu, Meter
 
 WARM_UP_RUNS = 2
 GROUP_SIZE = 64  # schedules whose repeats are interleaved
