@@ -128,7 +128,7 @@ class Remedies:
         if not self._rework.has_needless_order:
             return
         if self._source is not None:
-            yield from self._spread("", self._recut, ())
+            yield from self._spread("", self._recut, among=())
             yield from self._spread_by_options(self._source.workload, self._source.config)
             return
         yield from self._spread("", self._recut)
@@ -136,13 +136,11 @@ class Remedies:
             schedule = self._recut.with_buffers(times)
             if schedule is not None:
                 more = format_bytes(sum(buffer.bytes for buffer in schedule.buffers[len(self._sound.buffers) :]))
-                several = OWN
-                if times is not None:
-                    several = f"{times} device buffers in turn for each that they share"
+                several = OWN if times is None else f"{times} device buffers in turn for each that they share"
                 yield from self._spread(f"give chunks {several} ({more} more)", Recut(schedule))
 
-    def _spread(self, buffers: str, recut: Recut, several: Iterable[int] = STREAMS) -> Iterator[Remedy]:
-        several = [n for n in several if recut.streams * recut.by_chunk < n <= recut.chunks]
+    def _spread(self, buffers: str, recut: Recut, among: Iterable[int] = STREAMS) -> Iterator[Remedy]:
+        several = [n for n in among if recut.streams * recut.by_chunk < n <= recut.chunks]
         for streams, holds in self._held((None, *several)):
             dealt = "" if streams is None else f"issue chunks in {streams} non-blocking streams in turn"
             text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"

@@ -65,6 +65,22 @@ def targets(device: Device, name: str) -> tuple[str, ...]:
     return tuple(f"{direction}.{field}" for direction in DIRECTIONS) if table == BOTH else (name,)
 
 
+def targets_of(device: Device, given: Iterable[str]) -> dict[str, str]:
+    """The full names that several names stand for, each with the one of them that it is from.
+
+    Raises InputError when two stand for the same number.
+    """
+    found: dict[str, str] = {}
+    for name in given:
+        for target in targets(device, name):
+            if target in found:
+                other = found[target]
+                names = "" if full_name(device, name) == full_name(device, other) else f", by {other} and {name}"
+                raise InputError(f"{target}: set twice{names}; keep one")
+            found[target] = name
+    return found
+
+
 def current(device: Device, name: str) -> Value:
     """The value of a name. Raises InputError when the profile has no such number or rule."""
     return names(device)[full_name(device, name)]

@@ -21,7 +21,7 @@ from streamsim.device.front_ends import TIMES
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
 from streamsim.device.profile import EFFECTS, tables_of
-from streamsim.device.settings import DIRECTIONS, full_name, parser_of, targets
+from streamsim.device.settings import DIRECTIONS, parser_of, targets_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE
 
@@ -81,13 +81,7 @@ def changed(device: Device | str | Path, numbers: Mapping[str, Any]) -> Device:
     device = as_device(device)
     if not numbers:
         return device
-    given, by = dict[str, Any](), dict[str, str]()
-    for name, value in numbers.items():
-        for target in targets(device, name):
-            if target in given:
-                is_same = full_name(device, name) == full_name(device, by[target])
-                raise InputError(f"{target}: set twice{'' if is_same else f', by {by[target]} and {name}'}; keep one")
-            given[target], by[target] = _read(device, target, value), name
+    given = {target: _read(device, target, numbers[name]) for target, name in targets_of(device, numbers).items()}
     followers = _followers(device, given)
     tables = _tables(device, {**followers, **given})
     set_numbers = (name for name, value in given.items() if not isinstance(value, str))

@@ -17,7 +17,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes
-from streamsim.text.quantities import parser_for
+from streamsim.text.quantities import check_listed, parser_for
 from streamsim.text.recognise import LARGEST_TOML_BYTES, is_cut_short, mistaken_for
 from streamsim.text.shown import one_line, shown, uncapitalised
 
@@ -84,8 +84,8 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
     """``value``, meant to become a ``kind``, with numbers in place of quantities such as "2.7us"."""
     if isinstance(value, list) and get_origin(kind) is tuple:
         return [_numbers(item, get_args(kind)[0], f"{path}[{i}]", parsers) for i, item in enumerate(value)]
-    if isinstance(value, str | int | float) and get_origin(kind) is tuple:
-        raise InputError(f"{path} = {shown(value)}: expected a list; put it into brackets: [{shown(value)}]")
+    if get_origin(kind) is tuple:
+        check_listed(path, value)
     if isinstance(value, str) and kind in parsers:
         return msgspec.to_builtins(parsers[kind](value, path))
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):

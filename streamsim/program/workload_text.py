@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.errors import InputError
 from streamsim.program.workload import SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
-from streamsim.text.quantities import parse_bytes, parse_count, parse_seconds, parse_share
+from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def workload_of_sizes(
     InputError naming what cannot be read or does not go together.
     """
     inputs, outputs = _sizes("h2d", h2d), _sizes("d2h", d2h)
+    check_listed("kernels", kernels)
     if elements is not None:
         inputs = [per_element("h2d", size, elements) for size in inputs]
         outputs = [per_element("d2h", size, elements) for size in outputs]
@@ -51,7 +52,7 @@ def workload_of_sizes(
         elements=elements,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        kernels=_named([_kernel(kernel) for kernel in listed("kernels", kernels)]),
+        kernels=_named([_kernel(kernel) for kernel in kernels]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
         **{field: seconds for field, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
@@ -59,14 +60,8 @@ def workload_of_sizes(
 
 
 def _sizes(field: str, sizes: Sequence[Size]) -> list[int]:
-    return [parse_bytes(size, field) if isinstance(size, str) else size for size in listed(field, sizes)]
-
-
-def listed(field: str, values: Sequence[Any]) -> Sequence[Any]:
-    """``values``. Raises InputError for one alone: the letters of a text are no list."""
-    if isinstance(values, str | bytes | int | float | WorkloadKernel):
-        raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
-    return values
+    check_listed(field, sizes)
+    return [parse_bytes(size, field) if isinstance(size, str) else size for size in sizes]
 
 
 def _seconds(field: str, time: float | str) -> float:

@@ -223,18 +223,18 @@ class _Places:
         for chunks in self._chunks:
             if chunks >= latest * (1 + APART):
                 latest, streams = chunks, self._streams[chunks]
-                yield from self._at[chunks][_nearest(streams, min(config.streams, chunks))]
+                yield from self._at[chunks][streams[_place(streams, min(config.streams, chunks))]]
 
 
 def _around(numbers: Sequence[int], number: int) -> Sequence[int]:
     """The one of sorted ``numbers`` that is ``number``, or else the next above it or the last; and those beside it."""
-    at = numbers.index(_nearest(numbers, number))
+    at = _place(numbers, number)
     return numbers[max(0, at - 1) : at + 2]
 
 
-def _nearest(numbers: Sequence[int], number: int) -> int:
-    """The one of sorted ``numbers`` that is ``number``, or else the next above it, or the last."""
-    return numbers[min(bisect_left(numbers, number), len(numbers) - 1)]
+def _place(numbers: Sequence[int], number: int) -> int:
+    """Where among sorted ``numbers`` stands ``number``, or else the next above it, or the last."""
+    return min(bisect_left(numbers, number), len(numbers) - 1)
 
 
 def _coarse(queue: Sequence[Bounded]) -> Iterator[Bounded]:

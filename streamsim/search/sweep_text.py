@@ -20,7 +20,7 @@ from streamsim.checks import MOST_CHUNKS
 from streamsim.device.front_ends import CALLS, with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
-from streamsim.device.settings import current, full_name, parser_of, split_setting, targets
+from streamsim.device.settings import current, full_name, parser_of, split_setting, targets_of
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
 from streamsim.files.documents import read_table
@@ -193,11 +193,8 @@ def _values(name: str, text: str) -> tuple[Any, ...]:
 def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:
     """Raises InputError for values that a profile cannot have, or that stand for the same number."""
     axes = [_device_axis(text, device) for text in texts]
-    by: dict[str, str] = {}
+    targets_of(device, dict.fromkeys(axis.name for axis in axes))
     for axis in axes:
-        for target in targets(device, axis.name):
-            if by.setdefault(target, axis.name) != axis.name:
-                raise InputError(f"{target}: set twice, by {by[target]} and {axis.name}; keep one")
         for value in axis.values if isinstance(axis.values[0], str) else ():
             changed(device, {axis.name: value})
     return axes

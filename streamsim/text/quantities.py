@@ -8,7 +8,7 @@ nothing else; ``64Mb`` is refused, as b is the bit.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LONGEST_S
@@ -86,6 +86,12 @@ def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, mos
     """``"25GB/s"`` -> 25e9. Raises InputError that names ``field`` unless in ``least..most`` bytes a second."""
     hint = "a bandwidth such as 25GB/s, 12GiB/s or 25e9 (bytes per second)"
     return _within(text, field, _parse(_BANDWIDTH, text, field, hint), least, most, hint)
+
+
+def check_listed(field: str, values: object) -> None:
+    """Raise InputError for one alone where several are asked for; the letters of a text are no list."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{field} = {shown(values)}: expected a list; put it into brackets: [{shown(values)}]")
 
 
 def format_seconds(seconds: float) -> str:

@@ -129,10 +129,9 @@ def _of_replays(
     is_known = all(profiles.speeds_of(entry) for entry in entries)
     drawn = with_link_spread(with_known_host(profile) if is_known else profile, links)
     found = intervals(schedules, drawn, samples, seed, level, predict_device_s)
-    usual_s = [predict_device_s(schedule, profile) for schedule in schedules]
     return [
-        interval.times(row.predicted_s / usual) if times and usual else interval
-        for interval, row, usual, times in zip(found, rows, usual_s, links, strict=True)
+        _about(interval, row.predicted_s, predict_device_s(schedule, profile)) if times else interval
+        for interval, row, schedule, times in zip(found, rows, schedules, links, strict=True)
     ]
 
 
@@ -162,8 +161,15 @@ def _of_programs(
     drawn = with_link_spread(drawn, (links_beside(entry, profile, row.speeds) for entry, row in pairs))
     schedules = [schedule_of(entry, device) for entry in entries]
     found = intervals(schedules, drawn, samples, seed, level, partial(drawn_wall_s, device))
-    beside = [row.predicted_s / predict_wall_s(program, device) for row, program in zip(rows, schedules, strict=True)]
-    return [interval.times(factor) for interval, factor in zip(found, beside, strict=True)]
+    return [
+        _about(interval, row.predicted_s, predict_wall_s(schedule, device))
+        for interval, row, schedule in zip(found, rows, schedules, strict=True)
+    ]
+
+
+def _about(interval: Interval, predicted_s: float, usual_s: float) -> Interval:
+    """The interval of what usually takes ``usual_s``, about what is predicted beside its samples."""
+    return interval.times(predicted_s / usual_s) if usual_s else interval
 
 
 def by_profile(entries: Iterable[Entry], profiles: Profiles) -> list[tuple[Device, list[Entry]]]:

@@ -9,6 +9,7 @@ link is timed likewise, of which others leave more or less.
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,16 @@ def expected_beside(
     """Seconds beside each sample, where something took so many times as long; ``changed_to``: the device then."""
     known = sorted({float(some) for some in np.quantile(times, QUANTILES)})
     return np.interp(times, known, [predict(changed_to(some)) for some in known])
+
+
+def slower_by_link(
+    predict: Callable[[Device], float], device: Device, links: Sequence[float], usual_s: float
+) -> np.ndarray:
+    """How many times as long it takes beside each sample where copies both ways at once took so many (``links``) times.
+
+    ``usual_s``: what is predicted on ``device``; what takes no time takes no more of it on a slower link.
+    """
+    return expected_beside(predict, partial(with_link, device), links) / usual_s if usual_s else np.ones(len(links))
 
 
 def beside_median(expected_s: np.ndarray, samples_s: Sequence[float]) -> float:

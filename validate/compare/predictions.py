@@ -20,7 +20,7 @@ from streamsim.errors import InputError
 from streamsim.program.schedule import Copy, Schedule
 from streamsim_validate.compare.clocks import predict_device_s, predict_wall_s
 from streamsim_validate.compare.comparison import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Absent, Comparison, Row
-from streamsim_validate.compare.paced import beside_median, expected_beside, with_link
+from streamsim_validate.compare.paced import beside_median, expected_beside, slower_by_link
 from streamsim_validate.compare.profiles import drift_of, profiles_of
 from streamsim_validate.compare.programs import device_of, program_row, schedule_of
 from streamsim_validate.records import (
@@ -148,13 +148,13 @@ def predicted_beside_s(
     predict: Callable[[Device], float], entry: Entry, profiles: Profiles, samples_s: Sequence[float]
 ) -> float:
     """Seconds beside the median of samples of an entry, the host and the link as they were by each where known."""
-    device, speeds = profiles.of(entry), profiles.speeds_of(entry)
+    speeds, links = profiles.speeds_of(entry), profiles.links_of(entry)
     if not speeds or min(samples_s) < SHORTEST_S:
-        return predict(device)
+        return predict(profiles.of(entry))
     expected_s = expected_beside(predict, profiles.at_speed, speeds)
-    links, usual_s = profiles.links_of(entry), predict(device)
-    if links and usual_s:  # what takes no time takes no more of it on a slower link
-        expected_s *= expected_beside(predict, partial(with_link, device), links) / usual_s
+    if links:
+        device = profiles.of(entry)
+        expected_s *= slower_by_link(predict, device, links, predict(device))
     return beside_median(expected_s, samples_s)
 
 

@@ -223,6 +223,8 @@ def drift_of(run: Run) -> Drift:
 
 
 def _links_beside(run: Run) -> tuple[float, ...]:
+    if not any(entry.links_s for entry in run.entries):
+        return ()
     profiles = profiles_of(run)
     links = [times for entry in run.entries for times in profiles.links_of(entry)]
     return tuple(map(float, np.quantile(links, (0.05, 0.5, 0.95)))) if links else ()

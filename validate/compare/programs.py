@@ -29,7 +29,7 @@ from streamsim.program.workload import Point
 from streamsim.rules.clock import S_PER_TICK
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
-from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, with_link
+from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
 from streamsim_validate.records import CHUNK_ROUND, LINK_PAIR, SHORTEST_S, median_and_spread, round_s, workload_key
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _predicted_s(
     expected_s = expected_beside(predict, partial(at_speed, device, TIMES), host.speeds)
     links = links_beside(entry, profiles.whole, host.speeds)
     if links:
-        slower = expected_beside(predict, partial(with_link, host.then), links) / at_speed_s
+        slower = slower_by_link(predict, host.then, links, at_speed_s)
         expected_s, at_speed_s = expected_s * slower, beside_median(at_speed_s * slower, entry.wall_s)
     return beside_median(expected_s, entry.wall_s), at_speed_s
 
