@@ -51,7 +51,8 @@ class Prediction(msgspec.Struct, frozen=True):
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
     ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
-    one"``, with blocking copies; or one that was ``"given"``. ``one_by_one_s``: the second, always. ``bound_by``: what
+    one"``, with blocking copies; or one that was ``"given"``; it would hold ``serial_device_bytes`` on the card, which
+    may be more than there is room for. ``one_by_one_s``: the second, always. ``bound_by``: what
     sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
     through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
     ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and how well it is known.
@@ -63,6 +64,7 @@ class Prediction(msgspec.Struct, frozen=True):
     makespan_s: float
     serial_s: float
     serial_program: SerialProgram
+    serial_device_bytes: int
     one_by_one_s: float
     lower_bound_s: float
     bound_by: str
@@ -97,6 +99,11 @@ class Prediction(msgspec.Struct, frozen=True):
         """The same over the schedule's own ops one by one: what overlap alone brings, however it was cut."""
         return self._gain(self.one_by_one_s)
 
+    @property
+    def serial_fits(self) -> bool:
+        """Whether the program that it is compared with has room on the card, as far as that is known."""
+        return self.memory_bytes is None or self.serial_device_bytes <= self.memory_bytes
+
     def _gain(self, seconds: float) -> float:
         return seconds / self.makespan_s if self.makespan_s else 1.0
 
@@ -112,6 +119,7 @@ class Prediction(msgspec.Struct, frozen=True):
             "makespan_s": self.makespan_s,
             "serial_s": self.serial_s,
             "serial_program": self.serial_program,
+            "serial_fits": self.serial_fits,
             "speedup": self.speedup,
             "one_by_one_s": self.one_by_one_s,
             "speedup_over_one_by_one": self.speedup_over_one_by_one,
@@ -151,7 +159,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     lowered = lower(schedule, device)
     timeline = run(lowered)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
-    serial_program, serial_s = _serial(schedule, serial_schedule, one_by_one_s, device)
+    serial_program, serial_s, serial_bytes = _serial(schedule, serial_schedule, one_by_one_s, device)
     bound = bound_of(lowered)
     makespan_s = timeline.makespan_s
     return Prediction(
@@ -160,6 +168,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
         makespan_s=makespan_s,
         serial_s=serial_s,
         serial_program=serial_program,
+        serial_device_bytes=serial_bytes,
         one_by_one_s=one_by_one_s,
         lower_bound_s=bound.seconds,
         bound_by=bound.bound_by,
@@ -197,9 +206,10 @@ def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict
 
 def _serial(
     schedule: Schedule, given: Schedule | None, one_by_one_s: float, device: Device
-) -> tuple[SerialProgram, float]:
+) -> tuple[SerialProgram, float, int]:
+    """What the schedule is compared with, its seconds and its bytes on the card."""
     if given is not None and given != schedule.unchunked:
-        return "given", simulate(given, device).makespan_s
+        return "given", simulate(given, device).makespan_s, given.device_bytes
     if schedule.unchunked is not None:
-        return "unchunked", simulate(schedule.unchunked, device).makespan_s
-    return "one by one", one_by_one_s
+        return "unchunked", simulate(schedule.unchunked, device).makespan_s, schedule.unchunked.device_bytes
+    return "one by one", one_by_one_s, schedule.device_bytes

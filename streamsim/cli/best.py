@@ -7,6 +7,7 @@ import click
 import msgspec
 from msgspec.structs import asdict, replace
 
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.best_steps import print_best_steps, program_given
 from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers, print_best_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
@@ -156,7 +157,8 @@ def _best_of_grid(
         from streamsim.code.programs import code_of
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
-    return _report(found, workload, grid, asked_of, form)
+    assumed = kernel_assumptions(workload, found.simplest.config.chunks, card)
+    return _report(found, workload, grid, asked_of, form, assumed)
 
 
 def _best_layers(
@@ -195,9 +197,9 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best"
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 
 
-def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, form: str) -> None:
+def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, form: str, assumed: list[str]) -> None:
     if form == "table":
-        return _print_best(found)
+        return _print_best(found, assumed)
     asked = msgspec.to_builtins(grid) | {
         "chunks": [grid.chunks[0], grid.chunks[-1]],
         "streams": [grid.streams[0], grid.streams[-1]],
@@ -205,10 +207,12 @@ def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, for
     sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
     value = found.to_json({**inputs, **asked_of.inputs()})
-    return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+    if form == "json":
+        return print_json({**value, "assumed": assumed} if assumed else value)
+    return print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
-def _print_best(best: "Best") -> None:
+def _print_best(best: "Best", assumed: list[str]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -224,7 +228,8 @@ def _print_best(best: "Best") -> None:
         console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim\\[fast] or --exact leaves nothing open.")
     if best.left_out:
         console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
-    console.print(f"{best.device}: {best.link}", markup=False, soft_wrap=True)
+    for line in (f"{best.device}: {best.link}", *assumed):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _doubt(best: "Best") -> str:

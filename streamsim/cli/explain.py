@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.room import check_room
+from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     FILE,
@@ -70,7 +72,7 @@ def explain_command(
     from streamsim.analysis.explain import explain
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
-    schedule, inputs, source, device = _chosen(context, Pipeline(**options), chosen, of_layers)
+    schedule, inputs, source, device, assumed = _chosen(context, Pipeline(**options), chosen, of_layers)
     with noting_compilation():
         explanation = explain(schedule, device, source)
     if remedied is not None:
@@ -81,9 +83,11 @@ def explain_command(
         save_explanation(explanation, plot)
     if form == "table":
         print_explanation(explanation)
-        print(one_line(f"{explanation.device}: {explanation.link}"))
+        for line in (f"{explanation.device}: {explanation.link}", *assumed):
+            print(one_line(line))
     elif form == "json":
-        print_json(explanation.to_json(inputs))
+        said = explanation.to_json(inputs)
+        print_json({**said, "assumed": assumed} if assumed else said)
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
@@ -103,16 +107,24 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
 
 def _chosen(
     context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions
-) -> "tuple[Schedule, dict[str, Any], Source | None, Device]":
-    """The schedule that is asked for, and how it was: a file, layers, or options of a pipeline; and its device."""
+) -> "tuple[Schedule, dict[str, Any], Source | None, Device, list[str]]":
+    """The schedule that is asked for, and how it was: a file, layers, or options of a pipeline; and its device.
+
+    And what is assumed of kernels.
+    """
     if given := layers_given(context, of_layers, pipeline.memory):
-        return given[1].schedule(given[0]), {**inputs_of(*given), **chosen.inputs()}, None, chosen.load()
+        device = chosen.load()
+        return schedule_of_layers(*given, device), {**inputs_of(*given), **chosen.inputs()}, None, device, []
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
-        return schedule, {"schedule": str(pipeline.workload), **chosen.inputs()}, None, chosen.load()
+        return schedule, {"schedule": str(pipeline.workload), **chosen.inputs()}, None, chosen.load(), []
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    return pipeline.schedule(workload), inputs, source_of(pipeline, workload), chosen.load_for(workload)
+    device = chosen.load_for(workload)
+    schedule = pipeline.schedule(workload)
+    check_room(workload, pipeline.config(), device)
+    assumed = kernel_assumptions(workload, pipeline.chunks, device)
+    return schedule, inputs, source_of(pipeline, workload), device, assumed
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":

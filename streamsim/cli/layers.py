@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.layers import Layers
     from streamsim.program.offload import Offload
+    from streamsim.program.schedule import Schedule
     from streamsim.search.best_offload import BestOffload, Placed
 
 # Options that describe a workload and how it is cut; layers are not cut.
@@ -114,6 +115,13 @@ def layers_given(context: click.Context, options: LayerOptions, memory: str) -> 
     """The layers that stand in the place of a workload, and how to run them; None without any. Raises InputError."""
     check_beside_layers(context, options.layers is not None, LayerOptions)
     return None if options.layers is None else (options.load(), options.config(memory))
+
+
+def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Schedule:
+    """The program. Raises NoRoomError, that says what to do, where it has no room on the card."""
+    schedule = config.schedule(layers)
+    device.check_room(schedule.device_bytes, "give a smaller --depth, fewer that are --resident or less --reserve")
+    return schedule
 
 
 def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:

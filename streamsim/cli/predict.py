@@ -1,5 +1,6 @@
 """Predict a pipeline or a schedule, and write the schedule of a pipeline."""
 
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,10 @@ import click
 import msgspec
 from msgspec.structs import replace
 
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.room import check_room
 from streamsim.cli.explain import source_of
-from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers
+from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
@@ -90,15 +93,18 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     pipeline = Pipeline(**options)
     if given := layers_given(context, of_layers, pipeline.memory):
         card = chosen.load()
-        prediction = _predict(given[1].schedule(given[0]), card)
+        prediction = _predict(schedule_of_layers(*given, card), card)
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card)
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
-    prediction = _predict(pipeline.schedule(workload), card)
+    schedule = pipeline.schedule(workload)
+    check_room(workload, pipeline.config(), card)
+    prediction = _predict(schedule, card)
     if pipeline.buffers is not None:
         prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
-    return _report(prediction, inputs, wanted, card, source_of(pipeline, workload) if wanted.explain else None)
+    source = source_of(pipeline, workload) if wanted.explain else None
+    return _report(prediction, inputs, wanted, card, source, kernel_assumptions(workload, pipeline.chunks, card))
 
 
 @click.command("simulate")
@@ -201,7 +207,12 @@ def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Int
 
 
 def _report(
-    prediction: "Prediction", inputs: dict[str, Any], wanted: _Wanted, device: Device, source: "Source | None" = None
+    prediction: "Prediction",
+    inputs: dict[str, Any],
+    wanted: _Wanted,
+    device: Device,
+    source: "Source | None" = None,
+    assumed: Sequence[str] = (),
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
     interval, explanation = _interval(prediction, wanted, device), _explanation(prediction, wanted, device, source)
@@ -224,21 +235,25 @@ def _report(
     if interval is not None:
         said["interval"] = interval.to_json()
     if form == "table":
-        _print_prediction(prediction, explanation, interval)
+        _print_prediction(prediction, explanation, interval, assumed)
     elif form == "json":
-        print_json(said)
+        print_json({**said, "assumed": assumed} if assumed else said)
     else:
         print_csv([{k: v for k, v in said.items() if k != "inputs"}])
 
 
-def _print_prediction(prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None") -> None:
+def _print_prediction(
+    prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
+) -> None:
     from rich.console import Console
 
     from streamsim.report.text import gantt, summary
 
     console = Console(highlight=False)
     console.print(summary(prediction))
-    console.print(f"  {prediction.device}: {prediction.link}\n", markup=False, soft_wrap=True)
+    for line in (f"{prediction.device}: {prediction.link}", *assumed):
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    console.print()
     if interval is not None:
         console.print(f"  {interval}\n", soft_wrap=True)
     console.print(gantt(prediction.timeline, console.width), markup=False)

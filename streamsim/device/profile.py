@@ -27,6 +27,7 @@ ARBITRATIONS = get_args(Arbitration)
 SCHEMA_VERSION = 1
 SOURCE_KINDS = ("measured", "published", "assumed")
 MOST_CONNECTIONS = 32
+LIMITED = "what the memory limit allows"  # source of a card's memory, where that is less than it has
 
 # What can be switched off, in words that say what is then left out. Beside each field stands what it is without each.
 EFFECTS = {
@@ -256,13 +257,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
         return kind, text.strip()
 
-    def check_room(self, n_bytes: int) -> None:
-        """Raise NoRoomError when device buffers of so many bytes are more than the card has."""
+    def check_room(self, n_bytes: int, remedy: str = "use a ring of few buffers and more chunks") -> None:
+        """Raise NoRoomError, which ends in ``remedy``, when device buffers of so many bytes are more than it has."""
         if self.memory_bytes is not None and n_bytes > self.memory_bytes:
+            limit = "the memory limit is" if self.source("memory_bytes")[1] == LIMITED else f"{self.name} has room for"
             raise NoRoomError(
-                f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {self.name} has room for"
-                f" {self.memory_bytes} ({format_bytes(self.memory_bytes)}); use a ring of few buffers (--buffers 2) and"
-                " more chunks, of --layers a smaller --depth, fewer that are --resident or less --reserve"
+                f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {limit} {self.memory_bytes}"
+                f" ({format_bytes(self.memory_bytes)}); {remedy}"
             )
 
     def with_connections(self, connections: int) -> "Device":

@@ -20,7 +20,7 @@ from streamsim.device.fields import As, Table, fields_of, restored
 from streamsim.device.front_ends import TIMES
 from streamsim.device.kernel_costs import faster_costs, mean_costs, multiplied_costs
 from streamsim.device.library import as_device
-from streamsim.device.profile import EFFECTS, tables_of
+from streamsim.device.profile import EFFECTS, LIMITED, tables_of
 from streamsim.device.settings import DIRECTIONS, parser_of, targets_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import RATE
@@ -141,7 +141,7 @@ def with_memory_limit(device: Device, limit: int | None) -> Device:
     """``device`` with no more memory than ``limit`` bytes (None: as it is)."""
     if limit is None or (device.memory_bytes is not None and device.memory_bytes <= limit):
         return device
-    sources = {**device.sources, "memory_bytes": "assumed: what the memory limit allows"}
+    sources = {**device.sources, "memory_bytes": f"assumed: {LIMITED}"}
     return replace(device, memory_bytes=limit, sources=sources)
 
 

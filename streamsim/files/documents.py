@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -23,6 +24,7 @@ from streamsim.text.shown import one_line, shown, uncapitalised
 
 KNOWN = "streamsim schema says what is known"
 _PLACE = re.compile(r" - at (?:`(key)` in )?`\$([^`]*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
 
 Value = TypeVar("Value", bound=msgspec.Struct)
@@ -69,7 +71,7 @@ def of_table(plain: dict[str, Any], kind: type[Value], parsers: Parsers | None =
     try:
         return convert(plain)
     except msgspec.ValidationError as error:
-        raise InputError(_explain(error, plain, convert)) from None
+        raise InputError(_explain(error, plain, convert, kind)) from None
 
 
 def dump_toml(value: msgspec.Struct) -> str:
@@ -86,7 +88,7 @@ def _numbers(value: Any, kind: Any, path: str, parsers: Parsers) -> Any:
         return [_numbers(item, get_args(kind)[0], f"{path}[{i}]", parsers) for i, item in enumerate(value)]
     if get_origin(kind) is tuple:
         check_listed(path, value)
-    if isinstance(value, str) and kind in parsers:
+    if kind in parsers and type(value) in (str, int, float):
         return msgspec.to_builtins(parsers[kind](value, path))
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         kinds = {field.encode_name: _bare(field.type) for field in msgspec.structs.fields(kind)}
@@ -144,8 +146,10 @@ def _malformed(error: ValueError | RecursionError) -> str:
 _NO_TABLES = dict  # a schedule has none whose keys anyone may choose
 
 
-def _explain(error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any]) -> str:
-    """``convert``: what raised the error, of ``plain``."""
+def _explain(
+    error: msgspec.ValidationError, plain: Any, convert: Callable[[Any], Any], kind: type[msgspec.Struct] | None = None
+) -> str:
+    """``convert``: what raised the error, of ``plain``, that was to become a ``kind``."""
     place = _PLACE.search(str(error))
     reason = str(error)[: place.start()] if place else str(error)
     path, value = _look_up(plain, place.group(2) if place else "", str(error), convert)
@@ -158,13 +162,29 @@ def _explain(error: msgspec.ValidationError, plain: Any, convert: Callable[[Any]
     name = f"{path}.{field.group(2)}".lstrip(".")
     if field.group(1) == "missing required":
         return f"{name}: is missing"
-    return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {KNOWN}"
+    known = _fields_at(kind, place.group(2) if place else "")
+    nearest = get_close_matches(field.group(2).replace("-", "_"), known, n=1)
+    hint = f"did you mean {nearest[0]}?" if nearest else KNOWN
+    return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {hint}"
+
+
+def _fields_at(kind: Any, place: str) -> list[str]:
+    """The names of the fields at ``place`` of a ``kind``, where one struct alone can stand there."""
+    for name, _ in _STEP.findall(place):
+        fields = {field.encode_name: _bare(field.type) for field in _fields_of(kind)}
+        kind = fields.get(name) if name else next(iter(get_args(kind)[-1 - (get_origin(kind) is tuple) :]), None)
+    return [field.encode_name for field in _fields_of(kind)]
+
+
+def _fields_of(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return msgspec.structs.fields(kind) if is_struct else ()
 
 
 def _look_up(plain: Any, place: str, message: str, convert: Callable[[Any], Any]) -> tuple[str, Any]:
     """The path to ``place`` without msgspec's ``$`` and ``[...]`` ("some key"), and what stands there."""
     path, value, keep = "", plain, lambda table: table
-    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place):
+    for name, index in _STEP.findall(place):
         if index == "...":
             name = _to_blame(value, partial(_is_wrong, convert, keep, message))
         key = name or int(index)

@@ -2,8 +2,8 @@
 
 ``streamsim schema schedule|workload`` prints the exact form of each as a JSON Schema. In a workload
 sizes and times may be text with a unit, ``inputs = ["64MiB"]``, and a kernel may be what ``--kernel`` takes:
-``"0.57ms,9us@64Ki"``. The file of a recorded program may say as well when its ops ran: that is of the file, not of the
-schedule, which any change would make another one.
+``"0.57ms,9us@64Ki"``, or a time in seconds. The file of a recorded program may say as well when its ops ran: that is of
+the file, not of the schedule, which any change would make another one.
 """
 
 import json
@@ -16,8 +16,8 @@ from streamsim.files.atomic_files import read_bytes, write_bytes, write_text
 from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_toml, refuse_duplicates
 from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.program.workload_text import parse_kernel, parse_part
+from streamsim.program.workload import Point, Workload, WorkloadKernel
+from streamsim.program.workload_text import kernel_given, parse_part, parse_point
 from streamsim.text.quantities import parse_bytes
 from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown
@@ -45,11 +45,12 @@ def _size(text: str, path: str) -> int:
     return parse_bytes(text, path, least=0)
 
 
-# What text of a workload stands for: the sizes of arrays, a part of a kernel's elements, a kernel.
+# What text of a workload stands for: the sizes of arrays, a part of a kernel's elements, a kernel, the time of a part.
 _PARSERS: Parsers = {
     **dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size),
     "at": parse_part,
-    WorkloadKernel: parse_kernel,
+    WorkloadKernel: kernel_given,
+    Point: parse_point,
 }
 
 

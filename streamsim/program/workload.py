@@ -25,7 +25,7 @@ from streamsim.checks import (
 )
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
-from streamsim.text.quantities import format_bytes
+from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 
 BYTES_PER_ELEMENT = 4  # of what nobody has said more about: floats, one thread each
+THREADS_PER_S = 1_000_000_000  # of a launch at least: a wave of a large card seldom takes longer than 0.3 ms
 ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
 SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
@@ -56,8 +57,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     ``duration_s``: its time alone on the card, in seconds; without it, and without ``points``, the device profile's
     cost of ``name`` and ``parameter`` says. A chunk's share of the time is its share of the work, down to what a launch
     takes at least: ``latency_s`` where that is known, otherwise by the rule of
-    :func:`streamsim.device.kernel_costs.part_s`, which takes the launch to have ``threads`` threads (0: one for every 4
-    bytes of the largest array) and minds ``points``, measured times of parts of it; of the whole they say what a line
+    :func:`streamsim.device.kernel_costs.part_s`, which takes the launch to have ``threads`` threads (0: see
+    :meth:`Workload.threads`) and minds ``points``, measured times of parts of it; of the whole they say what a line
     through the last two does. ``launches``: so many equal launches, one after another, that take all of these times
     together, but for ``latency_s``, which is that of one. ``fill``: the share of the card (0..1] that it keeps busy
     (None: as its threads fill it).
@@ -74,6 +75,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def __post_init__(self) -> None:
         check_is("name", self.name, str)
+        if not self.name:
+            raise InputError("name = '': expected a name; leave it out for one that has none")
         check_tuple("points", self.points, Point)
         if self.fill is not None:
             check_number("fill", self.fill, LEAST_FILL, 1.0)
@@ -86,16 +89,35 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         for field in ("threads", "latency_s"):
             if getattr(self, field) and not self.is_timed:
                 raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
+        if self.is_timed and self.latency_s > self.shortest_s:
+            raise InputError(
+                f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
+                f" {format_seconds(self.shortest_s)}; give less"
+            )
 
     @property
     def is_timed(self) -> bool:
         """Whether it says itself how long it takes."""
         return self.duration_s is not None or bool(self.points)
 
+    @property
+    def shortest_s(self) -> float:
+        """Seconds of the shortest launch that is known; of a kernel that is timed."""
+        whole = () if self.duration_s is None else (self.duration_s,)
+        return min(*whole, *(point.duration_s for point in self.points), LONGEST_S) / self.launches
+
     def launch_s(self, elements: int) -> float:
         """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed."""
         shares, seconds = zip(*self._curve(elements), strict=True)
-        return max(_on_line(shares, seconds, 1.0), self.latency_s)
+        return _on_line(shares, seconds, 1.0)
+
+    def whole_s(self, elements: int) -> float:
+        """The same of all its launches."""
+        return self.launches * self.launch_s(elements) if self.duration_s is None else self.duration_s
+
+    def is_extrapolated(self, elements: int) -> bool:
+        """Whether the time of the whole lies beyond all that are given; of a kernel that is timed."""
+        return self._curve(elements)[-1][0] < 1
 
     def scaled(self, factor: float) -> WorkloadKernel:
         """The same with all its times so many times as long; of a kernel that is timed."""
@@ -105,8 +127,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
         points = tuple(Point(point.at, times(point.duration_s)) for point in self.points)
         duration_s = None if self.duration_s is None else times(self.duration_s)
-        latency_s = min(LONGEST_S, self.latency_s * factor)
-        return msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=latency_s)
+        scaled = msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=0.0)
+        return msgspec.structs.replace(scaled, latency_s=min(scaled.shortest_s, self.latency_s * factor))
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
@@ -114,10 +136,7 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         Raises InputError for points whose time falls as the work grows.
         """
         known = [(share, seconds) for share, seconds in self._curve(elements) if 0 < share < 1]
-        if self.latency_s:
-            known = [(share, seconds) for share, seconds in known if seconds > self.latency_s]
-            known.insert(0, (LEAST_SHARE, min(self.latency_s, self.launch_s(elements))))
-        return tuple(known)
+        return ((LEAST_SHARE, self.latency_s), *known) if self.latency_s else tuple(known)
 
     def _curve(self, elements: int) -> list[tuple[float, float]]:
         """(share, seconds of one launch), ascending; at least two."""
@@ -126,10 +145,11 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         curve = [(share, seconds / self.launches) for share, seconds in sorted([*times, *whole])]
         for (a, shorter), (b, longer) in pairwise(curve):
             if longer < shorter or a == b:
-                raise InputError(
-                    f"points: {shorter:g} s for {a:.6g} of the whole and {longer:g} s for {b:.6g}: give each part once,"
-                    " and a larger one no less time"
+                first, second = (
+                    f"{format_seconds(seconds)} for {_so_much(share, elements)}"
+                    for share, seconds in ((a, shorter), (b, longer))
                 )
+                raise InputError(f"points: {first} and {second}: give each part once, and a larger one no less time")
         return curve if len(curve) > 1 else [(0.0, 0.0), *curve]
 
     @staticmethod
@@ -137,6 +157,12 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if at > 1 and not elements:
             raise InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
         return at / elements if at > 1 else at
+
+
+def _so_much(share: float, elements: int) -> str:
+    """A part of a workload of so many elements, in words."""
+    whole = f"the whole ({elements:,} elements)" if elements else "the whole"
+    return whole if share == 1 else f"{share:.6g} {'of' if share < 1 else 'times'} {whole}"
 
 
 def _on_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
@@ -203,6 +229,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         for kernel in self.kernels:
             if kernel.is_timed:
                 kernel.launch_s(self.work)
+            elif not self.work:
+                raise InputError(
+                    f"kernels: {kernel.name} has no time and nothing to work on; give its duration_s, or arrays"
+                )
 
     @property
     def input_bytes(self) -> tuple[int, ...]:
@@ -248,8 +278,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     @property
     def floats(self) -> int:
-        """How often 4 bytes go into the largest array that is cut (0 without one): a thread for each, unless told."""
-        return max((*self.input_bytes, *self.output_bytes), default=0) // BYTES_PER_ELEMENT
+        """How often 4 bytes go into the largest array that is cut, or begin to; 0 without one."""
+        return -(-max((*self.input_bytes, *self.output_bytes), default=0) // BYTES_PER_ELEMENT)
 
     @property
     def work(self) -> int:
@@ -311,11 +341,22 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
         return [op for kernel in self.kernels for op in [self._launch(kernel, part, stream)] * kernel.launches]
 
+    def threads(self, kernel: WorkloadKernel) -> int:
+        """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
+
+        Unless told one for every 4 bytes of the largest array that is cut, and one at least for each nanosecond that
+        the launch takes: what works so long on little data has many threads for each of them. Source of that number:
+        docs/evidence.md, what a part of a kernel takes.
+        """
+        if kernel.threads or not self.floats:
+            return kernel.threads
+        return max(self.floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
+
     def _launch(self, kernel: WorkloadKernel, part: Part, stream: int) -> Kernel:
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         what = (stream, kernel.name, part.elements, kernel.parameter)
-        threads = kernel.threads or self.floats
+        threads = self.threads(kernel)
         threads = max(1, round(part.share * threads)) if threads else 0
         duration_s = kernel.launch_s(self.work) * part.share
         own = 0 if threads == part.elements else threads

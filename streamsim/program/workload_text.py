@@ -10,7 +10,7 @@ from streamsim.text.quantities import check_listed, parse_bytes, parse_count, pa
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Size = int | str
     Kernel = float | str | WorkloadKernel
@@ -22,7 +22,10 @@ OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "name": ("name", lambda text, _: text),
     "launches": ("launches", parse_count),
 }
-FORM = "TIME[@PART][,TIME@PART...][/LAUNCHES][,threads=N][,latency=TIME][,fill=SHARE][,name=NAME]"
+FORM = (
+    "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N and"
+    " name=NAME, with commas between"
+)
 
 
 def workload_of_sizes(
@@ -52,7 +55,7 @@ def workload_of_sizes(
         elements=elements,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        kernels=_named([_kernel(kernel) for kernel in kernels]),
+        kernels=_named([kernel_given(kernel) for kernel in kernels]),
         h2d_once=tuple(_sizes("h2d_once", h2d_once)),
         d2h_once=tuple(_sizes("d2h_once", d2h_once)),
         **{field: seconds for field, seconds in host.items() if seconds != 0},  # type: ignore[arg-type]
@@ -68,10 +71,11 @@ def _seconds(field: str, time: float | str) -> float:
     return parse_seconds(time, field, least=0.0) if isinstance(time, str) else time
 
 
-def _kernel(kernel: Kernel) -> WorkloadKernel:
+def kernel_given(kernel: Kernel, field: str = "kernel") -> WorkloadKernel:
+    """A kernel as text or by its time in seconds. Raises InputError naming ``field``."""
     if isinstance(kernel, WorkloadKernel):
         return kernel
-    return parse_kernel(kernel) if isinstance(kernel, str) else WorkloadKernel(duration_s=kernel)
+    return parse_kernel(kernel, field) if isinstance(kernel, str) else WorkloadKernel(duration_s=kernel)
 
 
 def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
@@ -106,20 +110,19 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
     """
     times: list[tuple[float, float | None]] = []
     fields: dict[str, Any] = {}
-    for item in map(str.strip, text.split(",")):
+    for item in _items(text):
         name, equals, value = map(str.strip, item.partition("="))
-        if equals and name not in OPTIONS:
-            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
-        if equals:
-            key, parse = OPTIONS[name]
-            fields[key] = parse(value, f"{field} {name}")
+        if not equals:
+            time, at_sign, part = map(str.strip, item.partition("@"))
+            seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
+            times.append((seconds, parse_part(part, f"{field} part") if at_sign else None))
             continue
-        time, at_sign, part = map(str.strip, item.partition("@"))
-        if not at_sign:
-            time, slash, count = map(str.strip, time.partition("/"))
-            fields |= {"launches": parse_count(count, f"{field} launches")} if slash else {}
-        seconds = parse_seconds(time, field, least=SHORTEST_KERNEL_S)
-        times.append((seconds, parse_part(part, f"{field} part") if at_sign else None))
+        if name not in OPTIONS:
+            raise InputError(f"{field} = {shown(text)}: {shown(name)} is none of {', '.join(OPTIONS)}; expected {FORM}")
+        key, parse = OPTIONS[name]
+        if key in fields:
+            raise InputError(f"{field} = {shown(text)}: {name} is given twice; give it once")
+        fields[key] = parse(value, f"{field} {name}")
     whole = [seconds for seconds, part in times if part is None]
     if len(whole) > 1:
         raise InputError(f"{field} = {shown(text)}: two times of the whole; say of which part one is, as in 9us@64Ki")
@@ -127,6 +130,27 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
     return WorkloadKernel(duration_s=whole[0] if whole else None, points=points, **fields)
 
 
+def _items(text: str) -> Iterator[str]:
+    """What stands between commas; of ``25ms/600`` both halves."""
+    for item in text.split(","):
+        time, slash, launches = item.partition("/")
+        is_both = slash and not {"@", "="} & {*item}
+        yield from (time.strip(), f"launches={launches}") if is_both else (item.strip(),)
+
+
+def parse_point(text: str, field: str) -> Point:
+    """The time of a part as text: ``9us@64Ki``. Raises InputError naming ``field``."""
+    kernel = parse_kernel(str(text), field)
+    if kernel != WorkloadKernel(points=kernel.points[:1]) or not kernel.points:
+        raise InputError(f"{field} = {shown(text)}: expected the time of a part, such as 9us@64Ki")
+    return kernel.points[0]
+
+
 def parse_part(text: str, field: str) -> float:
     """A share of the whole, up to 1, or a number of elements: ``"1/256"``, ``"64Ki"``. Raises InputError."""
+    if "/" in text and any(c.isalpha() for c in text):
+        raise InputError(
+            f"{field} = {shown(text)}: expected a share such as 1/256, or elements such as 64Ki; of how many launches"
+            " the times are is said by launches=600"
+        )
     return parse_share(text, field) if any(c in text for c in "./%") or text == "1" else parse_count(text, field)

@@ -84,7 +84,8 @@ def _ring_words(p: Prediction, other: WithoutRing) -> str:
 
 def _serials(p: Prediction) -> list[tuple[str, str, str]]:
     """What it is compared with, each under its name, and the prediction."""
-    rows = [("serial", format_seconds(p.serial_s), SERIAL_WORDS[p.serial_program])]
+    room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, which the card has no room for"
+    rows = [("serial", format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
     gain = f"{p.speedup:.2f}x as fast as serial"
     if p.serial_program != "one by one":
         times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"

@@ -26,7 +26,7 @@ from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
 from streamsim.search.shortest import BUDGET_OPS, MARGINS_PERCENT, search, within
-from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Best(msgspec.Struct, frozen=True):
     the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
     grid, ``simulated`` of them; the others are proved to be more than 10 % slower, but for ``left_open`` of them.
     ``compiled``: whether the compiled twin did it. ``device_bytes``: what the optimum holds on the card, of
-    ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out``: distinct
-    programs of the grid with no room.
+    ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out_whys``:
+    how many distinct programs of the grid were not looked at, by why.
 
     A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
     ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
@@ -102,17 +102,22 @@ class Best(msgspec.Struct, frozen=True):
     device_bytes: int
     memory_bytes: int | None
     link: str
-    left_out: int
+    left_out_whys: dict[str, int]
 
     def __repr__(self) -> str:
         config, took = self.best.config, format_seconds(self.best.makespan_s)
         return short(f"Best({config.words}: {took} on {self.device}, {self.speedup:.2f}x)")
 
     @property
+    def left_out(self) -> int:
+        """How many distinct programs of the grid were not looked at."""
+        return sum(self.left_out_whys.values())
+
+    @property
     def left_out_why(self) -> str:
-        """Why ``left_out`` programs of the grid were not looked at; empty when there are none."""
-        limit = self.memory_bytes
-        return "" if not self.left_out or limit is None else f"they need more than {format_bytes(limit)} on the card"
+        """Why they were not; empty when there are none."""
+        whys = self.left_out_whys
+        return "; ".join(whys if len(whys) == 1 else (f"{count}: {why}" for why, count in whys.items()))
 
     @property
     def speedup(self) -> float:
@@ -228,7 +233,7 @@ def best(
         device_bytes=winner.device_bytes(workload),
         memory_bytes=grid.memory_limit_bytes,
         link=link_words(device, grid.memory == "pageable"),
-        left_out=grid.too_large(workload),
+        left_out_whys=grid.left_out(workload),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         More streams, or more buffers, than chunks make the same program as as many as chunks. Raises
         InputError when nothing is left.
         """
-        distinct = list(dict.fromkeys(self._distinct(workload)))
+        distinct = list(dict.fromkeys(self._distinct(workload, workload.most_chunks)))
         if not distinct:
             least = min(self.chunks)
             raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
@@ -74,27 +75,35 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not fits:
             needed = min(config.device_bytes(workload) for config in distinct)
             raise InputError(
-                f"memory_limit_bytes = {limit}: no program of the grid fits into that much of the card's memory; the"
-                f" smallest needs {needed} bytes; allow smaller rings of buffers or more chunks"
+                f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
+                f" card's memory; the smallest takes {format_bytes(needed)}"
+                f"{_of_it_once(workload)}; allow smaller rings of buffers or more chunks, or a larger card"
             )
         return fits
 
-    def too_large(self, workload: Workload) -> int:
-        """How many distinct programs :meth:`configs` leaves out because of the memory limit."""
-        limit = self.memory_limit_bytes
-        if limit is None:
-            return 0
-        return sum(config.device_bytes(workload) > limit for config in dict.fromkeys(self._distinct(workload)))
+    def left_out(self, workload: Workload) -> dict[str, int]:
+        """How many distinct programs of the grid :meth:`configs` leaves out, by why."""
+        most, limit = workload.most_chunks, self.memory_limit_bytes
+        found: Counter[str] = Counter()
+        idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
+        for config in dict.fromkeys(self._distinct(idle, MOST_CHUNKS)):
+            if config.chunks > most:
+                found[f"the workload has at most {most} chunks"] += 1
+            elif config.launch == "graph" and workload.has_host_work:
+                found["the host cannot work between the steps of a graph"] += 1
+            elif limit is not None and config.device_bytes(workload) > limit:
+                found[f"they need more than {format_bytes(limit)} on the card"] += 1
+        return dict(found)
 
     def within(self, memory_bytes: int | None) -> Grid:
         """The same grid on a card of so much memory (None: unknown)."""
         limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
         return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
 
-    def _distinct(self, workload: Workload) -> Iterator[Config]:
+    def _distinct(self, workload: Workload, most_chunks: int) -> Iterator[Config]:
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
-        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
+        for chunks in sorted(n for n in self.chunks if n <= most_chunks):
             allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
             allowed |= {"prefetch": {ROLES}} if "prefetch" in allowed else {}  # whatever the grid has
             ways = [
@@ -122,3 +131,8 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"an empty grid: {refused}")
         found.sort(key=lambda config: config.simplicity)
         return [(config.order, config.buffers, config.launch) for config in found]
+
+
+def _of_it_once(workload: Workload) -> str:
+    once = sum(workload.h2d_once) + sum(workload.d2h_once)
+    return f", {format_bytes(once)} of it arrays that are copied once" if once else ""

@@ -20,7 +20,7 @@ from streamsim.checks import check_number, check_tuple
 from streamsim.device.variations import changed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.config import Config
-from streamsim.program.workload import Workload, WorkloadKernel  # noqa: TC001 - msgspec looks at the annotations
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import per_element, workload_of_sizes
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
 T = TypeVar("T")
 CONFIG = Config.__struct_fields__
-HOST = ("host_work_s", "host_load_s")  # fields of a workload
+HOST, ONCE = ("host_work_s", "host_load_s"), ("h2d_once", "d2h_once")  # fields of a workload
 RESULTS = ("makespan_s", "serial_s", "speedup")
 OTHERS = ("device", "connections", "scale", *HOST, *CONFIG)  # axes that are no arrays, and no numbers of a profile
 _ARRAY = re.compile(r"(h2d_bytes|kernel_s|d2h_bytes)(?:_([1-9][0-9]*))?")
@@ -120,8 +120,29 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def workload_columns(self) -> tuple[str, ...]:
-        """A column for each array copied and each kernel, and for what the host does where that is an axis."""
-        return (*self._array_columns, *self.host_columns)
+        """A column for each array that is cut and each kernel; and where there is such, for what is copied once.
+
+        And for how many launches a kernel is, and what the host does where that is an axis.
+        """
+        return (*self._array_columns, *self.once_columns, *self._launch_columns, *self.host_columns)
+
+    @property
+    def once_columns(self) -> tuple[str, ...]:
+        """Those for the bytes of what is copied once: ``h2d_once_bytes``, ``d2h_once_bytes``."""
+        of = self.workload or self
+        return tuple(f"{field}_bytes" for field in ONCE if getattr(of, field))
+
+    @property
+    def has_launches(self) -> bool:
+        """Whether any kernel is several launches; then there is a column for how many each is."""
+        kernels = self.workload.kernels if self.workload else ()
+        given = [value for axis in self.axes for value in axis.values if isinstance(value, WorkloadKernel)]
+        return any(kernel.launches > 1 for kernel in (*kernels, *given))
+
+    @property
+    def _launch_columns(self) -> tuple[str, ...]:
+        kernels = sum(name.startswith("kernel_s") for name in self._array_columns)
+        return tuple(_numbered("kernel_launches", kernels)) if self.has_launches else ()
 
     @property
     def host_columns(self) -> tuple[str, ...]:
@@ -276,9 +297,11 @@ class _Block:
     def _head(self, workload: Workload, device: Device, point: Mapping[str, Any]) -> tuple[Any, ...]:
         """The columns that do not depend on the config."""
         numbers = (point[name] for name in self._device.names if "." in name)
-        times = [_whole_s(kernel, workload) for kernel in workload.kernels]
+        times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
+        once = [sum(getattr(workload, name.removesuffix("_bytes"))) for name in self._sweep.once_columns]
+        launches = [kernel.launches for kernel in workload.kernels] if self._sweep.has_launches else []
         host = [getattr(workload, name) for name in self._sweep.host_columns]
-        sizes = (workload.input_bytes, times, workload.output_bytes, host)
+        sizes = (workload.input_bytes, times, workload.output_bytes, once, launches, host)
         return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))
 
     def predict(self, fast: bool, threads: int | None) -> Rows:
@@ -334,11 +357,6 @@ def _check_costs(workload: Workload, device: Device) -> None:
         device.kernel_time(kernel)
 
 
-def _whole_s(kernel: WorkloadKernel, workload: Workload) -> float | None:
-    """Seconds of all launches of a kernel, if it says so itself."""
-    return kernel.launches * kernel.launch_s(workload.work) if kernel.is_timed else None
-
-
 def _numbered(name: str, count: int) -> list[str]:
     return [name] if count == 1 else [f"{name}_{k}" for k in range(1, count + 1)]
 
@@ -357,8 +375,11 @@ def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workloa
     return msgspec.structs.replace(workload, **new)
 
 
-def _with_duration(kernel: WorkloadKernel, duration_s: float) -> WorkloadKernel:
-    return msgspec.structs.replace(kernel, duration_s=duration_s, points=())
+def _with_duration(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
+    """``kernel`` of another time; one of which more is said takes its place, and its name if it has none."""
+    if isinstance(given, WorkloadKernel):
+        return given if given.name != WorkloadKernel().name else msgspec.structs.replace(given, name=kernel.name)
+    return msgspec.structs.replace(kernel, duration_s=given, points=())
 
 
 def scaled(workload: Workload, factor: float) -> Workload:

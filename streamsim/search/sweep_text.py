@@ -11,7 +11,7 @@ set."h2d.latency_s" = "1us..8us*2"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from streamsim.program.workload import Workload
+    from streamsim.program.workload import Workload, WorkloadKernel
 
 CHOICES: dict[str, tuple[str, ...]] = {"memory": HOST_MEMORIES, "launch": LAUNCHES, "order": ORDERS}
 COUNTS: dict[str, int] = {"chunks": MOST_CHUNKS, "streams": MOST_CHUNKS}
@@ -135,12 +135,12 @@ def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...])
         call_s = parse_seconds(texts["call_cost"][0], "call_cost")
         devices = tuple(with_call_cost(device, call_s) for device in devices)
     if "memory_limit" in texts:
-        limit = parse_bytes(texts["memory_limit"][0], "memory_limit")
+        limit = _one_for_all("memory_limit", texts["memory_limit"][0])
         devices = tuple(with_memory_limit(device, limit) for device in devices)
     if workload is not None and "elements" in texts:
         raise InputError("elements: the workload says how many; use scale for other sizes")
     elements = parse_count(texts["elements"][0], "elements") if "elements" in texts else None
-    once = {name: tuple(parse_bytes(text, name) for text in texts.get(name, ())) for name in ONCE}
+    once = {name: tuple(_one_for_all(name, text) for text in texts.get(name, ())) for name in ONCE}
     if workload is not None and any(once.values()):
         raise InputError("h2d_once, d2h_once: the workload says what is copied once")
     found = Sweep(tuple(_axes(texts, devices)), devices, workload, elements, **once)
@@ -148,6 +148,13 @@ def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...])
     if refusal is not None:
         raise InputError(one_line(f"an empty grid: none of its {len(found)} combinations can be issued: {refusal}"))
     return found
+
+
+def _one_for_all(name: str, text: str) -> int:
+    """A size that is no axis. Raises InputError."""
+    if ".." in text or "," in text:
+        raise InputError(f"{name} = {shown(text)}: one size for all rows; sweep again for another")
+    return parse_bytes(text, name)
 
 
 def _axes(texts: dict[str, list[str]], devices: tuple[Device, ...]) -> list[Axis]:
@@ -185,9 +192,20 @@ def _values(name: str, text: str) -> tuple[Any, ...]:
     """Of an array or a kernel: numbers, or a kernel of which more is said than its time."""
     if name != "kernel":
         return expand(text, name, parse_bytes, step_by_one=False)
-    if any(sign in text for sign in "@/="):
+    items = [item.strip() for item in text.split(",")]
+    more = [item for item in items if {"@", "="} & {*item}]
+    if len(more) == len(items):
         return (parse_kernel(text),)
-    return expand(text, name, partial(parse_seconds, least=SHORTEST_KERNEL_S), whole=False, step_by_one=False)
+    found = dict.fromkeys(kernel for item in items if item not in more for kernel in _kernels(item, more))
+    return tuple(found)
+
+
+def _kernels(times: str, more: Sequence[str]) -> Iterator[float | WorkloadKernel]:
+    """For each time that a text names, perhaps of so many launches, that time or the kernel of which more is said."""
+    times, slash, launches = times.partition("/")
+    said = ",".join([*([f"launches={launches}"] if slash else []), *more])
+    for seconds in expand(times, "kernel", partial(parse_seconds, least=SHORTEST_KERNEL_S), False, False):
+        yield parse_kernel(f"{seconds!r},{said}") if said else seconds
 
 
 def _device_axes(texts: Iterable[str], device: Device) -> list[Axis]:

@@ -61,6 +61,28 @@ def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) 
     assert inputs["device"] == "h200"
 
 
+def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the link in a table, in JSON under its own name; and nothing where nothing is."""
+    given, many = ["--h2d", "4", "--kernel"], ["--chunks", "64"]
+    grid = ["--max-chunks", "2", "--max-streams", "1"]
+    for command, kernel, more in (
+        ("predict", "4ms", many),
+        ("explain", "4ms", many),
+        ("best", "9us@1/64", grid),
+    ):
+        (line,) = figures(capsys, command, *given, kernel, *more)["assumed"]
+        assert line in run(capsys, command, *given, kernel, *more)
+        assert "assumed" not in figures(capsys, command, *given, f"4ms,{60 if kernel == '4ms' else 63}us@1/64", *more)
+
+
+def test_a_serial_program_without_room_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    ring = ["predict", "--h2d", "64MiB", "--kernel", "1ms", "--chunks", "8", "--buffers", "2"]
+    for limit, fits in (("64MiB", True), ("63MiB", False)):
+        assert figures(capsys, *ring, "--memory-limit", limit)["serial_fits"] is fits
+        words = " ".join(run(capsys, *ring, "--memory-limit", limit).split())
+        assert ("blocking copies; 64 MiB, which the card has no room for" in words) is not fits
+
+
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [

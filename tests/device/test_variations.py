@@ -256,7 +256,7 @@ def test_what_has_room_is_predicted_and_one_byte_more_is_not(chunks: int, buffer
     if spare >= 0:
         card.check_room(n_bytes)
     else:
-        with pytest.raises(InputError, match=rf"^device buffers of {n_bytes} bytes .*--buffers 2"):
+        with pytest.raises(InputError, match=rf"^device buffers of {n_bytes} bytes .*; use a ring"):
             card.check_room(n_bytes)
 
 
@@ -271,6 +271,9 @@ def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
 ) -> None:
     plan = str(tmp_path / "plan.json")
     assert main(["schedule", *PIPELINE, "-o", plan]) == 0
+    remedy = "buffers = 2, chunks = 4, depth-first: that holds 1 MiB"
+    assert main(["predict", *PIPELINE, "--buffers", "2", "--chunks", "4", "--memory-limit", "1MiB"]) == 0
+    capsys.readouterr()
     for command in (["predict", *PIPELINE], ["simulate", plan], ["explain", *PIPELINE], ["explain", plan]):
         assert main([*command, "--memory-limit", "2MiB", "--json"]) == 0
         capsys.readouterr()
@@ -278,9 +281,8 @@ def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
         out, err = capsys.readouterr()
         assert out == ""
         assert err == (
-            "streamsim: error: device buffers of 2097152 bytes (2 MiB): h200 has room for 1572864 (1.5 MiB); use a ring"
-            " of few buffers (--buffers 2) and more chunks, of --layers a smaller --depth, fewer that are --resident or"
-            " less --reserve\n"
+            "streamsim: error: device buffers of 2097152 bytes (2 MiB): the memory limit is 1572864 (1.5 MiB);"
+            f" use {'a ring of few buffers and more chunks' if plan in command else remedy}\n"
         )
 
 

@@ -39,7 +39,9 @@ workloads = st.builds(
     inputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
     outputs=st.lists(st.integers(1, 4096), max_size=3).map(tuple),
     kernels=st.lists(
-        st.builds(WorkloadKernel, texts, st.none() | times, st.integers(0, 9), fractions), min_size=1, max_size=3
+        st.builds(WorkloadKernel, texts.filter(len), st.none() | times, st.integers(0, 9), fractions),
+        min_size=1,
+        max_size=3,
     ).map(tuple),
     name=texts,
 )

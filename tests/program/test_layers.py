@@ -76,8 +76,8 @@ def test_layers_without_a_name_have_the_number_of_their_step() -> None:
     assert [step.name for step in model.steps] == ["layer0", "layer1", "a", "layer3", "layer4"]
 
 
-def test_a_kernel_runs_whole_at_its_latency_at_least() -> None:
-    step = Layers((Layer(4, (parse_kernel("1us,latency=3us,threads=64,fill=0.5,name=norm"),)),)).steps[0]
+def test_a_kernel_runs_whole() -> None:
+    step = Layers((Layer(4, (parse_kernel("3us,latency=1us,threads=64,fill=0.5,name=norm"),)),)).steps[0]
     (op,) = step.launches()
     assert (op.duration_s, op.threads, op.fill, op.name, op.share) == (3e-6, 64, 0.5, "norm", 1.0)
 

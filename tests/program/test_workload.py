@@ -12,9 +12,12 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.room import check_room
 from streamsim.device.kernel_costs import part_s
 from streamsim.device.library import device_names, load_device
-from streamsim.errors import InputError
+from streamsim.device.variations import with_memory_limit
+from streamsim.errors import InputError, NoRoomError
 from streamsim.model import simulate
 from streamsim.program.config import Config
 from streamsim.program.files import dump_workload, parse_workload
@@ -254,6 +257,13 @@ def test_a_kernel_as_text(text: str, kernel: WorkloadKernel) -> None:
         ("1ms,speed=3", "'speed' is none of threads, latency, fill, name, launches"),
         ("threads=5", "threads = 5"),
         ("1ms,fill=2", "kernel fill"),
+        ("4ms,threads=2,threads=3", "threads is given twice"),
+        ("25ms/600,launches=3", "launches is given twice"),
+        ("4ms,name=", "name = ''"),
+        ("4ms,latency=5ms", "latency_s = 0.005 s: a launch takes so long at least, and one of these takes 4 ms"),
+        ("4ms/600,latency=10us", "one of these takes 6.667 us"),
+        ("4ms,9us@64Ki,latency=10us", "one of these takes 9 us"),
+        ("4ms,9us@64Ki/600", "kernel part = '64Ki/600': expected a share such as 1/256"),
     ],
 )
 def test_what_is_no_kernel_is_named(text: str, names: str | None) -> None:
@@ -270,6 +280,8 @@ def test_points_that_fall_or_have_no_place_are_refused() -> None:
     for kernel, field in (("1ms,2ms@1/2", "no less time"), ("1ms,9us@64Ki", "give a share")):
         with pytest.raises(InputError, match=field):
             workload_of_sizes([], [kernel])
+    with pytest.raises(InputError, match=r"^points: 4 ms for the whole \(262,144 elements\) and 9 us for 2 times the"):
+        workload_of_sizes(["1MiB"], ["4ms,9us@512Ki"])
     with pytest.raises(InputError, match="give each part once"):
         workload_of_sizes(["1MiB"], ["1ms,9us@1/4,8us@0.25"])
 
@@ -298,14 +310,37 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     inputs = ["200MB", 64]
     outputs = ["64MiB"]
     h2d_once = ["1GiB"]
-    kernels = ["0.57ms,9us@1/256", { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us" }]
+    kernels = [
+        "0.57ms,9us@1/256",
+        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = ["9us@50%"] },
+        0.004,
+    ]
     """
     workload = parse_workload(text)
     assert workload.inputs == (200_000_000, 64)
     assert workload.h2d_once == (1 << 30,)
     assert workload.kernels[0].points == (Point(1 / 256, 9e-6),)
-    assert workload.kernels[1] == WorkloadKernel("scale", 4e-3, threads=65536, latency_s=3e-6)
+    assert workload.kernels[1] == WorkloadKernel(
+        "scale", 4e-3, threads=65536, latency_s=3e-6, points=(Point(0.5, 9e-6),)
+    )
+    assert workload.kernels[2] == WorkloadKernel(duration_s=0.004)
     assert parse_workload(dump_workload(workload)) == workload
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("inputs = [4]\nkernel = ['4ms']", "kernel = ['4ms']: unknown field; did you mean kernels?"),
+        ("h2d-once = ['1MiB']", "h2d-once = ['1MiB']: unknown field; did you mean h2d_once?"),
+        ("kernels = [{ duration = '4ms' }]", "kernels[0].duration = '4ms': unknown field; did you mean duration_s?"),
+        ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim schema says"),
+        ("kernels = [{ points = ['9us'] }]", "kernels[0].points[0] = '9us': expected the time of a part, such as"),
+        ("kernels = [{}]", "kernels: kernel has no time and nothing to work on; give its duration_s, or arrays"),
+    ],
+)
+def test_what_a_file_means_is_guessed(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=f"^w: {re.escape(said)}"):
+        parse_workload(text, "w")
 
 
 # -- laws of predictions ----------------------------------------------------------------------------------------------
@@ -358,3 +393,77 @@ def test_one_byte_more_changes_next_to_nothing(
         chunks * ALIGN_BYTES / min(device.h2d.duplex_bandwidth_bytes_per_s, device.d2h.duplex_bandwidth_bytes_per_s)
     )
     assert abs(times[1] - times[0]) <= 1e-3 * times[0] + unit_s + 1e-9 * chunks
+
+
+@given(
+    st.sampled_from(REAL),
+    st.integers(0, 12),
+    st.integers(-1, 1),
+    st.floats(2e-5, 5e-3),
+    st.integers(1, 64),
+    st.integers(1, 6),
+)
+@example("h200", 2, -1, 4e-3, 64, 1)
+def test_one_byte_more_of_a_tiny_array_changes_next_to_nothing(
+    name: str, power: int, beside: int, kernel_s: float, chunks: int, streams: int
+) -> None:
+    """A hundredth, as a few bytes are a share of the work; and what one more copy takes that fewer chunks have."""
+    device = load_device(name)
+    times = []
+    for n_bytes in (2**power + beside, 2**power + beside + 1):
+        workload = workload_of_sizes([max(1, n_bytes)], [kernel_s], ["1B"])
+        times.append(simulate(depth_first(workload, chunks, streams), device).makespan_s)
+    copy_s = simulate(depth_first(workload_of_sizes(["16B"]), 1, 1), device).makespan_s
+    assert abs(times[1] - times[0]) <= 1e-2 * times[0] + copy_s
+
+
+def test_what_works_long_on_little_data_has_many_threads() -> None:
+    """4 ms are a thread for each of 4 million nanoseconds; of 64 MiB each of the floats has one; told, so many."""
+    for sizes, text, threads in (
+        (["4B"], "4ms", 4_000_000),
+        (["4B"], "25ms/600", 41_667),
+        (["1B"], "20us", 20_000),
+        (["64MiB"], "4ms", 16 << 20),
+        (["4B"], "4ms,threads=64", 64),
+        ([], "4ms", 0),  # nothing tells
+    ):
+        workload = workload_of_sizes(sizes, [text])
+        assert workload.threads(workload.kernels[0]) == threads
+        whole = workload.launches(workload.cut(1)[0])[0]
+        assert (whole.threads or whole.elements) == threads
+
+
+def test_what_is_assumed_of_kernels_is_said_where_it_decides() -> None:
+    h200, said = load_device("h200"), "kernel 'kernel': launched in parts it takes"
+    for sizes, text, chunks, begins in (
+        (["64MiB"], "0.57ms", 16, []),
+        (["4B"], "4ms", 64, [said]),
+        (["4B"], "4ms,threads=16Mi", 64, []),
+        (["4B"], "4ms,60us@1/64", 64, []),
+        (["4B"], "4ms", 1, []),
+        (["64MiB"], "9us@64Ki", 1, ["kernel 'kernel': 2.304 ms over everything, on the line through the times given"]),
+        (["64MiB"], "0.57ms@16Mi", 1, []),
+    ):
+        lines = kernel_assumptions(workload_of_sizes(sizes, [text]), chunks, h200)
+        assert len(lines) == len(begins)
+        assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 64), st.booleans())
+def test_what_is_said_to_fit_fits(cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool) -> None:
+    """And where no number of chunks is named none fits: of the powers of two, which are tried."""
+    workload = workload_of_sizes([cut_kib << 10], [1e-3], h2d_once=[once_kib << 10] * bool(once_kib))
+    device = with_memory_limit(load_device("ideal"), limit_kib << 10)
+    config = Config("prefetch" if is_prefetch else "depth-first", 1)
+    if config.device_bytes(workload) <= limit_kib << 10:
+        check_room(workload, config, device)
+        return
+    with pytest.raises(NoRoomError) as raised:
+        check_room(workload, config, device)
+    found = re.search(r"use buffers = (\d+), chunks = (\d+), ([a-z-]+): that holds", str(raised.value))
+    if found:
+        order: Any = found[3]
+        check_room(workload, Config(order, int(found[2]), 1, int(found[1])), device)
+    else:
+        rings = (Config("depth-first", 1 << k, 1, 2) for k in range(1, 20))
+        assert all(ring.device_bytes(workload) > limit_kib << 10 for ring in rings)

@@ -117,6 +117,25 @@ def test_json_says_what_had_no_room() -> None:
     assert found["inputs"] == {"device": "test"}
 
 
+def test_what_the_workload_forbids_is_left_out_with_a_word() -> None:
+    """Of 1 to 4 chunks on one stream, live and as a graph: 3 and 4 of two elements, and a graph with host work."""
+    grid = Grid(tuple(range(1, 5)), (1,), ("depth-first",), (None,), ("live", "graph"))
+    two = Workload(2, (8,), (8,), (WorkloadKernel(duration_s=1e-6),))
+    for workload, whys in (
+        (two, {"the workload has at most 2 chunks": 4}),
+        (
+            msgspec.structs.replace(two, host_work_s=1e-6),
+            {"the host cannot work between the steps of a graph": 2, "the workload has at most 2 chunks": 4},
+        ),
+        (msgspec.structs.replace(two, elements=4), {}),
+    ):
+        assert grid.left_out(workload) == whys
+        found = streamsim.best(workload, "ideal", grid)
+        assert found.left_out == sum(whys.values())
+        assert found.left_out + found.programs == 8
+        assert all(why in found.left_out_why for why in whys)
+
+
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:
     best: Best = streamsim.best(
         Workload(1 << 18, (4,), (4,), (WorkloadKernel(duration_s=20e-6),)),
@@ -188,7 +207,7 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --buffers 0", "buffers = '0': "),
         ("--h2d 4KiB --buffers 3..2", "buffers = '3..2': an empty range"),
         ("--h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
-        ("--h2d 4KiB --memory-limit 8", "memory_limit_bytes = 8: no program of the grid fits"),
+        ("--h2d 4KiB --memory-limit 8", "memory_limit_bytes = 8 (8 B): no program of the grid fits"),
         ("--h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
         ("--h2d 4KiB --device b200", "device = 'b200': "),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),

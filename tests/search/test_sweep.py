@@ -19,8 +19,9 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config, Order
 from streamsim.program.files import write_workload
-from streamsim.program.patterns import breadth_first, build, serial
+from streamsim.program.patterns import breadth_first, build, depth_first, serial
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import workload_of_sizes
 from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.search.evaluate import is_fast
 from streamsim.search.sweep import Axis, Sweep, predict_block, scaled, sweep_blocks
@@ -161,6 +162,23 @@ def test_a_workload_file_with_another_kernel_time(tmp_path: Path) -> None:
     ]
     both = rows_of(sweep_of({**asked, "kernel": ["1ms", "2ms"]}))
     assert {row["kernel_s_2"] for row in both} == {2e-3, 4e-3}
+    launches = sweep_of({**asked, "kernel": ["25ms/600", "2ms,name=f"], "chunks": ["1"], "scale": ["1"]})
+    assert [kernel.name for kernel in launches.workload_at(launches.point(0)).kernels] == ["kernel", "f"]
+    (row,) = rows_of(launches)
+    assert (row["kernel_s_1"], row["kernel_launches_1"], row["kernel_launches_2"]) == (25e-3, 600, 1)
+
+
+def test_ranges_of_times_have_all_that_is_said_of_the_kernel() -> None:
+    """Each row is what predict says of that kernel; what is copied once has a column, too."""
+    asked = {"h2d": ["1MiB"], "h2d_once": ["64KiB", "1KiB"], "kernel": ["1ms..4ms*2,50us@1/16,25ms/600,threads=64Ki"]}
+    rows = rows_of(sweep_of({**asked, "chunks": ["4"], "device": ["h200"]}))
+    texts = ["1ms", "2ms", "4ms", "25ms/600"]
+    assert [row["kernel_s"] for row in rows] == [1e-3, 2e-3, 4e-3, 25e-3]
+    assert [row["kernel_launches"] for row in rows] == [1, 1, 1, 600]
+    assert {row["h2d_once_bytes"] for row in rows} == {65 << 10}
+    for row, text in zip(rows, texts, strict=True):
+        workload = workload_of_sizes(["1MiB"], [f"{text},50us@1/16,threads=64Ki"], h2d_once=["64KiB", "1KiB"])
+        assert row["makespan_s"] == simulate(depth_first(workload, 4, 1), load_device("h200")).makespan_s
 
 
 def test_arrays_of_a_workload_that_is_cut_by_bytes_are_swept_in_bytes() -> None:

@@ -83,6 +83,8 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --chunks 4..1", "chunks = '4..1': an empty range"),
         ("--h2d 4KiB --chunks x", "chunks = 'x': "),
         ("--h2d 1KiB..4KiB", "h2d = '1KiB..4KiB': a range without a step"),
+        ("--h2d 4KiB --h2d-once 1KiB..4KiB*2", "h2d_once = '1KiB..4KiB*2': one size for all rows"),
+        ("--h2d 4KiB --memory-limit 1MiB,4MiB", "memory_limit = '1MiB,4MiB': one size for all rows"),
         ("--h2d 4KiB --kernel 1us..3us", "kernel = '1us..3us': a range without a step"),
         ("--h2d 4KiB --host-work 1us..3us", "host_work = '1us..3us': a range without a step"),
         ("--kernel 1ms --chunks 1000001", "chunks = '1000001': expected a whole number, from 1 to 1,000,000"),
