@@ -145,7 +145,7 @@ def test_the_compiled_model_and_simpy_say_the_same(
 def _bad_records() -> dict[str, bytes]:
     plain = msgspec.json.encode(RECORD)
     packed = gzip.compress(plain)
-    older = gzip.compress(plain.replace(b'"schema_version":2}', b'"schema_version":99}'))
+    older = gzip.compress(plain.replace(b'"schema_version":3}', b'"schema_version":99}'))
     return {"truncated": packed[:-9], "version": older, "text": b"hello", "empty": b""}
 
 

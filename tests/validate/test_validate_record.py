@@ -18,7 +18,8 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload
+from streamsim.program.schedule import Kernel
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.card import check_same_card
 from streamsim_validate.records.files import finish, read_record, write_record
 from streamsim_validate.records.journal import (
@@ -31,7 +32,7 @@ from streamsim_validate.records.journal import (
     journal_path,
     read_journal,
 )
-from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
+from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest, threads_told
 from streamsim_validate.records.record import (
     Entry,
     Group,
@@ -132,9 +133,29 @@ def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
     path = tmp_path / "r.json.gz.journal"
     path.write_bytes(b"".join(msgspec.json.encode(as_version_1(line)) + b"\n" for line in lines))
     assert b'"workload":{"elements":100}' in path.read_bytes()
-    assert read_record(path).runs[0].entries == (measured,)
-    with pytest.raises(InputError, match="cannot resume: its schema_version is 1 and this one 2"):
+    (read,) = read_record(path).runs[0].entries
+    assert read.recipe == msgspec.structs.replace(recipe, workload=threads_told(recipe.workload))
+    assert msgspec.structs.replace(read, recipe=recipe) == measured
+    with pytest.raises(InputError, match="cannot resume: its schema_version is 1 and this one 3"):
         Journal(path, HEADER)
+
+
+@pytest.mark.parametrize(("version", "threads"), [(1, 25), (2, 25), (3, 1_000_000)])
+def test_kernels_of_earlier_versions_have_a_thread_for_every_four_bytes(
+    tmp_path: Path, version: int, threads: int
+) -> None:
+    """As they had when they were measured; since then one at least for each nanosecond of the 1 ms that they take."""
+    workload = Workload(None, (100,), (), (WorkloadKernel(duration_s=1e-3),))
+    entry = Entry(
+        "any", "", "ok", True, Recipe("serial", {"chunks": 1}, workload, "grid"), None, (1e-3,), (2e-3,), (1e-4,)
+    )
+    record = msgspec.structs.replace(WHOLE, runs=(msgspec.structs.replace(WHOLE.runs[0], entries=(entry,)),))
+    plain = msgspec.json.decode(msgspec.json.encode(record)) | {"schema_version": version}
+    plain["runs"][0]["entries"][0]["case"]["workload"]["outputs"] = []
+    (tmp_path / "r.json.gz").write_bytes(gzip.compress(msgspec.json.encode(plain)))
+    ((_, read),) = read_record(tmp_path / "r.json.gz").measured()
+    (kernel,) = (op for op in read.build() if isinstance(op, Kernel))
+    assert (kernel.threads or kernel.elements) == threads
 
 
 def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
@@ -221,7 +242,7 @@ def test_a_truncated_record_says_so(tmp_path: Path) -> None:
         (b"", "is truncated"),
         (b"hello", "is not a record"),
         (gzip.compress(b"[1, 2]", mtime=0), "is not a record"),
-        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 1 and 2"),
+        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 1, 2, 3"),
         (gzip.compress(b'{"schema_version": 2}', mtime=0), "missing required field"),
         (gzip.compress(b'{"schema_version": 1, "runs": [{"entries": [{"case": 3}]}]}', mtime=0), "is not a record"),
         (gzip.compress(b'{"schema_version": 1}', mtime=0), "missing required field"),

@@ -126,7 +126,7 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
                 f"chunks = {chunks}: {calls} calls, more than the {MOST_CALLS} that any run measures; give fewer"
             )
         try:
-            return PATTERNS[self.pattern](_threads_told(self.workload), **self.arguments)
+            return PATTERNS[self.pattern](self.workload, **self.arguments)
         except TypeError as error:
             raise InputError(f"arguments = {self.arguments!r}: {error}") from error
 
@@ -149,8 +149,8 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
 
 
-def _threads_told(workload: Workload) -> Workload:
-    """The same with a thread of each timed kernel for every 4 bytes of the largest array, as runs launch them."""
+def threads_told(workload: Workload) -> Workload:
+    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array."""
     kernels = (
         msgspec.structs.replace(kernel, threads=kernel.threads or workload.floats) if kernel.is_timed else kernel
         for kernel in workload.kernels

@@ -19,7 +19,7 @@ from streamsim_validate.records.chains import ChainRow, check_rows, check_times
 from streamsim_validate.records.recipe import Recipe, digest
 from streamsim_validate.records.spans import Spans
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 PACE_ROUND = "iko"  # beside each run, in one stream; that of C++, which enters none, and of all records of before
 
