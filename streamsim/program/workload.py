@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Runs = Sequence[tuple[int, int]]  # (how many in a row, value)
 
 BYTES_PER_ELEMENT = 4  # of what nobody has said more about: floats, one thread each
-THREADS_PER_S = 1_000_000_000  # of a launch at least: a wave of a large card seldom takes longer than 0.3 ms
+THREADS_PER_S = 250_000_000  # of a launch at least: a wave of a large card takes no longer than a millisecond
 ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
 SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
@@ -344,8 +344,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def threads(self, kernel: WorkloadKernel) -> int:
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
 
-        Unless told one for every 4 bytes of the largest array that is cut, and one at least for each nanosecond that
-        the launch takes: what works so long on little data has many threads for each of them. Source of that number:
+        Unless told one for every 4 bytes of the largest array that is cut, and one at least for every 4 ns that the
+        launch takes: what works so long on little data has many threads for each of them. Source of that number:
         docs/evidence.md, what a part of a kernel takes.
         """
         if kernel.threads or not self.floats:
