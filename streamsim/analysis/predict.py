@@ -184,8 +184,7 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
 def without_ring(schedule: Schedule, device: Device) -> WithoutRing:
     """What ``schedule``, that of the same pipeline without a ring of buffers, takes and holds."""
     n_bytes = schedule.device_bytes
-    fits = device.memory_bytes is None or n_bytes <= device.memory_bytes
-    return WithoutRing(simulate(schedule, device).makespan_s, n_bytes, fits)
+    return WithoutRing(simulate(schedule, device).makespan_s, n_bytes, device.has_room(n_bytes))
 
 
 def _share(part: float, whole: float) -> float:

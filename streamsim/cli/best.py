@@ -23,7 +23,7 @@ from streamsim.cli.options import (
     taken,
     workload_options,
 )
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
 from streamsim.device.library import names_front_end
@@ -157,7 +157,8 @@ def _best_of_grid(
         from streamsim.code.programs import code_of
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
-    assumed = kernel_assumptions(workload, found.simplest.config.chunks, card)
+    chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
+    assumed = kernel_assumptions(workload, chunks, card)
     return _report(found, workload, grid, asked_of, form, assumed)
 
 
@@ -208,7 +209,7 @@ def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, for
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
     value = found.to_json({**inputs, **asked_of.inputs()})
     if form == "json":
-        return print_json({**value, "assumed": assumed} if assumed else value)
+        return print_json(with_assumed(value, assumed))
     return print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
@@ -226,6 +227,8 @@ def _print_best(best: "Best", assumed: list[str]) -> None:
     )
     if best.left_open:
         console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim\\[fast] or --exact leaves nothing open.")
+    if best.most_chunks is not None:
+        console.print(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
     if best.left_out:
         console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
     for line in (f"{best.device}: {best.link}", *assumed):

@@ -1,12 +1,11 @@
 """Explain where the time of a pipeline or a schedule goes."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.room import check_room
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -19,7 +18,7 @@ from streamsim.cli.options import (
     schedule_given,
     taken,
 )
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.errors import InputError
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
@@ -72,9 +71,9 @@ def explain_command(
     from streamsim.analysis.explain import explain
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
-    schedule, inputs, source, device, assumed = _chosen(context, Pipeline(**options), chosen, of_layers)
+    asked = _asked(context, Pipeline(**options), chosen, of_layers)
     with noting_compilation():
-        explanation = explain(schedule, device, source)
+        explanation = explain(asked.schedule, asked.device, asked.source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
@@ -83,11 +82,10 @@ def explain_command(
         save_explanation(explanation, plot)
     if form == "table":
         print_explanation(explanation)
-        for line in (f"{explanation.device}: {explanation.link}", *assumed):
+        for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
             print(one_line(line))
     elif form == "json":
-        said = explanation.to_json(inputs)
-        print_json({**said, "assumed": assumed} if assumed else said)
+        print_json(with_assumed(explanation.to_json(asked.inputs), asked.assumed))
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
@@ -105,26 +103,32 @@ def _remedied(explanation: "Explanation", path: Path) -> Schedule:
     return first.remedied.schedule
 
 
-def _chosen(
-    context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions
-) -> "tuple[Schedule, dict[str, Any], Source | None, Device, list[str]]":
-    """The schedule that is asked for, and how it was: a file, layers, or options of a pipeline; and its device.
+class _Asked(NamedTuple):
+    """What is to be explained: a schedule on a device, and how it was asked for.
 
-    And what is assumed of kernels.
+    ``source``: what it is made from, and ``assumed``: of its kernels, where it is a pipeline's.
     """
+
+    schedule: Schedule
+    device: "Device"
+    inputs: dict[str, Any]
+    source: "Source | None" = None
+    assumed: Sequence[str] = ()
+
+
+def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> _Asked:
+    """A file, layers, or options of a pipeline."""
     if given := layers_given(context, of_layers, pipeline.memory):
         device = chosen.load()
-        return schedule_of_layers(*given, device), {**inputs_of(*given), **chosen.inputs()}, None, device, []
+        return _Asked(schedule_of_layers(*given, device), device, {**inputs_of(*given), **chosen.inputs()})
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
-        return schedule, {"schedule": str(pipeline.workload), **chosen.inputs()}, None, chosen.load(), []
+        return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
-    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     device = chosen.load_for(workload)
-    schedule = pipeline.schedule(workload)
-    check_room(workload, pipeline.config(), device)
-    assumed = kernel_assumptions(workload, pipeline.chunks, device)
-    return schedule, inputs, source_of(pipeline, workload), device, assumed
+    schedule, assumed = pipeline.on(device, workload)
+    inputs = {**pipeline.inputs(workload), **chosen.inputs()}
+    return _Asked(schedule, device, inputs, source_of(pipeline, workload), assumed)
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":

@@ -226,6 +226,15 @@ class Pipeline(msgspec.Struct, frozen=True):
         """``workload`` in the pattern that the options name."""
         return self.config().schedule(workload)
 
+    def on(self, device: Device, workload: Workload) -> tuple[Schedule, list[str]]:
+        """That schedule, and what is assumed of its kernels. Raises InputError where it has no room on the device."""
+        from streamsim.analysis.kernel_assumptions import kernel_assumptions
+        from streamsim.analysis.room import check_room
+
+        schedule = self.schedule(workload)
+        check_room(workload, self.config(), device)
+        return schedule, kernel_assumptions(workload, self.chunks, device)
+
     def inputs(self, workload: Workload) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""
         sizes = {"h2d_bytes": workload.h2d_bytes, "d2h_bytes": workload.d2h_bytes}

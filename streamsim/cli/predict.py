@@ -9,8 +9,6 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.analysis.kernel_assumptions import kernel_assumptions
-from streamsim.analysis.room import check_room
 from streamsim.cli.explain import source_of
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
@@ -25,7 +23,7 @@ from streamsim.cli.options import (
     pipeline_options,
     taken,
 )
-from streamsim.cli.printing import print_csv, print_data, print_json
+from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
 from streamsim.program.files import dump_schedule, read_schedule
@@ -98,13 +96,12 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
-    schedule = pipeline.schedule(workload)
-    check_room(workload, pipeline.config(), card)
+    schedule, assumed = pipeline.on(card, workload)
     prediction = _predict(schedule, card)
     if pipeline.buffers is not None:
         prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
     source = source_of(pipeline, workload) if wanted.explain else None
-    return _report(prediction, inputs, wanted, card, source, kernel_assumptions(workload, pipeline.chunks, card))
+    return _report(prediction, inputs, wanted, card, source, assumed)
 
 
 @click.command("simulate")
@@ -237,7 +234,7 @@ def _report(
     if form == "table":
         _print_prediction(prediction, explanation, interval, assumed)
     elif form == "json":
-        print_json({**said, "assumed": assumed} if assumed else said)
+        print_json(with_assumed(said, assumed))
     else:
         print_csv([{k: v for k, v in said.items() if k != "inputs"}])
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from streamsim.text.shown import as_unicode
@@ -18,6 +19,11 @@ def _as_unicode(value: Any) -> Any:
     if isinstance(value, dict):
         return {_as_unicode(name): _as_unicode(item) for name, item in value.items()}
     return list(map(_as_unicode, value)) if isinstance(value, list | tuple) else value
+
+
+def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
+    """The same with what is assumed, if there is such."""
+    return {**value, "assumed": assumed} if assumed else value
 
 
 def print_data(data: bytes) -> None:

@@ -257,9 +257,13 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kind, _, text = (self.sources.get(name) or self.sources[name.rpartition(".")[0]]).partition(":")
         return kind, text.strip()
 
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether device buffers may hold so many bytes, as far as that is known."""
+        return self.memory_bytes is None or n_bytes <= self.memory_bytes
+
     def check_room(self, n_bytes: int, remedy: str = "use a ring of few buffers and more chunks") -> None:
         """Raise NoRoomError, which ends in ``remedy``, when device buffers of so many bytes are more than it has."""
-        if self.memory_bytes is not None and n_bytes > self.memory_bytes:
+        if self.memory_bytes is not None and not self.has_room(n_bytes):
             limit = "the memory limit is" if self.source("memory_bytes")[1] == LIMITED else f"{self.name} has room for"
             raise NoRoomError(
                 f"device buffers of {n_bytes} bytes ({format_bytes(n_bytes)}): {limit} {self.memory_bytes}"

@@ -162,21 +162,26 @@ def _explain(
     name = f"{path}.{field.group(2)}".lstrip(".")
     if field.group(1) == "missing required":
         return f"{name}: is missing"
-    known = _fields_at(kind, place.group(2) if place else "")
+    known = [known.encode_name for known in _fields_of(_kind_at(kind, place.group(2) if place else ""))]
     nearest = get_close_matches(field.group(2).replace("-", "_"), known, n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else KNOWN
+    hint = f"did you mean {nearest[0]}? {KNOWN}" if nearest else KNOWN
     return f"{name} = {shown(value.get(field.group(2)))}: unknown field; {hint}"
 
 
-def _fields_at(kind: Any, place: str) -> list[str]:
-    """The names of the fields at ``place`` of a ``kind``, where one struct alone can stand there."""
+def _kind_at(kind: Any, place: str) -> Any:
+    """What stands at ``place`` of a ``kind``; None where that may be several."""
     for name, _ in _STEP.findall(place):
-        fields = {field.encode_name: _bare(field.type) for field in _fields_of(kind)}
-        kind = fields.get(name) if name else next(iter(get_args(kind)[-1 - (get_origin(kind) is tuple) :]), None)
-    return [field.encode_name for field in _fields_of(kind)]
+        if name:
+            kind = next((_bare(field.type) for field in _fields_of(kind) if field.encode_name == name), None)
+        elif get_origin(kind) is tuple:
+            kind = get_args(kind)[0]
+        else:
+            kind = get_args(kind)[1] if get_origin(kind) is dict else None
+    return kind
 
 
 def _fields_of(kind: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Those of a struct, else none."""
     is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     return msgspec.structs.fields(kind) if is_struct else ()
 

@@ -150,13 +150,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def device_bytes(self, workload: Workload) -> int:
         """Bytes of all device buffers of the program."""
-        once: int = sum(workload.h2d_once) + sum(workload.d2h_once)
         slots = self.slots
         if slots is None:
-            return sum(workload.input_bytes) + sum(workload.output_bytes) + once
+            return sum(workload.input_bytes) + sum(workload.output_bytes) + workload.once_bytes
         sizes: list[tuple[int, ...]] = [part.inputs + part.outputs for part in workload.cut(self.chunks)]
         chunk: int = sum(max(column) for column in zip(*sizes, strict=True))
-        return slots * chunk + once
+        return slots * chunk + workload.once_bytes
 
 
 def ring_config(

@@ -89,11 +89,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         for field in ("threads", "latency_s"):
             if getattr(self, field) and not self.is_timed:
                 raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
-        if self.is_timed and self.latency_s > self.shortest_s:
-            raise InputError(
-                f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
-                f" {format_seconds(self.shortest_s)}; give less"
-            )
+        for seconds in self._times_s:
+            self._check_latency(seconds / self.launches)
 
     @property
     def is_timed(self) -> bool:
@@ -101,18 +98,30 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return self.duration_s is not None or bool(self.points)
 
     @property
-    def shortest_s(self) -> float:
-        """Seconds of the shortest launch that is known; of a kernel that is timed."""
-        whole = () if self.duration_s is None else (self.duration_s,)
-        return min(*whole, *(point.duration_s for point in self.points), LONGEST_S) / self.launches
+    def _times_s(self) -> list[float]:
+        """Seconds of all its launches, over everything or a part, as they are given."""
+        whole = [] if self.duration_s is None else [self.duration_s]
+        return [*whole, *(point.duration_s for point in self.points)]
+
+    def _check_latency(self, launch_s: float) -> None:
+        if self.latency_s > launch_s:
+            raise InputError(
+                f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
+                f" {format_seconds(launch_s)}; give no more than that, or a longer time"
+            )
 
     def launch_s(self, elements: int) -> float:
-        """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed."""
+        """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed.
+
+        Raises InputError for points that do not go together, and where a launch would take less than ``latency_s``.
+        """
         shares, seconds = zip(*self._curve(elements), strict=True)
-        return _on_line(shares, seconds, 1.0)
+        whole_s = _on_line(shares, seconds, 1.0)
+        self._check_latency(whole_s)
+        return whole_s
 
     def whole_s(self, elements: int) -> float:
-        """The same of all its launches."""
+        """Seconds of all launches over a whole workload of so many elements; errors as of :meth:`launch_s`."""
         return self.launches * self.launch_s(elements) if self.duration_s is None else self.duration_s
 
     def is_extrapolated(self, elements: int) -> bool:
@@ -128,7 +137,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         points = tuple(Point(point.at, times(point.duration_s)) for point in self.points)
         duration_s = None if self.duration_s is None else times(self.duration_s)
         scaled = msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=0.0)
-        return msgspec.structs.replace(scaled, latency_s=min(scaled.shortest_s, self.latency_s * factor))
+        latency_s = min(self.latency_s * factor, min(scaled._times_s) / self.launches)
+        return msgspec.structs.replace(scaled, latency_s=latency_s)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
@@ -277,9 +287,19 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return msgspec.structs.replace(self, host_work_s=0.0, host_load_s=load_s)
 
     @property
+    def once_bytes(self) -> int:
+        """Bytes of the arrays that are copied once."""
+        return sum(self.h2d_once) + sum(self.d2h_once)
+
+    @property
+    def _largest_bytes(self) -> int:
+        """Of the arrays that are cut; 0 without one."""
+        return max((*self.input_bytes, *self.output_bytes), default=0)
+
+    @property
     def floats(self) -> int:
-        """How often 4 bytes go into the largest array that is cut, or begin to; 0 without one."""
-        return -(-max((*self.input_bytes, *self.output_bytes), default=0) // BYTES_PER_ELEMENT)
+        """How often 4 bytes go into the largest array that is cut; 0 without one."""
+        return self._largest_bytes // BYTES_PER_ELEMENT
 
     @property
     def work(self) -> int:
@@ -345,21 +365,23 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
 
         Unless told one for every 4 bytes of the largest array that is cut, and one at least for every 4 ns that the
-        launch takes: what works so long on little data has many threads for each of them. Source of that number:
+        launch takes: what works long on little data has many threads for each of them. Source of that number:
         docs/evidence.md, what a part of a kernel takes.
         """
-        if kernel.threads or not self.floats:
+        if kernel.threads or not self._largest_bytes:
             return kernel.threads
-        return max(self.floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
+        floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
+        return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
     def _launch(self, kernel: WorkloadKernel, part: Part, stream: int) -> Kernel:
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
-        what = (stream, kernel.name, part.elements, kernel.parameter)
         threads = self.threads(kernel)
         threads = max(1, round(part.share * threads)) if threads else 0
+        elements = part.elements if threads else 0  # they would count for threads
+        what = (stream, kernel.name, elements, kernel.parameter)
         duration_s = kernel.launch_s(self.work) * part.share
-        own = 0 if threads == part.elements else threads
+        own = 0 if threads == elements else threads
         return Kernel(*what, duration_s, kernel.fill, share=part.share, threads=own, parts=kernel.parts(self.work))
 
 

@@ -72,10 +72,18 @@ def _seconds(field: str, time: float | str) -> float:
 
 
 def kernel_given(kernel: Kernel, field: str = "kernel") -> WorkloadKernel:
-    """A kernel as text or by its time in seconds. Raises InputError naming ``field``."""
+    """A kernel as it is, as text or by its time in seconds. Raises InputError naming ``field``."""
     if isinstance(kernel, WorkloadKernel):
         return kernel
-    return parse_kernel(kernel, field) if isinstance(kernel, str) else WorkloadKernel(duration_s=kernel)
+    return parse_kernel(kernel, field) if isinstance(kernel, str) else _made(field, duration_s=kernel)
+
+
+def _made(what: str, **fields: Any) -> WorkloadKernel:
+    """The kernel with these fields. Raises InputError, which begins with ``what``."""
+    try:
+        return WorkloadKernel(**fields)
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
 
 
 def _named(kernels: list[WorkloadKernel]) -> tuple[WorkloadKernel, ...]:
@@ -127,7 +135,7 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
     if len(whole) > 1:
         raise InputError(f"{field} = {shown(text)}: two times of the whole; say of which part one is, as in 9us@64Ki")
     points = tuple(Point(part, seconds) for seconds, part in times if part is not None)
-    return WorkloadKernel(duration_s=whole[0] if whole else None, points=points, **fields)
+    return _made(f"{field} = {shown(text)}", duration_s=whole[0] if whole else None, points=points, **fields)
 
 
 def _items(text: str) -> Iterator[str]:
@@ -148,9 +156,15 @@ def parse_point(text: str, field: str) -> Point:
 
 def parse_part(text: str, field: str) -> float:
     """A share of the whole, up to 1, or a number of elements: ``"1/256"``, ``"64Ki"``. Raises InputError."""
-    if "/" in text and any(c.isalpha() for c in text):
+    if not (any(c in text for c in "./%") or text == "1"):
+        return parse_count(text, field)
+    try:
+        return parse_share(text, field)
+    except InputError:
+        elements, _, launches = text.partition("/")
+        if not launches or not elements.strip()[-1:].isalpha():
+            raise
+        parse_count(elements, field)
         raise InputError(
-            f"{field} = {shown(text)}: expected a share such as 1/256, or elements such as 64Ki; of how many launches"
-            " the times are is said by launches=600"
-        )
-    return parse_share(text, field) if any(c in text for c in "./%") or text == "1" else parse_count(text, field)
+            f"{field} = {shown(text)}: how many launches take these times together is said by launches={launches}"
+        ) from None

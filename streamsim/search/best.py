@@ -73,7 +73,8 @@ class Best(msgspec.Struct, frozen=True):
     grid, ``simulated`` of them; the others are proved to be more than 10 % slower, but for ``left_open`` of them.
     ``compiled``: whether the compiled twin did it. ``device_bytes``: what the optimum holds on the card, of
     ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out_whys``:
-    how many distinct programs of the grid were not looked at, by why.
+    how many distinct programs of the grid were not looked at, by why; beside those of more chunks than ``most_chunks``,
+    that the workload can be cut into (None: the grid has no more).
 
     A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
     ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
@@ -103,6 +104,7 @@ class Best(msgspec.Struct, frozen=True):
     memory_bytes: int | None
     link: str
     left_out_whys: dict[str, int]
+    most_chunks: int | None
 
     def __repr__(self) -> str:
         config, took = self.best.config, format_seconds(self.best.makespan_s)
@@ -154,6 +156,7 @@ class Best(msgspec.Struct, frozen=True):
             "link": self.link,
             "left_out": self.left_out,
             "left_out_why": self.left_out_why,
+            "most_chunks": self.most_chunks,
             "programs": self.programs,
             "simulated": self.simulated,
             "left_open": self.left_open,
@@ -234,6 +237,7 @@ def best(
         memory_bytes=grid.memory_limit_bytes,
         link=link_words(device, grid.memory == "pageable"),
         left_out_whys=grid.left_out(workload),
+        most_chunks=grid.most_chunks(workload),
     )
 
 

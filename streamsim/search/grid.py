@@ -64,7 +64,7 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         More streams, or more buffers, than chunks make the same program as as many as chunks. Raises
         InputError when nothing is left.
         """
-        distinct = list(dict.fromkeys(self._distinct(workload, workload.most_chunks)))
+        distinct = list(dict.fromkeys(self._distinct(workload)))
         if not distinct:
             least = min(self.chunks)
             raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
@@ -73,37 +73,33 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return distinct
         fits = [config for config in distinct if config.device_bytes(workload) <= limit]
         if not fits:
-            needed = min(config.device_bytes(workload) for config in distinct)
-            raise InputError(
-                f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
-                f" card's memory; the smallest takes {format_bytes(needed)}"
-                f"{_of_it_once(workload)}; allow smaller rings of buffers or more chunks, or a larger card"
-            )
+            raise _no_room(workload, limit, min(config.device_bytes(workload) for config in distinct))
         return fits
 
     def left_out(self, workload: Workload) -> dict[str, int]:
-        """How many distinct programs of the grid :meth:`configs` leaves out, by why."""
-        most, limit = workload.most_chunks, self.memory_limit_bytes
-        found: Counter[str] = Counter()
+        """How many distinct programs of the grid :meth:`configs` leaves out, by why, but for too many chunks."""
+        limit, found = self.memory_limit_bytes, Counter[str]()
         idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
-        for config in dict.fromkeys(self._distinct(idle, MOST_CHUNKS)):
-            if config.chunks > most:
-                found[f"the workload has at most {most} chunks"] += 1
-            elif config.launch == "graph" and workload.has_host_work:
+        for config in dict.fromkeys(self._distinct(idle)):
+            if config.launch == "graph" and workload.has_host_work:
                 found["the host cannot work between the steps of a graph"] += 1
             elif limit is not None and config.device_bytes(workload) > limit:
                 found[f"they need more than {format_bytes(limit)} on the card"] += 1
         return dict(found)
+
+    def most_chunks(self, workload: Workload) -> int | None:
+        """How many chunks the workload can be cut into, where the grid has more; else None."""
+        return workload.most_chunks if workload.most_chunks < max(self.chunks) else None
 
     def within(self, memory_bytes: int | None) -> Grid:
         """The same grid on a card of so much memory (None: unknown)."""
         limits = [n for n in (self.memory_limit_bytes, memory_bytes) if n is not None]
         return msgspec.structs.replace(self, memory_limit_bytes=min(limits, default=None))
 
-    def _distinct(self, workload: Workload, most_chunks: int) -> Iterator[Config]:
+    def _distinct(self, workload: Workload) -> Iterator[Config]:
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
-        for chunks in sorted(n for n in self.chunks if n <= most_chunks):
+        for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
             allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
             allowed |= {"prefetch": {ROLES}} if "prefetch" in allowed else {}  # whatever the grid has
             ways = [
@@ -133,6 +129,10 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [(config.order, config.buffers, config.launch) for config in found]
 
 
-def _of_it_once(workload: Workload) -> str:
-    once = sum(workload.h2d_once) + sum(workload.d2h_once)
-    return f", {format_bytes(once)} of it arrays that are copied once" if once else ""
+def _no_room(workload: Workload, limit: int, needed: int) -> InputError:
+    once = f", {format_bytes(workload.once_bytes)} of it copied once" if workload.once_bytes else ""
+    return InputError(
+        f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the card's"
+        f" memory; the smallest takes {format_bytes(needed)}{once}; allow smaller rings of buffers, more chunks, or a"
+        " larger card"
+    )

@@ -136,8 +136,8 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def has_launches(self) -> bool:
         """Whether any kernel is several launches; then there is a column for how many each is."""
         kernels = self.workload.kernels if self.workload else ()
-        given = [value for axis in self.axes for value in axis.values if isinstance(value, WorkloadKernel)]
-        return any(kernel.launches > 1 for kernel in (*kernels, *given))
+        given = [value for axis in self.axes if axis.name.startswith("kernel_s") for value in axis.values]
+        return any(isinstance(one, WorkloadKernel) and one.launches > 1 for one in (*kernels, *given))
 
     @property
     def _launch_columns(self) -> tuple[str, ...]:
@@ -259,7 +259,7 @@ class _Block:
     """Some combinations, grouped by workload and device, which the evaluators take many configs of at once."""
 
     def __init__(self, sweep: Sweep, start: int, stop: int) -> None:
-        self._sweep, self._stop = sweep, stop
+        self._sweep, self._stop, self._has_launches = sweep, stop, sweep.has_launches
         self._left_out, self._reason = 0, ""
         self._too_large, self._too_large_reason = 0, ""
         self._groups: dict[tuple[int, int], tuple[Workload, Device, list[tuple[int, Config]]]] = {}
@@ -299,7 +299,7 @@ class _Block:
         numbers = (point[name] for name in self._device.names if "." in name)
         times = [kernel.whole_s(workload.work) if kernel.is_timed else None for kernel in workload.kernels]
         once = [sum(getattr(workload, name.removesuffix("_bytes"))) for name in self._sweep.once_columns]
-        launches = [kernel.launches for kernel in workload.kernels] if self._sweep.has_launches else []
+        launches = [kernel.launches for kernel in workload.kernels] if self._has_launches else []
         host = [getattr(workload, name) for name in self._sweep.host_columns]
         sizes = (workload.input_bytes, times, workload.output_bytes, once, launches, host)
         return (device.name, device.connections, *numbers, workload.elements, *(n for some in sizes for n in some))

@@ -106,6 +106,11 @@ def test_no_two_conflicting_accesses_are_unordered(made: tuple[Workload, Schedul
     assert races(made[1]) == []
 
 
+def has_arrays(workload: Workload) -> bool:
+    """Without any that is cut, the elements of a kernel given by its time say nothing."""
+    return bool(workload.inputs or workload.outputs)
+
+
 @settings(deadline=None)
 @given(card.built())
 def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Workload, Schedule, int]) -> None:
@@ -133,7 +138,7 @@ def test_every_kernel_and_every_output_gets_the_data_of_its_chunk(made: tuple[Wo
             part = bounds[sum(kernels_run.values()) // len(workload.kernels)]
             assert {on_card[f"{r.buffer}@{r.offset}"][:2] for r in op.reads} <= {part}
             assert len(op.reads) == len(workload.inputs)
-            assert op.elements == part[1]
+            assert op.elements == (part[1] if has_arrays(workload) else 0)
             kernels_run[part] += 1
             for w in op.writes:
                 on_card[f"{w.buffer}@{w.offset}"] = (*part, kernels_run[part])
@@ -147,7 +152,7 @@ def test_the_kernels_of_the_chunks_add_up_to_the_whole(made: tuple[Workload, Sch
     workload, schedule, chunks = made
     kernels = [op for op in schedule if isinstance(op, Kernel)]
     assert len(kernels) == chunks * len(workload.kernels)
-    assert sum(op.elements for op in kernels) == workload.work * len(workload.kernels)
+    assert sum(op.elements for op in kernels) == workload.work * len(workload.kernels) * has_arrays(workload)
     total = sum(op.duration_s or 0 for op in kernels)
     assert total == pytest.approx(sum(k.duration_s or 0 for k in workload.kernels))
 

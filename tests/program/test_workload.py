@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.analysis.room import check_room
+from streamsim.checks import MOST_CHUNKS
 from streamsim.device.kernel_costs import part_s
 from streamsim.device.library import device_names, load_device
 from streamsim.device.variations import with_memory_limit
@@ -263,7 +264,13 @@ def test_a_kernel_as_text(text: str, kernel: WorkloadKernel) -> None:
         ("4ms,latency=5ms", "latency_s = 0.005 s: a launch takes so long at least, and one of these takes 4 ms"),
         ("4ms/600,latency=10us", "one of these takes 6.667 us"),
         ("4ms,9us@64Ki,latency=10us", "one of these takes 9 us"),
-        ("4ms,9us@64Ki/600", "kernel part = '64Ki/600': expected a share such as 1/256"),
+        (
+            "4ms,9us@64Ki/600",
+            "kernel part = '64Ki/600': how many launches take these times together is said by",
+        ),
+        ("4ms,9us@1/256/2", "kernel part = '256/2'"),
+        ("4ms,9us@abc/2", "kernel part = 'abc': expected a count such as 16Mi, 4M or 4096"),
+        ("10us@512Ki,9us@256Ki,latency=9500ns", "one of these takes 9 us"),
     ],
 )
 def test_what_is_no_kernel_is_named(text: str, names: str | None) -> None:
@@ -335,6 +342,12 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
         ("kernels = [{ duration = '4ms' }]", "kernels[0].duration = '4ms': unknown field; did you mean duration_s?"),
         ("kernels = [{ points = [{ on = 3 }] }]", "kernels[0].points[0].on = 3: unknown field; streamsim schema says"),
         ("kernels = [{ points = ['9us'] }]", "kernels[0].points[0] = '9us': expected the time of a part, such as"),
+        ("kernels = ['1ms', 0]", "kernels[1]: duration_s = 0: expected a number from 1e-09"),
+        ("kernels = ['1ms', '1ms,name=']", "kernels[1] = '1ms,name=': name = '': expected a name"),
+        (
+            "inputs = ['1MiB']\nkernels = ['10us@512Ki,latency=8us']",
+            "latency_s = 8e-06 s: a launch takes so long at least",
+        ),
         ("kernels = [{}]", "kernels: kernel has no time and nothing to work on; give its duration_s, or arrays"),
     ],
 )
@@ -426,9 +439,9 @@ def test_what_works_long_on_little_data_has_many_threads() -> None:
         (["1B"], "20us", 5_000),
         (["64MiB"], "4ms", 16 << 20),
         (["4B"], "4ms,threads=64", 64),
-        ([], "4ms", 0),  # nothing tells
+        ([], "4ms", 0),  # nothing tells, as little as the elements do
     ):
-        workload = workload_of_sizes(sizes, [text])
+        workload = workload_of_sizes(sizes, [text], elements=None if sizes else 64)
         assert workload.threads(workload.kernels[0]) == threads
         whole = workload.launches(workload.cut(1)[0])[0]
         assert (whole.threads or whole.elements) == threads
@@ -450,12 +463,19 @@ def test_what_is_assumed_of_kernels_is_said_where_it_decides() -> None:
         assert all(line.startswith(begin) for line, begin in zip(lines, begins, strict=True))
 
 
-@given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 64), st.booleans())
-def test_what_is_said_to_fit_fits(cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool) -> None:
-    """And where no number of chunks is named none fits: of the powers of two, which are tried."""
-    workload = workload_of_sizes([cut_kib << 10], [1e-3], h2d_once=[once_kib << 10] * bool(once_kib))
+@given(
+    st.integers(1, 40), st.integers(0, 40), st.integers(1, 64), st.booleans(), st.none() | st.sampled_from((1, 2, 4, 8))
+)
+@example(32, 0, 8, False, 4)
+@example(40, 39, 40, True, None)
+def test_what_is_said_to_fit_fits(
+    cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool, elements: int | None
+) -> None:
+    """And where no number of chunks is named none fits, over two buffers or one."""
+    workload = workload_of_sizes([cut_kib << 10], [1e-3], (), elements, [once_kib << 10] * bool(once_kib))
+    order: Any = "prefetch" if is_prefetch else "depth-first"
     device = with_memory_limit(load_device("ideal"), limit_kib << 10)
-    config = Config("prefetch" if is_prefetch else "depth-first", 1)
+    config = Config(order, 1)
     if config.device_bytes(workload) <= limit_kib << 10:
         check_room(workload, config, device)
         return
@@ -463,8 +483,9 @@ def test_what_is_said_to_fit_fits(cut_kib: int, once_kib: int, limit_kib: int, i
         check_room(workload, config, device)
     found = re.search(r"use buffers = (\d+), chunks = (\d+), ([a-z-]+): that holds", str(raised.value))
     if found:
-        order: Any = found[3]
+        assert found[3] == order
         check_room(workload, Config(order, int(found[2]), 1, int(found[1])), device)
     else:
-        rings = (Config("depth-first", 1 << k, 1, 2) for k in range(1, 20))
+        many = range(1, elements + 1) if elements else (1, 2, 3, MOST_CHUNKS)
+        rings = (Config(order, chunks, 1, buffers) for chunks in many for buffers in (1, 2))
         assert all(ring.device_bytes(workload) > limit_kib << 10 for ring in rings)

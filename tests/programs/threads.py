@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.device.kernel_costs import part_s
 from streamsim.device.library import load_device
-from streamsim.program.workload import THREADS_PER_S
+from streamsim.program.workload_text import workload_of_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +25,21 @@ CARDS = ("h100", "h200")
 HALVINGS = 8  # of a launch, from all of it on
 WHOLE_S = (0.2e-3, 1e-3, 4e-3)
 BLOCK = 256
-FLOATS = {  # of the largest array that is cut
-    "a thread for each float": (1 << 14, 1 << 16, 1 << 18, 1 << 20),
-    "a block for each float": (1 << 8, 1 << 10, 1 << 12, 1 << 14),
+FLOATS = {  # of the largest array that is cut, by what works on each of them
+    "thread": (1 << 14, 1 << 16, 1 << 18, 1 << 20),
+    "block": (1 << 8, 1 << 10, 1 << 12, 1 << 14),
 }
-# Threads of a launch of so many floats that takes so many seconds; 0: as many as one likes.
-RULES: dict[str, Callable[[int, float], float]] = {
-    "a thread for each float": lambda floats, _: floats,
-    "and one for every 4 ns (the rule)": lambda floats, whole_s: max(floats, THREADS_PER_S * whole_s),
+
+
+def by_the_rule(floats: int, whole_s: float) -> float:
+    """Threads of a launch of so many floats that takes so many seconds."""
+    workload = workload_of_sizes([4 * floats], [whole_s])
+    return workload.threads(workload.kernels[0])
+
+
+RULES: dict[str, Callable[[int, float], float]] = {  # 0: as many as one likes
+    "one for each float": lambda floats, _: floats,
+    "and one for every 4 ns (the rule)": by_the_rule,
     "and one for each ns": lambda floats, whole_s: max(floats, 1e9 * whole_s),
     "many": lambda *_: 0,
 }
@@ -42,12 +49,12 @@ __device__ float work(float x, int rounds) {
     return x;
 }
 
-extern "C" __global__ void threads(const float* in, float* out, long long floats, int rounds) {
+extern "C" __global__ void thread(const float* in, float* out, long long floats, int rounds) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < floats) out[i] = work(in[i], rounds);
 }
 
-extern "C" __global__ void blocks(const float* in, float* out, long long floats, int rounds) {
+extern "C" __global__ void block(const float* in, float* out, long long floats, int rounds) {
     __shared__ float sum;
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
@@ -97,9 +104,8 @@ def measure() -> list[Kernel]:
     source, out = (cupy.zeros(max(map(max, FLOATS.values())), dtype=cupy.float32) for _ in range(2))
 
     def took_s(kind: str, floats: int, rounds: int, launches: int = 6) -> float:
-        is_block = kind == "a block for each float"
-        function = module.get_function("blocks" if is_block else "threads")
-        grid = floats if is_block else -(-floats // BLOCK)
+        function = module.get_function(kind)
+        grid = floats if kind == "block" else -(-floats // BLOCK)
         times: list[float] = []
         for _ in range(6):  # the first one warms up
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()

@@ -95,6 +95,7 @@ def test_json_has_all_that_is_known() -> None:
         "memory_bytes": None,
         "left_out": 0,
         "left_out_why": "",
+        "most_chunks": None,
         "programs": 84,
         "left_open": 0,
         "left_open_because": None,
@@ -117,23 +118,20 @@ def test_json_says_what_had_no_room() -> None:
     assert found["inputs"] == {"device": "test"}
 
 
-def test_what_the_workload_forbids_is_left_out_with_a_word() -> None:
-    """Of 1 to 4 chunks on one stream, live and as a graph: 3 and 4 of two elements, and a graph with host work."""
+def test_what_the_workload_forbids_is_left_out_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 1 to 4 chunks on one stream, live and as a graph: 3 and 4 of two elements, and graphs with host work."""
     grid = Grid(tuple(range(1, 5)), (1,), ("depth-first",), (None,), ("live", "graph"))
-    two = Workload(2, (8,), (8,), (WorkloadKernel(duration_s=1e-6),))
-    for workload, whys in (
-        (two, {"the workload has at most 2 chunks": 4}),
-        (
-            msgspec.structs.replace(two, host_work_s=1e-6),
-            {"the host cannot work between the steps of a graph": 2, "the workload has at most 2 chunks": 4},
-        ),
-        (msgspec.structs.replace(two, elements=4), {}),
-    ):
-        assert grid.left_out(workload) == whys
+    four = Workload(4, (8,), (8,), (WorkloadKernel(duration_s=1e-6),))
+    two, busy = (msgspec.structs.replace(four, **change) for change in ({"elements": 2}, {"host_work_s": 1e-6}))
+    for workload, most_chunks, graphs in ((four, None, 0), (two, 2, 0), (busy, None, 4)):
         found = streamsim.best(workload, "ideal", grid)
-        assert found.left_out == sum(whys.values())
-        assert found.left_out + found.programs == 8
-        assert all(why in found.left_out_why for why in whys)
+        why = "the host cannot work between the steps of a graph"
+        assert (found.most_chunks, found.left_out_whys) == (most_chunks, {why: graphs} if graphs else {})
+        assert (found.left_out, found.left_out_why) == (graphs, why if graphs else "")
+        assert found.programs == 2 * (most_chunks or 4) - graphs
+    assert "No more than 2 chunks were looked at: the workload has no more." in said(
+        capsys, "--h2d", "64", "--elements", "2", "--kernel", "1us", "--max-chunks", "4", "--max-streams", "1"
+    )
 
 
 def test_the_table_names_what_to_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,6 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.card import check_same_card
 from streamsim_validate.records.files import finish, read_record, write_record
@@ -140,22 +139,34 @@ def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
         Journal(path, HEADER)
 
 
-@pytest.mark.parametrize(("version", "threads"), [(1, 25), (2, 25), (3, 250_000)])
+MILLISECOND = (WorkloadKernel(duration_s=1e-3),)
+# What versions before the third measured, and the digests that they wrote.
+BEFORE_THREADS = [
+    (Workload(None, (100,), (), MILLISECOND), 25, "2c1ece0ed1fa2563"),
+    (Workload(None, (6,), (), MILLISECOND), 1, "6c4ab2cfdaad9053"),
+    (Workload(None, (1_000_001,), (), MILLISECOND), 250_000, "2c782a4d610b74c5"),
+    (Workload(3, (2,), (), MILLISECOND), 1, "b4abc14337916d34"),
+    (Workload(3, (), (), MILLISECOND), 3, "fefb0e6400218bdd"),
+]
+
+
+@pytest.mark.parametrize(("workload", "threads", "digest_then"), BEFORE_THREADS)
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_kernels_of_earlier_versions_have_a_thread_for_every_four_bytes(
-    tmp_path: Path, version: int, threads: int
+    tmp_path: Path, version: int, workload: Workload, threads: int, digest_then: str
 ) -> None:
     """As they had when they were measured; since then one at least for every 4 ns of the 1 ms that they take."""
-    workload = Workload(None, (100,), (), (WorkloadKernel(duration_s=1e-3),))
-    entry = Entry(
-        "any", "", "ok", True, Recipe("serial", {"chunks": 1}, workload, "grid"), None, (1e-3,), (2e-3,), (1e-4,)
-    )
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, workload, "grid")
+    entry = Entry("any", digest_then if version < 3 else "", "ok", True, recipe, None, (1e-3,), (2e-3,), (1e-4,))
     record = msgspec.structs.replace(WHOLE, runs=(msgspec.structs.replace(WHOLE.runs[0], entries=(entry,)),))
     plain = msgspec.json.decode(msgspec.json.encode(record)) | {"schema_version": version}
-    plain["runs"][0]["entries"][0]["case"]["workload"]["outputs"] = []
+    plain["runs"][0]["entries"][0]["case"]["workload"] |= {"inputs": [*workload.inputs], "outputs": []}
     (tmp_path / "r.json.gz").write_bytes(gzip.compress(msgspec.json.encode(plain)))
     ((_, read),) = read_record(tmp_path / "r.json.gz").measured()
-    (kernel,) = (op for op in read.build() if isinstance(op, Kernel))
-    assert (kernel.threads or kernel.elements) == threads
+    read.build()  # what was measured, by its digest
+    assert read.recipe is not None
+    (kernel,) = read.recipe.workload.kernels
+    assert kernel.threads == (threads if version < 3 else 0)
 
 
 def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:

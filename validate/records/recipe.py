@@ -150,9 +150,13 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def threads_told(workload: Workload) -> Workload:
-    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array."""
+    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
+
+    Without an array that is cut, one for each element.
+    """
+    threads = workload.floats or workload.elements or 0
     kernels = (
-        msgspec.structs.replace(kernel, threads=kernel.threads or workload.floats) if kernel.is_timed else kernel
+        msgspec.structs.replace(kernel, threads=kernel.threads or threads) if kernel.is_timed else kernel
         for kernel in workload.kernels
     )
     return msgspec.structs.replace(workload, kernels=tuple(kernels))
