@@ -440,9 +440,10 @@ def _of_launch(
     """Ticks of a share of a launch of so many waves of the card's threads (0: unknown).
 
     A launch is its floor and the rest. Of the rest a part takes its share, on a line that ends at an eighth of a wave
-    with a quarter of a wave's time; smaller parts take as long. Where parts are known lines go through them, and what
-    is smaller than the smallest is a part of that (if nothing is known of waves, it takes as long). If that takes more
-    than its share, larger ones take as long, up to an eighth of a wave.
+    with a quarter of a wave's time; smaller parts take as long. Several waves take as many times a wave's time, less
+    than one lies on that line of the wave: it rises by 6/7 of its time from an eighth of it on. Where parts are known
+    lines go through them, and what is smaller than the smallest is a part of that (if nothing is known of waves, it
+    takes as long). If that takes more than its share, larger ones take as long, up to an eighth of a wave.
     """
     if share == 1 or whole <= floor:
         return max(whole, floor)
@@ -453,7 +454,8 @@ def _of_launch(
     rest, eighth = whole - floor, 1 / (8 * waves) if waves else Fraction(0)
     lines = [(part, max(Fraction(0), ticks - floor)) for part, ticks in known]
     if not lines:
-        lines = [(eighth, rest / 4 / waves if waves else Fraction(0))]
+        of_a_wave = waves if waves >= 1 else Fraction(1, 4) + max(Fraction(0), waves - Fraction(1, 8)) * 6 / 7
+        lines = [(eighth, rest / 4 / of_a_wave if waves else Fraction(0))]
     elif lines[0][0] < eighth and lines[0][1] > rest * lines[0][0]:
         lines = [(eighth, lines[0][1])] + [point for point in lines if point[0] > eighth]
     if lines[0][0] >= 1 or lines[0][1] >= rest:

@@ -76,9 +76,16 @@ class Remedies:
         self._holds = without.has_host_waits(scenario)
 
     def of(self, key: str) -> Iterator[Remedy]:
-        """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first."""
+        """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.
+
+        As far as it has room on the card.
+        """
         make = _MAKERS.get(key)
-        return iter(()) if make is None or self._rework.last < 0 else make(self)
+        if make is None or self._rework.last < 0:
+            return
+        for remedy in make(self):
+            if remedy.scenario.device.has_room(remedy.scenario.schedule.device_bytes):
+                yield remedy
 
     @cached_property
     def _recut(self) -> Recut:
@@ -152,7 +159,8 @@ class Remedies:
         has_own = config.order in ("serial", "prefetch")
         order = "depth-first" if has_own else config.order
         dealt = f"issue chunks{' depth-first' * has_own} in {{}} non-blocking streams in turn"
-        kept = f" with {config.slots} device buffers" * config.is_prefetch
+        is_ring = config.is_prefetch and config.slots != config.chunks
+        kept = f" with {config.slots} device buffers" * is_ring
         several = [n for n in STREAMS if config.streams < n <= config.chunks]
         for text, ring in _rings(workload, config):
             if text:
@@ -160,7 +168,8 @@ class Remedies:
             for n in several:
                 words = f"{text}, and {dealt.format(n)}" if text else dealt.format(n) + kept
                 words += ASYNCHRONOUS * self._holds
-                buffers = None if ring.slots == config.chunks else ring.slots
+                has_own_buffers = ring.slots == config.chunks and (text or config.is_prefetch)
+                buffers = None if has_own_buffers else ring.slots
                 yield from self._as_options(words, order=order, streams=n, buffers=buffers)
 
     def _as_options(self, text: str, **options: Any) -> Iterator[Remedy]:
@@ -260,13 +269,13 @@ class Remedies:
 
 
 def _rings(workload: Workload, config: Config) -> Iterator[tuple[str, Config]]:
-    """The program with as many device buffers, in no words; twice as many; and one for each chunk."""
+    """The program with as many device buffers, in no words; twice as many, if those are fewer; one for each chunk."""
     yield "", config
     slots = config.slots
     if slots is None or slots >= config.chunks:
         return
-    twice = replace(config, buffers=RING * slots).fitted()
-    for name, other in ((f"{twice.slots} device buffers in place of {slots}", twice), (OWN, config.without_ring())):
+    twice = (f"{RING * slots} device buffers in place of {slots}", replace(config, buffers=RING * slots))
+    for name, other in (*[twice] * (RING * slots < config.chunks), (OWN, config.without_ring())):
         more = format_bytes(other.device_bytes(workload) - config.device_bytes(workload))
         yield f"give chunks {name} ({more} more)", other
 

@@ -289,11 +289,15 @@ def _sections(best: "Best") -> list[list[Row]]:
             optimum,
             f"{best.best.config.words}; {format_bytes(best.device_bytes)} on the card",
         ),
-        ("serial", best.serial_s, f"the unchunked program, blocking copies; {the_best} is {best.speedup:.2f}x"),
+        (
+            "serial",
+            best.serial_s,
+            f"the unchunked program, blocking copies{_room(best.serial_fits)}; {the_best} is {best.speedup:.2f}x",
+        ),
         (
             "usual",
             best.usual.makespan_s,
-            f"{best.usual.config.words}{'' if best.usual_fits else ', which needs more memory than allowed'}:"
+            f"{best.usual.config.words}{_room(best.usual_fits)}:"
             f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
         ),
     ]
@@ -316,6 +320,10 @@ def _sections(best: "Best") -> list[list[Row]]:
         for name, seconds in best.faster_s.items()
     ]
     return [times, binds, _flat(best.flatness, the_best), gains]
+
+
+def _room(fits: bool) -> str:
+    return "" if fits else ", which needs more memory than allowed"
 
 
 def _flat(flatness: "Flatness", the_best: str) -> list[Row]:

@@ -181,9 +181,9 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     small = [loss for loss in losses[1:] if max(loss.lost_s, loss.gain_alone_s) < least_s]
     for loss in losses:
         if loss not in small:
-            gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
-            gain = gain if loss.made else f"({gain})"
-            table.add_row(loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), gain, loss.remedy)
+            table.add_row(
+                loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), loss.remedy
+            )
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
@@ -191,6 +191,16 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
         gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
         table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
+
+
+def _alone(loss: "Loss") -> str:
+    """What its remedy gains, or in brackets what the cause would be worth if it could be removed, if anything."""
+    from streamsim.text.quantities import format_seconds
+
+    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
+    if loss.made:
+        return gain
+    return f"({gain})" if loss.gain_alone_s > 0 else ""
 
 
 def _share(part_s: float, whole_s: float) -> str:

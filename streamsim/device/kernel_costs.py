@@ -105,7 +105,7 @@ def part_s(
     knee = LEAST_THREADS / waves if waves else 0.0
     points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
     if not points:
-        points = [(knee, rest_s * LEAST_TIME / waves if waves else 0.0)]
+        points = [(knee, rest_s * LEAST_TIME / _of_a_wave(waves) if waves else 0.0)]
     elif points[0][1] > rest_s * points[0][0]:
         reach = min(knee, points[0][1] / rest_s)
         if points[0][0] < reach < [*points, (1.0, rest_s)][1][0]:
@@ -117,6 +117,13 @@ def part_s(
         return floor_s + least_s
     (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
     return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
+
+
+def _of_a_wave(waves: float) -> float:
+    """How many times as long as one wave of threads so many take, beyond the floor."""
+    if waves >= 1:
+        return waves
+    return LEAST_TIME + (1 - LEAST_TIME) * max(0.0, waves - LEAST_THREADS) / (1 - LEAST_THREADS)
 
 
 def constant_s(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> float:

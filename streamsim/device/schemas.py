@@ -8,7 +8,7 @@ from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.files import ScheduleFile
 from streamsim.program.layers import Layers
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.text.shown import shown
 
 KINDS: dict[str, type[msgspec.Struct]] = {
@@ -16,6 +16,13 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "workload": Workload,
     "layers": Layers,
     "device": Device,
+}
+
+
+# What a table may be given as instead.
+_OTHERWISE = {
+    f"#/$defs/{WorkloadKernel.__name__}": ("string", "number"),
+    f"#/$defs/{Point.__name__}": ("string",),
 }
 
 
@@ -35,7 +42,7 @@ def _or_text(node: Any) -> Any:
         return node
     if node.get("type") in ("integer", "number"):
         return {**node, "type": [node["type"], "string"]}
-    if node.get("$ref") == f"#/$defs/{WorkloadKernel.__name__}":
-        return {"anyOf": [node, {"type": "string"}]}
+    if other := _OTHERWISE.get(node.get("$ref", "")):
+        return {"anyOf": [node, *({"type": kind} for kind in other)]}
     as_it_is = ("default", "additionalProperties")  # of a spread: names are anybody's, and numbers are numbers
     return {key: value if key in as_it_is else _or_text(value) for key, value in node.items()}

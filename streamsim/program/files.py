@@ -17,7 +17,7 @@ from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_to
 from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import kernel_given, parse_part, parse_point
+from streamsim.program.workload_text import kernel_given, parse_fill, parse_part, parse_point
 from streamsim.text.quantities import parse_bytes
 from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown
@@ -49,6 +49,7 @@ def _size(text: str, path: str) -> int:
 _PARSERS: Parsers = {
     **dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size),
     "at": parse_part,
+    "fill": parse_fill,
     WorkloadKernel: kernel_given,
     Point: parse_point,
 }

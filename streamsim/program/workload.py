@@ -130,15 +130,26 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def scaled(self, factor: float) -> WorkloadKernel:
         """The same with all its times so many times as long; of a kernel that is timed."""
-
-        def times(seconds: float) -> float:
-            return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
-
-        points = tuple(Point(point.at, times(point.duration_s)) for point in self.points)
-        duration_s = None if self.duration_s is None else times(self.duration_s)
+        points = tuple(Point(point.at, _times(point.duration_s, factor)) for point in self.points)
+        duration_s = None if self.duration_s is None else _times(self.duration_s, factor)
         scaled = msgspec.structs.replace(self, duration_s=duration_s, points=points, latency_s=0.0)
         latency_s = min(self.latency_s * factor, min(scaled._times_s) / self.launches)
         return msgspec.structs.replace(scaled, latency_s=latency_s)
+
+    def over(self, factor: float) -> WorkloadKernel:
+        """The same kernel over so many times the work; of one that is timed.
+
+        The whole and each share of it take so many times as long, in so many times the threads where these are told;
+        so many elements, and the least that a launch takes, what they did.
+        """
+
+        def taken(seconds: float) -> float:
+            return max(self.latency_s * self.launches, _times(seconds, factor))
+
+        points = tuple(point if point.at > 1 else Point(point.at, taken(point.duration_s)) for point in self.points)
+        duration_s = None if self.duration_s is None else taken(self.duration_s)
+        threads = min(LARGEST_BYTES, max(1, round(self.threads * factor))) if self.threads else 0
+        return msgspec.structs.replace(self, duration_s=duration_s, points=points, threads=threads)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.
@@ -167,6 +178,11 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if at > 1 and not elements:
             raise InputError(f"points: {at:g} elements of a workload without arrays; give a share, up to 1")
         return at / elements if at > 1 else at
+
+
+def _times(seconds: float, factor: float) -> float:
+    """The time of a kernel so many times as long, as far as it may be."""
+    return min(LONGEST_S, max(SHORTEST_KERNEL_S, seconds * factor))
 
 
 def _so_much(share: float, elements: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamsim.checks import LEAST_FILL
 from streamsim.errors import InputError
 from streamsim.program.workload import SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     Size = int | str
     Kernel = float | str | WorkloadKernel
 
+
+def parse_fill(text: str, field: str) -> float:
+    """The share of the card that a kernel keeps busy: ``"50%"``. Raises InputError naming ``field``."""
+    return parse_share(text, field, least=LEAST_FILL)
+
+
 OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "threads": ("threads", parse_count),
     "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
-    "fill": ("fill", parse_share),
+    "fill": ("fill", parse_fill),
     "name": ("name", lambda text, _: text),
     "launches": ("launches", parse_count),
 }

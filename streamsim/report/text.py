@@ -66,7 +66,7 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
         (f"{k} busy", format_seconds(u.busy_s), f"{u.utilisation:.1%} of the time") for k, u in p.engines.items()
     ]
     engines.append(("overlap", format_seconds(p.overlap_s), "two engines or more busy"))
-    has = "" if p.memory_bytes is None else f"of the card's {format_bytes(p.memory_bytes)}"
+    has = "" if p.memory_bytes is None else f"of {format_bytes(p.memory_bytes)}"
     memory = [("on the card", format_bytes(p.device_bytes), has)]
     if p.without_ring is not None:
         memory.append(("without the ring", format_seconds(p.without_ring.makespan_s), _ring_words(p, p.without_ring)))
@@ -75,7 +75,7 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
 
 
 def _ring_words(p: Prediction, other: WithoutRing) -> str:
-    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than it has'}"
+    holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than there is room for'}"
     cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
     saved = other.device_bytes - p.device_bytes
     change = f"saves {format_bytes(saved)}" if saved >= 0 else f"takes {format_bytes(-saved)} more"
@@ -84,7 +84,7 @@ def _ring_words(p: Prediction, other: WithoutRing) -> str:
 
 def _serials(p: Prediction) -> list[tuple[str, str, str]]:
     """What it is compared with, each under its name, and the prediction."""
-    room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, which the card has no room for"
+    room = "" if p.serial_fits else f"; {format_bytes(p.serial_device_bytes)}, for which there is no room"
     rows = [("serial", format_seconds(p.serial_s), f"{SERIAL_WORDS[p.serial_program]}{room}")]
     gain = f"{p.speedup:.2f}x as fast as serial"
     if p.serial_program != "one by one":

@@ -65,16 +65,16 @@ class Flatness(msgspec.Struct, frozen=True):
 class Best(msgspec.Struct, frozen=True):
     """The optimum of a grid and what to make of it. Times in seconds.
 
-    ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams:
-    what to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit
-    allows it. ``serial_s``: the unchunked program, blocking copies. ``bound_by``: what sets ``lower_bound_s`` for the
-    best one. ``critical_s``: its makespan split over what its critical path runs through. ``faster_s``: its makespan,
-    the configuration left as it is, with one thing 1.1 times as fast. ``programs``: distinct programs of the
-    grid, ``simulated`` of them; the others are proved to be more than 10 % slower, but for ``left_open`` of them.
-    ``compiled``: whether the compiled twin did it. ``device_bytes``: what the optimum holds on the card, of
-    ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was assumed. ``left_out_whys``:
-    how many distinct programs of the grid were not looked at, by why; beside those of more chunks than ``most_chunks``,
-    that the workload can be cut into (None: the grid has no more).
+    ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what
+    to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit allows it.
+    ``serial_s``: the unchunked program, blocking copies; ``serial_fits``: whether it allows that. ``bound_by``: what
+    sets ``lower_bound_s`` for the best one. ``critical_s``: its makespan split over what its critical path runs
+    through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1 times as fast.
+    ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more than 10 %
+    slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``: what the
+    optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was
+    assumed. ``left_out_whys``: how many distinct programs of the grid were not looked at, by why; beside those of more
+    chunks than ``most_chunks``, that the workload can be cut into (None: the grid has no more).
 
     A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
     ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
@@ -86,6 +86,7 @@ class Best(msgspec.Struct, frozen=True):
     usual: Found
     usual_fits: bool
     serial_s: float
+    serial_fits: bool
     lower_bound_s: float
     bound_by: str
     critical_s: dict[str, float]
@@ -142,6 +143,7 @@ class Best(msgspec.Struct, frozen=True):
             **{name: _found_json(getattr(self, name), self.serial_s) for name in ("best", "simplest", "usual")},
             "serial_s": self.serial_s,
             "serial_program": "unchunked",
+            "serial_fits": self.serial_fits,
             "usual_fits": self.usual_fits,
             "gain_over_usual": self.gain(self.usual.makespan_s),
             "lower_bound_s": self.lower_bound_s,
@@ -214,8 +216,9 @@ def best(
         best=Found(winner, shortest * S_PER_TICK),
         simplest=Found(simplest, took[simplest] * S_PER_TICK),
         usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK),
-        usual_fits=grid.memory_limit_bytes is None or usual.device_bytes(workload) <= grid.memory_limit_bytes,
+        usual_fits=grid.has_room(usual.device_bytes(workload)),
         serial_s=prediction.serial_s,
+        serial_fits=grid.has_room(Config("serial").device_bytes(workload)),
         lower_bound_s=prediction.lower_bound_s,
         bound_by=prediction.bound_by,
         critical_s=prediction.critical_s,

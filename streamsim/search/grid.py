@@ -68,24 +68,38 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not distinct:
             least = min(self.chunks)
             raise InputError(f"chunks = {least}: an empty grid: the workload has at most {workload.most_chunks} chunks")
-        limit = self.memory_limit_bytes
-        if limit is None:
-            return distinct
-        fits = [config for config in distinct if config.device_bytes(workload) <= limit]
+        fits = [config for config in distinct if self.has_room(config.device_bytes(workload))]
         if not fits:
-            raise _no_room(workload, limit, min(config.device_bytes(workload) for config in distinct))
+            raise self._no_room(workload, min(config.device_bytes(workload) for config in distinct))
         return fits
+
+    def _no_room(self, workload: Workload, needed: int) -> InputError:
+        limit = self.memory_limit_bytes or 0
+        if workload.once_bytes >= limit:
+            remedy = f"the arrays that are copied once take {format_bytes(workload.once_bytes)} of it: allow more"
+        elif not {"depth-first", "prefetch"} & {*self.orders}:
+            remedy = "only depth-first and prefetch have rings of buffers: allow one of them, or more memory"
+        else:
+            remedy = "allow smaller rings of buffers, more chunks or more memory"
+        return InputError(
+            f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
+            f" card's memory; the smallest takes {format_bytes(needed)}; {remedy}"
+        )
 
     def left_out(self, workload: Workload) -> dict[str, int]:
         """How many distinct programs of the grid :meth:`configs` leaves out, by why, but for too many chunks."""
-        limit, found = self.memory_limit_bytes, Counter[str]()
+        found: Counter[str] = Counter()
         idle = msgspec.structs.replace(workload, host_work_s=0.0, host_load_s=0.0)
         for config in dict.fromkeys(self._distinct(idle)):
             if config.launch == "graph" and workload.has_host_work:
                 found["the host cannot work between the steps of a graph"] += 1
-            elif limit is not None and config.device_bytes(workload) > limit:
-                found[f"they need more than {format_bytes(limit)} on the card"] += 1
+            elif not self.has_room(config.device_bytes(workload)):
+                found[f"they need more than {format_bytes(self.memory_limit_bytes or 0)} on the card"] += 1
         return dict(found)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether the device buffers of a program may hold so many bytes."""
+        return self.memory_limit_bytes is None or n_bytes <= self.memory_limit_bytes
 
     def most_chunks(self, workload: Workload) -> int | None:
         """How many chunks the workload can be cut into, where the grid has more; else None."""
@@ -127,12 +141,3 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"an empty grid: {refused}")
         found.sort(key=lambda config: config.simplicity)
         return [(config.order, config.buffers, config.launch) for config in found]
-
-
-def _no_room(workload: Workload, limit: int, needed: int) -> InputError:
-    once = f", {format_bytes(workload.once_bytes)} of it copied once" if workload.once_bytes else ""
-    return InputError(
-        f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the card's"
-        f" memory; the smallest takes {format_bytes(needed)}{once}; allow smaller rings of buffers, more chunks, or a"
-        " larger card"
-    )

@@ -369,24 +369,27 @@ def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workloa
         if given and len(given) != len(old):
             raise InputError(f"{name}: {len(given)} given; the workload has {len(old)}")
         if given and field == "kernels":
-            new[field] = tuple(map(_with_duration, old, given))
+            new[field] = tuple(map(_retimed, old, given))
         elif given:
             new[field] = tuple(per_element(name, size, workload.elements or 1) for size in given)
     return msgspec.structs.replace(workload, **new)
 
 
-def _with_duration(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
-    """``kernel`` of another time; one of which more is said takes its place, and its name if it has none."""
-    if isinstance(given, WorkloadKernel):
-        return given if given.name != WorkloadKernel().name else msgspec.structs.replace(given, name=kernel.name)
-    return msgspec.structs.replace(kernel, duration_s=given, points=())
+def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
+    """``kernel`` with the times that are ``given``, and what else is said with them; the rest stays."""
+    if not isinstance(given, WorkloadKernel):
+        return msgspec.structs.replace(kernel, duration_s=given, points=())
+    usual = WorkloadKernel()
+    names = [name for name in given.__struct_fields__ if getattr(given, name) != getattr(usual, name)]
+    said = {name: getattr(given, name) for name in {*names, "duration_s", "points"}}
+    return msgspec.structs.replace(kernel, **said)
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
-    """``workload`` of so many times the elements or bytes that are cut, kernels and load so many times as long."""
+    """``workload`` of so many times the elements or bytes that are cut, with kernels over and load for as much."""
     check_number("scale", factor, 1e-9, 1e9)
     new: dict[str, Any] = {
-        "kernels": tuple(kernel.scaled(factor) if kernel.is_timed else kernel for kernel in workload.kernels),
+        "kernels": tuple(kernel.over(factor) if kernel.is_timed else kernel for kernel in workload.kernels),
         "host_load_s": workload.host_load_s * factor,
     }
     if workload.elements:

@@ -74,12 +74,12 @@ def parse_seconds(text: str, field: str = "time", least: float = 0.0, most: floa
     return _within(text, field, _parse(_SECONDS, text, field, hint), least, most, hint)
 
 
-def parse_share(text: str, field: str = "share") -> float:
-    """``"0.25"``, ``"1/4"`` or ``"25%"`` -> 0.25. Raises InputError that names ``field`` unless above 0 and up to 1."""
+def parse_share(text: str, field: str = "share", least: float = 1e-12) -> float:
+    """``"0.25"``, ``"1/4"`` or ``"25%"`` -> 0.25. Raises InputError that names ``field`` unless in ``least..1``."""
     hint = "a share such as 0.25, 1/4 or 25%"
     above, slash, below = text.partition("/")
     value = _parse(_SHARE, above, field, hint) / (_parse(_SHARE, below, field, hint) or math.inf if slash else 1)
-    return _within(text, field, value, 1e-12, 1.0, hint)
+    return _within(text, field, value, least, 1.0, hint)
 
 
 def parse_bandwidth(text: str, field: str = "bandwidth", least: float = 1e6, most: float = 1e15) -> float:

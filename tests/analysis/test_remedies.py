@@ -24,8 +24,9 @@ from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
 from streamsim.analysis.rework import Rework
 from streamsim.cli import main
 from streamsim.device.library import load_device
+from streamsim.device.variations import with_memory_limit
 from streamsim.model import simulate
-from streamsim.program.config import Config
+from streamsim.program.config import Config, ring_config
 from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.patterns import breadth_first, build, depth_first, prefetch, ring, serial
 from streamsim.program.schedule import (
@@ -41,6 +42,7 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import workload_of_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,6 +223,37 @@ def as_said(text: str, config: Config) -> Config:
 
 
 @settings(deadline=None, max_examples=40)
+@given(pipelines(), st.integers(0, 1 << 20))
+def test_no_remedy_needs_more_room_than_there_is(schedule: Schedule, spare: int) -> None:
+    """Whatever is to blame; and those that have room are the ones that there are without a limit."""
+    limit = schedule.device_bytes + spare
+    of_any, of_those_that_fit = (
+        [
+            (remedy.text, remedy.scenario.schedule.device_bytes)
+            for key in KEYS
+            for remedy in Remedies(Scenario(schedule, device), Rework(schedule)).of(key)
+        ]
+        for device in (load_device("h200"), with_memory_limit(load_device("h200"), limit))
+    )
+    assert of_those_that_fit == [(text, n_bytes) for text, n_bytes in of_any if n_bytes <= limit]
+
+
+def test_a_ring_that_has_no_room_for_more_is_told_something_else() -> None:
+    """Of two buffers of 512 MiB that serialise: with room for all four these stand first, else more chunks do."""
+    workload, config = workload_of_sizes(["1GiB"], [92e-3], ["1GiB"]), ring_config(4, 2, 2)
+    for limit, words in (
+        (2 << 30, "give chunks device buffers of their own"),
+        (1 << 30, "cut into 32 chunks over 2 streams"),
+    ):
+        device = with_memory_limit(load_device("t4"), limit)
+        first = explain(config.schedule(workload), device, Source(workload, config)).first
+        assert first is not None
+        assert first.remedied is not None
+        assert first.remedy.startswith(words)
+        assert first.remedied.schedule.device_bytes <= limit
+
+
+@settings(deadline=None)
 @given(issued(), devices())
 def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
     asked: tuple[Workload, Config], device: Device

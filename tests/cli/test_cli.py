@@ -80,7 +80,7 @@ def test_a_serial_program_without_room_is_said(capsys: pytest.CaptureFixture[str
     for limit, fits in (("64MiB", True), ("63MiB", False)):
         assert figures(capsys, *ring, "--memory-limit", limit)["serial_fits"] is fits
         words = " ".join(run(capsys, *ring, "--memory-limit", limit).split())
-        assert ("blocking copies; 64 MiB, which the card has no room for" in words) is not fits
+        assert ("blocking copies; 64 MiB, for which there is no room" in words) is not fits
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,15 @@ def test_a_part_that_takes_more_than_its_share_takes_what_any_does_below_an_eigh
     assert took_us(1 / 2) == pytest.approx(40 + 960 * (1 / 2 - 1 / 64) / (63 / 64))
 
 
+@given(st.floats(1 / 64, 1.0), st.floats(0.01, 1.0), st.floats(0.01, 1.0), st.floats(0.0, 1e-4))
+def test_a_part_of_a_part_of_a_wave_is_a_part_of_the_wave(
+    waves: float, one: float, other: float, floor_s: float
+) -> None:
+    """However it is described: the part as a launch of its own, or by its share of the larger launch."""
+    part = part_s(1e-3, one, waves, floor_s)
+    assert part_s(part, other, waves * one, floor_s) == pytest.approx(part_s(1e-3, one * other, waves, floor_s))
+
+
 @given(
     times=st.dictionaries(st.integers(1, 999), st.integers(1, 1000), max_size=5),
     waves=st.sampled_from([0.0, 0.01, 0.5, 1.0, 20.0]),
@@ -319,7 +328,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     h2d_once = ["1GiB"]
     kernels = [
         "0.57ms,9us@1/256",
-        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = ["9us@50%"] },
+        { name = "scale", duration_s = "4ms", threads = "64Ki", latency_s = "3us", points = ["9us@50%"], fill = "50%" },
         0.004,
     ]
     """
@@ -328,7 +337,7 @@ def test_a_workload_file_takes_what_the_command_line_takes() -> None:
     assert workload.h2d_once == (1 << 30,)
     assert workload.kernels[0].points == (Point(1 / 256, 9e-6),)
     assert workload.kernels[1] == WorkloadKernel(
-        "scale", 4e-3, threads=65536, latency_s=3e-6, points=(Point(0.5, 9e-6),)
+        "scale", 4e-3, fill=0.5, threads=65536, latency_s=3e-6, points=(Point(0.5, 9e-6),)
     )
     assert workload.kernels[2] == WorkloadKernel(duration_s=0.004)
     assert parse_workload(dump_workload(workload)) == workload
@@ -457,6 +466,15 @@ def test_what_is_assumed_of_kernels_is_said_where_it_decides() -> None:
         (["4B"], "4ms", 1, []),
         (["64MiB"], "9us@64Ki", 1, ["kernel 'kernel': 2.304 ms over everything, on the line through the times given"]),
         (["64MiB"], "0.57ms@16Mi", 1, []),
+        (["64MiB"], "4ms,9us@50%", 16, ["kernel 'kernel': 4 ms over everything, and cut into 16 "]),
+        (["64MiB"], "4ms,1.9ms@50%", 16, []),
+        (
+            ["64MiB"],
+            "4ms/4000",
+            1,
+            ["kernel 'kernel': 4 ms over everything is less than 4000 launches take on this device"],
+        ),
+        (["64MiB"], "4ms/400", 1, []),
     ):
         lines = kernel_assumptions(workload_of_sizes(sizes, [text]), chunks, h200)
         assert len(lines) == len(begins)
@@ -464,18 +482,24 @@ def test_what_is_assumed_of_kernels_is_said_where_it_decides() -> None:
 
 
 @given(
-    st.integers(1, 40), st.integers(0, 40), st.integers(1, 64), st.booleans(), st.none() | st.sampled_from((1, 2, 4, 8))
+    st.integers(1, 40),
+    st.integers(0, 40),
+    st.integers(1, 64),
+    st.booleans(),
+    st.none() | st.sampled_from((4, 8)),
+    st.integers(1, 4),
+    st.integers(1, 4),
 )
-@example(32, 0, 8, False, 4)
-@example(40, 39, 40, True, None)
+@example(32, 0, 8, False, 4, 1, 1)
+@example(40, 39, 40, True, None, 3, 1)
 def test_what_is_said_to_fit_fits(
-    cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool, elements: int | None
+    cut_kib: int, once_kib: int, limit_kib: int, is_prefetch: bool, elements: int | None, chunks: int, streams: int
 ) -> None:
     """And where no number of chunks is named none fits, over two buffers or one."""
     workload = workload_of_sizes([cut_kib << 10], [1e-3], (), elements, [once_kib << 10] * bool(once_kib))
     order: Any = "prefetch" if is_prefetch else "depth-first"
     device = with_memory_limit(load_device("ideal"), limit_kib << 10)
-    config = Config(order, 1)
+    config = Config(order, chunks, 1 if is_prefetch else streams)
     if config.device_bytes(workload) <= limit_kib << 10:
         check_room(workload, config, device)
         return
@@ -484,8 +508,20 @@ def test_what_is_said_to_fit_fits(
     found = re.search(r"use buffers = (\d+), chunks = (\d+), ([a-z-]+): that holds", str(raised.value))
     if found:
         assert found[3] == order
-        check_room(workload, Config(order, int(found[2]), 1, int(found[1])), device)
+        assert int(found[2]) >= chunks
+        check_room(workload, Config(order, int(found[2]), config.streams, int(found[1])), device)
     else:
         many = range(1, elements + 1) if elements else (1, 2, 3, MOST_CHUNKS)
         rings = (Config(order, chunks, 1, buffers) for chunks in many for buffers in (1, 2))
         assert all(ring.device_bytes(workload) > limit_kib << 10 for ring in rings)
+
+
+def test_the_ring_that_is_named_keeps_the_chunks_and_fills_the_room() -> None:
+    """16 chunks of 4 MiB in and 4 out over 4 streams: of 64 MiB, all 8 buffers that are worth having; of 24, three."""
+    workload = workload_of_sizes(["64MiB"], ["1ms"], ["64MiB"])
+    for limit_mib, said in (
+        (64, "buffers = 8, chunks = 16, depth-first: that holds 64 MiB"),
+        (24, "buffers = 3, chunks = 16"),
+    ):
+        with pytest.raises(NoRoomError, match=said):
+            check_room(workload, Config(chunks=16, streams=4), with_memory_limit(load_device("h200"), limit_mib << 20))

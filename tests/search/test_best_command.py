@@ -93,6 +93,7 @@ def test_json_has_all_that_is_known() -> None:
         "faster_s": dict.fromkeys(("link", "kernel", "launch"), pytest.approx(14 * NS)),
         "device_bytes": 24,
         "memory_bytes": None,
+        "serial_fits": True,
         "left_out": 0,
         "left_out_why": "",
         "most_chunks": None,
@@ -112,7 +113,8 @@ def test_json_says_what_had_no_room() -> None:
     workload = Workload(12, (1,), (1,), (WorkloadKernel(duration_s=12 * NS),))
     grid = Grid((12,), (1, 2), ("depth-first",), buffers=(None, 2), memory_limit_bytes=12)
     found = streamsim.best(workload, make_device(), grid, fast=False).to_json()
-    assert (found["memory_bytes"], found["device_bytes"], found["usual_fits"]) == (12, 4, False)
+    assert (found["memory_bytes"], found["device_bytes"]) == (12, 4)
+    assert found["usual_fits"] is found["serial_fits"] is False
     assert (found["programs"], found["left_out"]) == (2, 2)
     assert found["left_out_why"] == "they need more than 12 B on the card"
     assert found["inputs"] == {"device": "test"}
@@ -206,6 +208,16 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         ("--h2d 4KiB --buffers 3..2", "buffers = '3..2': an empty range"),
         ("--h2d 4KiB --memory pageable --launch graph", "an empty grid: launch = 'graph': pageable"),
         ("--h2d 4KiB --memory-limit 8", "memory_limit_bytes = 8 (8 B): no program of the grid fits"),
+        (
+            "--h2d 4KiB --h2d-once 8 --memory-limit 8",
+            "memory_limit_bytes = 8 (8 B): no program of the grid fits into so much of the card's memory; the smallest"
+            " takes 40 B; the arrays that are copied once take 8 B of it: allow more",
+        ),
+        (
+            "--h2d 4KiB --memory-limit 8 --orders breadth-first",
+            "memory_limit_bytes = 8 (8 B): no program of the grid fits into so much of the card's memory; the smallest"
+            " takes 4 KiB; only depth-first and prefetch have rings of buffers: allow one of them, or more memory",
+        ),
         ("--h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
         ("--h2d 4KiB --device b200", "device = 'b200': "),
         ("--h2d 4KiB --launch later", "Invalid value for '--launch': 'later'"),

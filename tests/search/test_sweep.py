@@ -20,7 +20,7 @@ from streamsim.model import simulate
 from streamsim.program.config import Config, Order
 from streamsim.program.files import write_workload
 from streamsim.program.patterns import breadth_first, build, depth_first, serial
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.report.heatmap import HeatMap, plot_heatmap, save_heatmap
 from streamsim.search.evaluate import is_fast
@@ -162,10 +162,46 @@ def test_a_workload_file_with_another_kernel_time(tmp_path: Path) -> None:
     ]
     both = rows_of(sweep_of({**asked, "kernel": ["1ms", "2ms"]}))
     assert {row["kernel_s_2"] for row in both} == {2e-3, 4e-3}
-    launches = sweep_of({**asked, "kernel": ["25ms/600", "2ms,name=f"], "chunks": ["1"], "scale": ["1"]})
-    assert [kernel.name for kernel in launches.workload_at(launches.point(0)).kernels] == ["kernel", "f"]
+    launches = sweep_of({**asked, "kernel": ["25ms/600", "2ms"], "chunks": ["1"], "scale": ["1"]})
+    assert [kernel.name for kernel in launches.workload_at(launches.point(0)).kernels] == ["kernel", "sincos"]
     (row,) = rows_of(launches)
     assert (row["kernel_s_1"], row["kernel_launches_1"], row["kernel_launches_2"]) == (25e-3, 600, 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "twice", "half"),
+    [
+        ("4ms", "8ms", "2ms"),
+        ("4ms,latency=1ms", "8ms,latency=1ms", "2ms,latency=1ms"),
+        ("4ms,30us@64Ki", "8ms,30us@64Ki", "2ms,30us@64Ki"),
+        ("4ms,60us@1/64", "8ms,120us@1/64", "2ms,30us@1/64"),
+        ("4ms/100,threads=1Mi", "8ms/100,threads=2Mi", "2ms/100,threads=512Ki"),
+    ],
+)
+def test_a_scaled_workload_is_the_one_written_out(kernel: str, twice: str, half: str) -> None:
+    """So many elements and the least of a launch take what they did, the whole and shares of it as many times."""
+    asked = {"h2d": ["64MiB"], "kernel": [kernel], "scale": ["1,2,0.5"], "chunks": ["16"], "streams": ["4"]}
+    found = [row["makespan_s"] for row in rows_of(sweep_of(asked))]
+    written = [("64MiB", kernel), ("128MiB", twice), ("32MiB", half)]
+    assert found == [
+        simulate(depth_first(workload_of_sizes([size], [text]), 16, 4), load_device("h200")).makespan_s
+        for size, text in written
+    ]
+
+
+def test_a_kernel_beside_a_file_keeps_what_it_does_not_say(tmp_path: Path) -> None:
+    """But for other times of the file's: they were of another kernel."""
+    kernel = WorkloadKernel("f", 4e-3, 0, 0.5, (Point(0.25, 2e-3),), 1 << 20, 3e-6, 4)
+    write_workload(Workload(None, (1 << 20,), (), (kernel,)), tmp_path / "w.toml")
+    for text, changes in (
+        ("1ms", {"duration_s": 1e-3}),
+        ("1ms/7", {"duration_s": 1e-3, "launches": 7}),
+        ("1ms,name=g,50us@1/16", {"duration_s": 1e-3, "name": "g", "points": (Point(1 / 16, 5e-5),)}),
+    ):
+        found = sweep_of({"workload": [str(tmp_path / "w.toml")], "kernel": [text]})
+        assert found.workload_at(found.point(0)).kernels == (
+            msgspec.structs.replace(kernel, **{"points": (), **changes}),
+        )
 
 
 def test_ranges_of_times_have_all_that_is_said_of_the_kernel() -> None:
