@@ -90,8 +90,11 @@ class Lab:
         """What a cause has lost, with the best of its remedies, made."""
         tried = [(self._run(remedy.scenario), remedy) for remedy in self._remedies.of(key)]
         if not tried:
-            gain = self.makespan - self._alone(key)
-            return Loss(key, ticks, gain * S_PER_TICK, f"cannot be removed: {CAUSES[key].otherwise}")
+            gain, no_room = self.makespan - self._alone(key), key in self._remedies.without_room
+            why = (
+                "what would help has no room on the card" if no_room else f"cannot be removed: {CAUSES[key].otherwise}"
+            )
+            return Loss(key, ticks, gain * S_PER_TICK, why)
         took, (text, scenario) = min(tried, key=itemgetter(0))  # of equals the simplest
         gain = self.makespan - took
         return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", scenario)

@@ -74,6 +74,7 @@ class Remedies:
         self._sound = repaired(scenario.schedule, check(scenario.schedule)) if rework.is_racy else scenario.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
         self._holds = without.has_host_waits(scenario)
+        self.without_room: set[str] = set()  # causes with a remedy that has no room on the card
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.
@@ -86,6 +87,8 @@ class Remedies:
         for remedy in make(self):
             if remedy.scenario.device.has_room(remedy.scenario.schedule.device_bytes):
                 yield remedy
+            else:
+                self.without_room.add(key)
 
     @cached_property
     def _recut(self) -> Recut:

@@ -24,35 +24,43 @@ def check_room(workload: Workload, config: Config, device: Device) -> None:
     """Raise NoRoomError, that says what would have room, for a workload cut and issued so that has none."""
     n_bytes = config.device_bytes(workload)
     if not device.has_room(n_bytes):
-        device.check_room(n_bytes, _remedy(workload, config, device))
+        device.check_room(n_bytes, remedy(workload, config, device.memory_bytes or 0))
 
 
-def _remedy(workload: Workload, config: Config, device: Device) -> str:
-    if not device.has_room(workload.once_bytes + 1):
+def remedy(workload: Workload, config: Config, room_bytes: int) -> str:
+    """What would have room in so many bytes where ``config`` has none."""
+    if workload.once_bytes >= room_bytes:
         once = format_bytes(workload.once_bytes)
         return f"the arrays that are copied once take {once} of it: cut them, allow more, or take a larger card"
     for ring in _rings(workload, config):
-        if device.has_room(ring.device_bytes(workload)):
-            found = _widened(workload, ring, device)
-            holds = format_bytes(found.device_bytes(workload))
-            return f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}: that holds {holds}"
+        if ring.device_bytes(workload) <= room_bytes:
+            found = _widened(workload, ring, room_bytes)
+            holds, streams = format_bytes(found.device_bytes(workload)), f" over {found.streams} streams"
+            return (
+                f"use buffers = {found.buffers}, chunks = {found.chunks}, {found.order}{streams * (found.streams > 1)}:"
+                f" that holds {holds}"
+            )
     return "no number of chunks makes it fit: allow more, or take a larger card"
 
 
 def _rings(workload: Workload, config: Config) -> Iterator[Config]:
-    """Over two buffers, with as many chunks and then ever more, down to the least room; then over one."""
+    """Over two buffers, with as many chunks and then ever more, down to the least room; then over one.
+
+    Two buffers are worth having over two streams.
+    """
     most = min(workload.most_chunks, MOST_CHUNKS)
     order = "prefetch" if config.is_prefetch else "depth-first"
     for buffers in BUFFERS:
+        streams = 1 if config.is_prefetch else max(buffers, config.streams)
         chunks = max(2, config.chunks)
         while chunks < most:
-            yield replace(config, order=order, buffers=buffers, chunks=chunks)
+            yield replace(config, order=order, buffers=buffers, chunks=chunks, streams=streams)
             chunks *= 2
-        yield replace(config, order=order, buffers=buffers, chunks=most)
+        yield replace(config, order=order, buffers=buffers, chunks=most, streams=min(streams, most))
 
 
-def _widened(workload: Workload, ring: Config, device: Device) -> Config:
-    """With as many buffers as have room, up to some for each stream and one less than there are chunks."""
-    several = range(ring.buffers or 1, min(A_STREAM * ring.streams, ring.chunks - 1) + 1)
-    wider = (replace(ring, buffers=buffers) for buffers in reversed(several))
-    return next((one for one in wider if device.has_room(one.device_bytes(workload))), ring)
+def _widened(workload: Workload, ring: Config, room_bytes: int) -> Config:
+    """With as many buffers for each stream as have room, up to some and fewer than there are chunks."""
+    several = range(A_STREAM * ring.streams, ring.buffers or 1, -ring.streams)
+    wider = (replace(ring, buffers=buffers) for buffers in several if buffers < ring.chunks)
+    return next((one for one in wider if one.device_bytes(workload) <= room_bytes), ring)

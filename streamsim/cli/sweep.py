@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, formats
 from streamsim.cli.printing import print_data
@@ -188,7 +189,7 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
         print_data(encode(sweep.columns, rows.rows))
         so_far = journal_after(so_far, rows, sweep.columns)
     _say_left_out(so_far)
-    for line in _links(sweep):
+    for line in _taken_for_granted(sweep):
         note(line)
 
 
@@ -219,12 +220,16 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
         print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))
-    for line in _links(sweep):
+    for line in _taken_for_granted(sweep):
         print(line)
 
 
-def _links(sweep: Sweep) -> Iterator[str]:
-    """What link each device is taken to have."""
+def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
+    """What link each device is taken to have; and what is assumed of kernels on the first one, in the most chunks."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
         yield one_line(f"{device.name}: {link_words(device)}{moved}")
+    point = sweep.point(0)
+    workload, chunks = sweep.workload_at(point), max((1, *sweep.numbers_of_chunks))
+    for line in kernel_assumptions(workload, min(chunks, workload.most_chunks), sweep.device(point)):
+        yield one_line(f"in {chunks} chunks {line}")

@@ -136,20 +136,27 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         latency_s = min(self.latency_s * factor, min(scaled._times_s) / self.launches)
         return msgspec.structs.replace(scaled, latency_s=latency_s)
 
-    def over(self, factor: float) -> WorkloadKernel:
-        """The same kernel over so many times the work; of one that is timed.
+    def over(self, factor: float, elements: float) -> WorkloadKernel:
+        """The same kernel over so many times the work, then so many ``elements``; of one that is timed.
 
         The whole and each share of it take so many times as long, in so many times the threads where these are told;
-        so many elements, and the least that a launch takes, what they did.
+        so many elements, and the least that a launch takes, what they did. No part that is known takes longer than the
+        whole: where that would, the whole takes as long.
         """
-
-        def taken(seconds: float) -> float:
-            return max(self.latency_s * self.launches, _times(seconds, factor))
-
-        points = tuple(point if point.at > 1 else Point(point.at, taken(point.duration_s)) for point in self.points)
-        duration_s = None if self.duration_s is None else taken(self.duration_s)
+        least_s, is_whole = self.latency_s * self.launches, self.duration_s is not None
+        shares = (Point(p.at, max(least_s, _times(p.duration_s, factor))) for p in self.points if p.at <= 1)
+        counted = (p for p in self.points if p.at > 1 and not (is_whole and p.at >= elements))
+        whole_s = max(least_s, self._at_least_s(elements), _times(self.duration_s or 0.0, factor))
         threads = min(LARGEST_BYTES, max(1, round(self.threads * factor))) if self.threads else 0
-        return msgspec.structs.replace(self, duration_s=duration_s, points=points, threads=threads)
+        return msgspec.structs.replace(
+            self, duration_s=whole_s if is_whole else None, points=(*shares, *counted), threads=threads
+        )
+
+    def _at_least_s(self, elements: float) -> float:
+        """What so many elements take at least, by the times of no more of them that are known, or of the fewest."""
+        counted = sorted((point.at, point.duration_s) for point in self.points if point.at > 1)
+        fewer = [seconds for at, seconds in counted if at <= elements]
+        return max(fewer or [seconds for _, seconds in counted[:1]], default=0.0)
 
     def parts(self, elements: int) -> tuple[tuple[float, float], ...]:
         """(share, seconds of one launch) of the parts of which more is known than the time of the whole, ascending.

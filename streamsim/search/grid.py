@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.analysis.room import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
 from streamsim.program.config import ROLES, Config, HostMemory, Order, useful_buffers, useful_streams
@@ -75,15 +76,11 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _no_room(self, workload: Workload, needed: int) -> InputError:
         limit = self.memory_limit_bytes or 0
-        if workload.once_bytes >= limit:
-            remedy = f"the arrays that are copied once take {format_bytes(workload.once_bytes)} of it: allow more"
-        elif not {"depth-first", "prefetch"} & {*self.orders}:
-            remedy = "only depth-first and prefetch have rings of buffers: allow one of them, or more memory"
-        else:
-            remedy = "allow smaller rings of buffers, more chunks or more memory"
+        order: Order = "prefetch" if {*self.orders} == {"prefetch"} else "depth-first"
+        usual = Config(order, max(1, min(max(self.chunks), workload.most_chunks)), memory=self.memory)
         return InputError(
             f"memory_limit_bytes = {limit} ({format_bytes(limit)}): no program of the grid fits into so much of the"
-            f" card's memory; the smallest takes {format_bytes(needed)}; {remedy}"
+            f" card's memory; the smallest takes {format_bytes(needed)}; {remedy(workload, usual, limit)}"
         )
 
     def left_out(self, workload: Workload) -> dict[str, int]:

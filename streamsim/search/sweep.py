@@ -216,6 +216,11 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)
         return short(f"Sweep({self._count} combinations: {axes})")
 
+    @property
+    def numbers_of_chunks(self) -> tuple[int, ...]:
+        """Those of the axis of chunks; none without one."""
+        return next((axis.values for axis in self.axes if axis.name == "chunks"), ())
+
     def first_refusal(self) -> InputError | None:
         """None if any combination can be issued, otherwise why the first one cannot.
 
@@ -225,7 +230,7 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         refusal: InputError | None = None
         axes = tuple(Axis(a.name, (min(a.values),)) if a.name in ("chunks", "streams") else a for a in self.axes)
         simplest = msgspec.structs.replace(self, axes=axes)
-        chunks = next((axis.values for axis in self.axes if axis.name == "chunks"), ())
+        chunks = self.numbers_of_chunks
         for number in range(min(len(simplest), MOST_REFUSED)):
             point = simplest.point(number)
             try:
@@ -376,20 +381,19 @@ def _with_arrays(workload: Workload, arrays: Mapping[str, list[Any]]) -> Workloa
 
 
 def _retimed(kernel: WorkloadKernel, given: float | WorkloadKernel) -> WorkloadKernel:
-    """``kernel`` with the times that are ``given``, and what else is said with them; the rest stays."""
+    """``kernel`` with another time of the whole; one of which more is said stands in its place, under its name."""
     if not isinstance(given, WorkloadKernel):
         return msgspec.structs.replace(kernel, duration_s=given, points=())
-    usual = WorkloadKernel()
-    names = [name for name in given.__struct_fields__ if getattr(given, name) != getattr(usual, name)]
-    said = {name: getattr(given, name) for name in {*names, "duration_s", "points"}}
-    return msgspec.structs.replace(kernel, **said)
+    return given if given.name != WorkloadKernel().name else msgspec.structs.replace(given, name=kernel.name)
 
 
 def scaled(workload: Workload, factor: float) -> Workload:
     """``workload`` of so many times the elements or bytes that are cut, with kernels over and load for as much."""
     check_number("scale", factor, 1e-9, 1e9)
     new: dict[str, Any] = {
-        "kernels": tuple(kernel.over(factor) if kernel.is_timed else kernel for kernel in workload.kernels),
+        "kernels": tuple(
+            kernel.over(factor, workload.work * factor) if kernel.is_timed else kernel for kernel in workload.kernels
+        ),
         "host_load_s": workload.host_load_s * factor,
     }
     if workload.elements:
@@ -429,7 +433,7 @@ def predict_block(sweep: Sweep, start: int, stop: int, fast: bool | None = None,
 
 def _block_size(sweep: Sweep, fast: bool) -> int:
     """Combinations at a time, by what one costs on average: a stopped sweep loses no more than a block."""
-    chunks = next((axis.values for axis in sweep.axes if axis.name == "chunks"), (1,))
+    chunks = sweep.numbers_of_chunks or (1,)
     ops: float = sum(chunks) / len(chunks) * max(1, len(sweep.workload_columns))
     return max(1, min(BLOCK_ROWS, round(BLOCK_OPS[fast] / ops)))
 

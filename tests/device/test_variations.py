@@ -271,7 +271,7 @@ def test_predict_and_simulate_and_explain_refuse_what_has_no_room(
 ) -> None:
     plan = str(tmp_path / "plan.json")
     assert main(["schedule", *PIPELINE, "-o", plan]) == 0
-    remedy = "buffers = 2, chunks = 4, depth-first: that holds 1 MiB"
+    remedy = "buffers = 2, chunks = 4, depth-first over 2 streams: that holds 1 MiB"
     assert main(["predict", *PIPELINE, "--buffers", "2", "--chunks", "4", "--memory-limit", "1MiB"]) == 0
     capsys.readouterr()
     for command in (["predict", *PIPELINE], ["simulate", plan], ["explain", *PIPELINE], ["explain", plan]):

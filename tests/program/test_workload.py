@@ -505,11 +505,13 @@ def test_what_is_said_to_fit_fits(
         return
     with pytest.raises(NoRoomError) as raised:
         check_room(workload, config, device)
-    found = re.search(r"use buffers = (\d+), chunks = (\d+), ([a-z-]+): that holds", str(raised.value))
+    found = re.search(
+        r"use buffers = (\d+), chunks = (\d+), ([a-z-]+)(?: over (\d+) streams)?: that holds", str(raised.value)
+    )
     if found:
         assert found[3] == order
         assert int(found[2]) >= chunks
-        check_room(workload, Config(order, int(found[2]), config.streams, int(found[1])), device)
+        check_room(workload, Config(order, int(found[2]), int(found[4] or 1), int(found[1])), device)
     else:
         many = range(1, elements + 1) if elements else (1, 2, 3, MOST_CHUNKS)
         rings = (Config(order, chunks, 1, buffers) for chunks in many for buffers in (1, 2))
@@ -517,11 +519,10 @@ def test_what_is_said_to_fit_fits(
 
 
 def test_the_ring_that_is_named_keeps_the_chunks_and_fills_the_room() -> None:
-    """16 chunks of 4 MiB in and 4 out over 4 streams: of 64 MiB, all 8 buffers that are worth having; of 24, three."""
+    """16 chunks of 8 MiB: in 64 MiB two buffers for each of four streams, in 40 one; and two streams at least."""
     workload = workload_of_sizes(["64MiB"], ["1ms"], ["64MiB"])
-    for limit_mib, said in (
-        (64, "buffers = 8, chunks = 16, depth-first: that holds 64 MiB"),
-        (24, "buffers = 3, chunks = 16"),
-    ):
+    for limit_mib, streams, buffers in ((64, 4, 8), (40, 4, 4), (24, 1, 2), (40, 1, 4)):
+        over, device = max(2, streams), with_memory_limit(load_device("h200"), limit_mib << 20)
+        said = f"use buffers = {buffers}, chunks = 16, depth-first over {over} streams: that holds {8 * buffers} MiB"
         with pytest.raises(NoRoomError, match=said):
-            check_room(workload, Config(chunks=16, streams=4), with_memory_limit(load_device("h200"), limit_mib << 20))
+            check_room(workload, Config(chunks=16, streams=streams), device)

@@ -211,12 +211,12 @@ def test_every_example_in_the_help_runs(capsys: pytest.CaptureFixture[str], tmp_
         (
             "--h2d 4KiB --h2d-once 8 --memory-limit 8",
             "memory_limit_bytes = 8 (8 B): no program of the grid fits into so much of the card's memory; the smallest"
-            " takes 40 B; the arrays that are copied once take 8 B of it: allow more",
+            " takes 40 B; the arrays that are copied once take 8 B of it: cut them, allow more, or take a larger card",
         ),
         (
-            "--h2d 4KiB --memory-limit 8 --orders breadth-first",
-            "memory_limit_bytes = 8 (8 B): no program of the grid fits into so much of the card's memory; the smallest"
-            " takes 4 KiB; only depth-first and prefetch have rings of buffers: allow one of them, or more memory",
+            "--h2d 4KiB --memory-limit 64 --orders breadth-first",
+            "memory_limit_bytes = 64 (64 B): no program of the grid fits into so much of the card's memory; the"
+            " smallest takes 4 KiB; use buffers = 4, chunks = 256, depth-first over 2 streams: that holds 64 B",
         ),
         ("--h2d 4KiB --memory-limit much", "--memory-limit = 'much': "),
         ("--h2d 4KiB --device b200", "device = 'b200': "),

@@ -189,19 +189,23 @@ def test_a_scaled_workload_is_the_one_written_out(kernel: str, twice: str, half:
     ]
 
 
-def test_a_kernel_beside_a_file_keeps_what_it_does_not_say(tmp_path: Path) -> None:
-    """But for other times of the file's: they were of another kernel."""
+def test_less_work_than_a_part_that_is_known_takes_what_that_does() -> None:
+    """Of 16 Mi floats of which 64 Ki take 9 us: a 256th is those, and a 1024th no faster; a 64th is 8.9 us by scale."""
+    asked = {"h2d": ["64MiB"], "kernel": ["0.57ms,9us@64Ki"], "scale": ["0.0009765625,0.00390625,0.015625,1"]}
+    assert [row["kernel_s"] for row in rows_of(sweep_of(asked))] == [9e-6, 9e-6, 9e-6, 0.57e-3]
+
+
+def test_a_bare_time_beside_a_file_keeps_the_kernel_and_more_replaces_it(tmp_path: Path) -> None:
+    """But for other times of the file's, which were of another kernel, and its name."""
     kernel = WorkloadKernel("f", 4e-3, 0, 0.5, (Point(0.25, 2e-3),), 1 << 20, 3e-6, 4)
     write_workload(Workload(None, (1 << 20,), (), (kernel,)), tmp_path / "w.toml")
-    for text, changes in (
-        ("1ms", {"duration_s": 1e-3}),
-        ("1ms/7", {"duration_s": 1e-3, "launches": 7}),
-        ("1ms,name=g,50us@1/16", {"duration_s": 1e-3, "name": "g", "points": (Point(1 / 16, 5e-5),)}),
+    for text, expected in (
+        ("1ms", msgspec.structs.replace(kernel, duration_s=1e-3, points=())),
+        ("1ms,launches=1", WorkloadKernel("f", 1e-3)),
+        ("1ms,name=g,50us@1/16", WorkloadKernel("g", 1e-3, points=(Point(1 / 16, 5e-5),))),
     ):
         found = sweep_of({"workload": [str(tmp_path / "w.toml")], "kernel": [text]})
-        assert found.workload_at(found.point(0)).kernels == (
-            msgspec.structs.replace(kernel, **{"points": (), **changes}),
-        )
+        assert found.workload_at(found.point(0)).kernels == (expected,)
 
 
 def test_ranges_of_times_have_all_that_is_said_of_the_kernel() -> None:

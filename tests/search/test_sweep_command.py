@@ -10,10 +10,13 @@ import pytest
 from strategies import pipeline_of
 from sweeps import NOTE, said
 
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli import main
 from streamsim.cli.sweep import sweep_command
 from streamsim.device.assumptions import link_words
+from streamsim.device.library import load_device
 from streamsim.program.files import write_workload
+from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.sweep_output import read_rows
 
 # The command
@@ -22,9 +25,11 @@ WORK = "--h2d 64KiB --kernel 10us --d2h 64KiB"
 
 
 def test_without_a_file_it_prints(capsys: pytest.CaptureFixture[str], whole: Path) -> None:
-    link = f"streamsim: h200: {link_words('h200')}\n"
-    assert said(capsys, *WORK.split(), "--chunks", "1..40") == ((whole / "out.csv").read_text(), link)
-    assert said(capsys, *WORK.split(), "--chunks", "1..40", "--json") == ((whole / "out.jsonl").read_text(), link)
+    """What is taken for granted is on stderr: the link, and what is assumed of kernels in the most chunks."""
+    (line,) = kernel_assumptions(workload_of_sizes(["64KiB"], ["10us"], ["64KiB"]), 40, load_device("h200"))
+    notes = f"streamsim: h200: {link_words('h200')}\nstreamsim: in 40 chunks {line}\n"
+    assert said(capsys, *WORK.split(), "--chunks", "1..40") == ((whole / "out.csv").read_text(), notes)
+    assert said(capsys, *WORK.split(), "--chunks", "1..40", "--json") == ((whole / "out.jsonl").read_text(), notes)
 
 
 def test_it_sums_up_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -45,7 +50,7 @@ def test_what_has_no_room_is_counted_apart_from_what_cannot_be_issued(capsys: py
     options = "--elements 16Ki --buffers 2,4 --chunks 8,20000 --memory-limit 48KiB --json"
     out, err = said(capsys, *WORK.split(), *options.split())
     assert [(row["chunks"], row["buffers"]) for row in map(json.loads, out.splitlines())] == [(8, 2)]
-    unissued, no_room, _ = err.removeprefix("streamsim: ").split("streamsim: ")
+    unissued, no_room, *_ = err.removeprefix("streamsim: ").split("streamsim: ")
     assert unissued.startswith("2 combinations that cannot be issued were left out, the first because chunks = 20000")
     assert no_room.startswith("1 combinations that have no room on the card were left out, the first because device")
 
