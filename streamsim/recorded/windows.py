@@ -96,8 +96,7 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
         return int(first_ns), max(int(last_ns), int(first_ns) + 1)
     if match := _TIMES.fullmatch(window):
         first_s, last_s = (parse_seconds(text, "--window") for text in match.groups())
-        if last_s <= first_s:
-            raise InputError(f"--window = {shown(window)}: expected the earlier time first")
+        check_window(window)
         return round(first_s * 1e9), round(last_s * 1e9)
     nearest = get_close_matches(window, [span.name for span in named_spans(recording)[:1000]], n=1)
     hint = f"; did you mean {shown(nearest[0])}?" if nearest else ""
@@ -114,6 +113,17 @@ def names_of(window: str) -> dict[str, int]:
     """What a window may name, and the how many-th of that name: ``a[2]`` is called so, or is the second ``a``."""
     match = _NUMBERED.fullmatch(window)
     return {window: 1, **({match[1]: int(match[2])} if match else {})}
+
+
+def check_window(window: str) -> None:
+    """Raise InputError for what can be no window of any recording: no name, and times that end before they begin."""
+    if not window.strip():
+        raise InputError("--window = '': expected the name of a range, or times such as 1ms..5ms")
+    match = _TIMES.fullmatch(window)
+    if match and are_times(window):
+        first_s, last_s = (parse_seconds(text, "--window") for text in match.groups())
+        if last_s <= first_s:
+            raise InputError(f"--window = {shown(window)}: expected the earlier time first")
 
 
 def are_times(window: str) -> bool:

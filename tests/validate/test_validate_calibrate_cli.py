@@ -49,6 +49,8 @@ def test_without_cupy_it_says_so_and_writes_nothing(
         (["-o", "missing/gpu.toml"], "there is no folder 'missing'"),
         (["--from", "none.gz"], "none.gz: cannot read it: no such file"),
         (["--from", RECORDED, "--samples", "s.gz"], "--samples: --from measures nothing"),
+        (["--from", RECORDED, "-o", RECORDED], "there is such a file already, and not a device profile"),
+        (["-o", "same", "--samples", "same"], "--samples same: is the profile's file, too; name another one"),
     ],
 )
 def test_bad_usage_is_one_line_and_writes_nothing(

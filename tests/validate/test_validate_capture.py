@@ -212,6 +212,9 @@ def test_interrupted_the_program_settles_what_it_has_and_the_command_says_so(pla
         (("--window", "stop"), ("program.py",), None, 2, "opened no range of this name; it opened 'step'. Name one"),
         (("--window", "step[3]"), ("program.py",), None, 2, "--window = 'step[3]': the program opened no range"),
         (("-o", "none/x.gz"), ("program.py",), None, 2, "there is no folder 'none'"),
+        (("-o", "program.py"), ("program.py",), None, 2, "program.py: is a file of the program; choose another output"),
+        (("--window", "5ms..1ms"), ("program.py",), None, 2, "--window = '5ms..1ms': expected the earlier time first"),
+        (("--window", " "), ("program.py",), None, 2, "--window = '': expected the name of a range"),
     ],
 )
 def test_what_cannot_be_captured_gets_one_line(

@@ -221,6 +221,8 @@ def test_pageable_memory_stays_out_of_the_other_groups() -> None:
     assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
     assert groups["class"][EVERYTHING].n == groups["pattern"]["depth-first"].n == 1
     assert groups["connections"]["8 connections"].n == 1
+    others = (entries[0], an_entry(a_recipe(memory="pageable", **TWO), (3.0,)))  # of one effect, as random ones are
+    assert compare(a_record(*others, profile=a_device())).summaries["effect"]["grid"].n == 1
 
 
 # Statistics

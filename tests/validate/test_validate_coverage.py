@@ -97,7 +97,13 @@ def test_the_command_says_the_coverage(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["compare", path, "--samples", "200", "--spread", "h200", "--json"]) == 0
     narrow = json.loads(capsys.readouterr().out)["coverage"][DEVICE_BOUND]
     assert narrow["mean_width_percent"] < percents["mean_width_percent"]
-    for bad in (["--samples", "3"], ["--samples", "50", "--seed", "-1"], ["--samples", "50", "--spread", "ideal"]):
+    for bad in (
+        ["--samples", "3"],
+        ["--samples", "50", "--seed", "-1"],
+        ["--samples", "50", "--spread", "ideal"],
+        ["--spread", "h200"],
+        ["--timelines", "--json"],
+    ):
         assert main(["compare", path, *bad]) == 2
         said_badly = capsys.readouterr()
         assert (said_badly.out, len(said_badly.err.splitlines())) == ("", 1)

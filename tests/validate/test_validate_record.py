@@ -14,19 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pipeline_of
 
+from streamsim.device.files import dump_device
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.records.card import check_same_card
-from streamsim_validate.records.files import finish, read_record, write_record
+from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
 from streamsim_validate.records.journal import (
     Header,
     Journal,
     Line,
     RunBegins,
     RunEnds,
+    check_unused,
     fold,
     journal_path,
     read_journal,
@@ -243,8 +245,40 @@ def test_a_probe_longer_than_any_card_could_run_is_bad_input(number: int) -> Non
 def test_a_truncated_record_says_so(tmp_path: Path) -> None:
     path = tmp_path / "r.json.gz"
     path.write_bytes(PACKED[:-20])
-    with pytest.raises(InputError, match=r"r\.json\.gz: is truncated; copy it again, or resume its journal"):
+    with pytest.raises(InputError, match=r"r\.json\.gz: is truncated; copy it again$"):
         read_record(path)
+    (tmp_path / "r.json.gz.journal").write_bytes(b"")
+    with pytest.raises(InputError, match=r"copy it again, or resume its journal \(r\.json\.gz\.journal\)$"):
+        read_record(path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"there is no such record yet; resume its journal, or give that: "):
+        read_record(path)
+
+
+def test_a_record_is_what_it_holds_packed_or_not_and_whatever_its_name(tmp_path: Path) -> None:
+    for name, data in (("r.json", gzip.decompress(PACKED)), ("r.journal", PACKED)):
+        (tmp_path / name).write_bytes(data)
+        assert read_record(tmp_path / name) == WHOLE
+    with pytest.raises(InputError, match=r"x\.journal: is the name of an unfinished record"):
+        check_unused(tmp_path / "x.journal")
+
+
+def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
+    profile = dump_device(load_device("h200"))
+    for name, content, kinds in (
+        ("r.json.gz", PACKED, {"record"}),
+        ("p.toml", profile.encode(), {"device"}),
+        ("mine.py", b"print()", set[str]()),
+        ("empty", b"", {"record", "device", "samples"}),
+    ):
+        (tmp_path / name).write_bytes(content)
+        for kind in ("record", "device", "samples"):
+            if kind in kinds:
+                check_replaceable(tmp_path / name, kind)
+            else:
+                with pytest.raises(InputError, match=rf"{name}: there is such a file already, and not "):
+                    check_replaceable(tmp_path / name, kind)
+    check_replaceable(tmp_path / "new.toml", "device")
 
 
 @pytest.mark.parametrize(

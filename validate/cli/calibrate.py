@@ -25,7 +25,7 @@ from streamsim_validate.calibrate import (
     write_samples,
 )
 from streamsim_validate.gpu import compiled_rounds, installed_libraries, open_gpu
-from streamsim_validate.records import check_writable
+from streamsim_validate.records import check_replaceable
 
 US_PER_S, BYTES_PER_GB = 1e6, 1e9
 
@@ -34,7 +34,7 @@ US_PER_S, BYTES_PER_GB = 1e6, 1e9
 @click.option("--output", "-o", type=FILE, default="my-gpu.toml", show_default=True, help="The profile.")
 @click.option("--samples", type=FILE, help="Keep the raw samples there, too (gzipped JSON).")
 @click.option("--from", "taken", type=FILE, help="Fit samples kept earlier; needs no GPU.")
-@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 def calibrate_command(output: Path, samples: Path | None, taken: Path | None, device: int) -> None:
     """Measure this GPU, its link and its host, and write their device profile.
 
@@ -49,8 +49,11 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     """  # noqa: D301 - click wants the backspace itself
     if taken and samples:
         raise InputError("--samples: --from measures nothing that could be kept; leave one of the two out")
-    for path in filter(None, (output, samples)):
-        check_writable(path)
+    if samples == output:
+        raise InputError(f"--samples {samples}: is the profile's file, too; name another one")
+    check_replaceable(output, "device")
+    if samples:
+        check_replaceable(samples, "samples")
     took_s: dict[str, float] = {}
     found = read_samples(taken) if taken else _measured(device, took_s)
     if samples:
@@ -58,7 +61,8 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
     with noting_compilation(), _timing("the fit", took_s):
         profile = fits.fit(found)
     write_device(profile, output)
-    click.echo("\n".join([*_numbers(profile), *_front_ends(profile, found)]))
+    why = "the samples have none of it" if taken else "it is not installed or sees no card"
+    click.echo("\n".join([*_numbers(profile), *_front_ends(profile, found, why)]))
     click.echo("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
     click.echo(f"{output}: {profile.description}")
 
@@ -87,14 +91,14 @@ def _numbers(profile: Device) -> Iterator[str]:
         yield f"{name:36s} {_with_unit(field, value)}{spread}"
 
 
-def _front_ends(profile: Device, samples: Samples) -> Iterator[str]:
+def _front_ends(profile: Device, samples: Samples, why_not: str) -> Iterator[str]:
     """What the calls of each front end cost, and how far the host's speed varied while that was measured."""
     for name, front_end in profile.front_ends.items():
         costs = ", ".join(f"{field.removesuffix('_s')} {getattr(front_end, field) * US_PER_S:.1f}" for field in TIMES)
         varied = variation(samples.front_ends[name].rounds)
         yield f"{name}: {costs} us +- {front_end.spread:.1%}; the host's speed varied by {varied:.2f}"
     for name in sorted(shipped_front_ends().keys() - profile.front_ends.keys()):
-        yield f"{name}: not calibrated, since it is not installed or sees no card; the mean of two hosts is assumed"
+        yield f"{name}: not calibrated, since {why_not}; the mean of two hosts is assumed"
 
 
 def _with_unit(field: str, value: float) -> str:

@@ -8,6 +8,7 @@ from streamsim.cli.import_trace import import_command
 from streamsim.cli.notes import note
 from streamsim.cli.options import FILE
 from streamsim.recorded.wall_times import wall_time_s
+from streamsim.recorded.windows import check_window
 from streamsim_validate.run import capture, parse_program
 
 
@@ -21,7 +22,7 @@ from streamsim_validate.run import capture, parse_program
     " name), or between these times since the recording began, such as 1ms..5ms. The card is idle at both ends of a"
     " named one.",
 )
-@click.option("--device", type=int, metavar="N", help="Look at this card only, by CUPTI's number of it.")
+@click.option("--device", type=click.IntRange(0), metavar="N", help="Look at this card only, by CUPTI's number of it.")
 @click.option(
     "--untraced-runs",
     type=click.IntRange(0, 100),
@@ -46,6 +47,8 @@ def capture_command(
 
     Exit codes: that of the program where it fails, 2 usage or bad input, 3 no usable GPU, 130 interrupted.
     """  # noqa: D301 - click wants the backspace itself
+    if window is not None:
+        check_window(window)
     recording = capture(parse_program(command), output, window, untraced_runs)
     if untraced_runs and wall_time_s(recording, window, device) is None:
         what = "; a named --window is timed" if window is None else f" of --window {window}"

@@ -10,7 +10,7 @@ from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, format_options
 from streamsim.device.library import load_device
-from streamsim.errors import FOUND, OK
+from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
 from streamsim_validate.records import read_record
 
@@ -57,6 +57,10 @@ def compare_command(
       streamsim-validate compare r.json.gz --fail-if 'p95 device-bound > 5%' --fail-if 'choice > 5%'
       streamsim-validate compare r.json.gz --samples 200 --spread h200
     """  # noqa: D301 - click wants the backspace itself
+    if spread is not None and samples is None:
+        raise InputError(f"--spread {spread}: is drawn from by --samples; give that, too")
+    if timelines and form != "table":
+        raise InputError(f"--timelines: are drawn below the table, not in {form}; leave one of them out")
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
     found = read_record(record)
@@ -65,7 +69,7 @@ def compare_command(
         verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
         covered = None
         if samples is not None:
-            drawn = None if spread is None else load_device(spread).spread
+            drawn = None if spread is None else _spread_of(spread)
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     with process.verdict():
         if form == "json":
@@ -77,6 +81,14 @@ def compare_command(
             if timelines and worst:
                 click.echo("\n" + tables.time_lines_text(found, comparison, profile, worst))
     return _exit_code(verdicts)
+
+
+def _spread_of(name: str) -> dict[str, float]:
+    """The spread of a profile. Raises InputError for one that has none."""
+    found = load_device(name).spread
+    if not found:
+        raise InputError(f"--spread {name}: its profile has no spread; take one that was calibrated, such as h200")
+    return found
 
 
 def _exit_code(verdicts: Sequence[Verdict]) -> int:

@@ -45,7 +45,7 @@ LARGEST_SEED = (1 << 63) - 1  # what a record holds
     multiple=True,
     help=f"Of the suite {PROGRAMS}: programs in this language. Repeatable. Default: all that are installed.",
 )
-@click.option("--device", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option("--device", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 @click.option(
     "--connections",
     type=click.IntRange(1, MOST_CONNECTIONS),

@@ -108,7 +108,7 @@ class _Axes(msgspec.Struct, frozen=True):
     help="Kernels of your own: a .cu or .py file, repeatable; with --as cupy or pytorch a .py file with the function"
     f" {FUNCTION}.",
 )
-@click.option("--gpu", type=int, default=0, show_default=True, help="The GPU's number.")
+@click.option("--gpu", type=click.IntRange(0), default=0, show_default=True, help="The GPU's number.")
 @click.option("--output", "-o", type=FILE, default="tuned.json.gz", show_default=True, help="The record.")
 @format_options
 def tune_command(

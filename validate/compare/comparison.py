@@ -137,6 +137,8 @@ class Comparison(msgspec.Struct, frozen=True):
     def summaries(self) -> dict[str, dict[str, Summary]]:
         """By class, by connections and class, by pattern, by effect; pageable memory is in its own groups only."""
         others = [row for row in self.rows if row.klass != PAGEABLE]
+        effects = {row.effect for row in others}
+        by_effect = [row for row in self.rows if row.klass != PAGEABLE or row.effect not in effects]
         by_front_end = {FRONT_END: self.by_front_end()} if self.is_of_programs else {}
         return {
             "class": {**_summaries(self.rows, lambda row: row.klass), **_summaries(others, lambda _: EVERYTHING)},
@@ -146,7 +148,7 @@ class Comparison(msgspec.Struct, frozen=True):
                 **_summaries(others, lambda row: f"{row.connections} connections {row.klass}"),
             },
             "pattern": _summaries(others, lambda row: row.pattern),
-            "effect": _summaries(self.rows, lambda row: row.effect),
+            "effect": _summaries(by_effect, lambda row: row.effect),
         }
 
     @property

@@ -25,6 +25,7 @@ SCHEMA_VERSION = 1
 US_PER_S = 1e6
 PERCENT = 100
 FEW = 60  # schedules that are listed without being asked for
+FEW_ABSENT = 5  # of those without a prediction or a measurement, likewise
 WITHIN = 0.01  # of the best measured: a good choice
 MOVED = 0.10  # of a profile's number: said in the text
 GANTT_COLUMNS = 100
@@ -130,8 +131,11 @@ def _choices(choices: Sequence[Choice]) -> Iterator[str]:
 
 
 def _absent(what: str, absent: Sequence[Absent]) -> Iterator[str]:
-    for one in absent:
+    """The first of them; how many more there are."""
+    for one in absent[:FEW_ABSENT]:
         yield f"{what}  connections={one.connections}  {one.key}: {one.reason}"
+    if len(absent) > FEW_ABSENT:
+        yield f"{what}  {len(absent) - FEW_ABSENT} more: --json has them all"
 
 
 def _drift(comparison: Comparison) -> Iterator[str]:

@@ -17,7 +17,7 @@ from streamsim_validate.records.chains import (
     rows_of,
     timings_of,
 )
-from streamsim_validate.records.files import check_writable, finish, read_record, write_record
+from streamsim_validate.records.files import check_replaceable, check_writable, finish, read_record, write_record
 from streamsim_validate.records.host_calls import (
     CHUNK,
     MIX_LENGTH,
@@ -134,6 +134,7 @@ __all__ = [
     "Timing",
     "Traced",
     "Value",
+    "check_replaceable",
     "check_same_card",
     "check_unused",
     "check_writable",

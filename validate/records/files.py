@@ -10,7 +10,7 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
-from streamsim.text.recognise import kind_of, mistaken_for
+from streamsim.text.recognise import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.records.journal import (
     JOURNAL_SUFFIX,
@@ -23,7 +23,7 @@ from streamsim_validate.records.journal import (
 )
 from streamsim_validate.records.programs import is_earlier, read_earlier
 from streamsim_validate.records.record import SCHEMA_VERSION, Record
-from streamsim_validate.records.stored import check_version, decoded, read_stored, unzipped
+from streamsim_validate.records.stored import check_values, check_version, decoded, read_stored, unzipped
 
 GZIP_LEVEL = 9
 
@@ -43,8 +43,12 @@ def read_record(path: str | os.PathLike[str]) -> Record:
     Raises InputError with one line when it is truncated, damaged or of another schema version.
     """
     where = Path(path)
+    journal = journal_path(where)
+    if journal.exists() and not where.exists():
+        raise InputError(one_line(f"{path}: there is no such record yet; resume its journal, or give that: {journal}"))
     data = read_stored(where)
-    is_journal = where.name.endswith(JOURNAL_SUFFIX) or kind_of(data) == "journal"
+    kind = kind_of(data)
+    is_journal = kind == "journal" or (where.name.endswith(JOURNAL_SUFFIX) and kind != "record")
     if mistaken := mistaken_for("journal" if is_journal else "record", data):
         raise InputError(one_line(f"{path}: {mistaken}"))
     if is_journal:
@@ -53,7 +57,7 @@ def read_record(path: str | os.PathLike[str]) -> Record:
             raise InputError(f"{path}: is empty; measure again")
         return fold(lines)
     try:
-        plain = unzipped(data)
+        plain = unzipped(data) if data.startswith(GZIP_MAGIC) or kind != "record" else check_values(data)
         if is_earlier(plain):
             return read_earlier(plain)
         version = msgspec.json.decode(plain, type=_Versioned).schema_version
@@ -61,8 +65,8 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         record: Record = decoded(plain, Record, version)
         return msgspec.structs.replace(record, schema_version=SCHEMA_VERSION)
     except EOFError as error:
-        journal = journal_path(where).name
-        raise InputError(one_line(f"{path}: {error}; copy it again, or resume its journal ({journal})")) from None
+        resume = f", or resume its journal ({journal.name})" if journal.exists() else ""
+        raise InputError(one_line(f"{path}: {error}; copy it again{resume}")) from None
     except InputError as error:
         text = str(error)
         raise InputError(one_line(text if text.startswith(str(path)) else f"{path}: {text}")) from None
@@ -86,6 +90,24 @@ def finish(
         write_record(found, record)
     journal.unlink(missing_ok=True)
     return found
+
+
+def check_replaceable(path: Path, kind: str) -> None:
+    """Raise InputError unless a file of that kind, of those that are known by their content, can be written there.
+
+    Over one of its kind; nobody's file of another is written over.
+    """
+    check_writable(path)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_TOML_BYTES)
+        if data and kind_of(data) != kind:
+            what = WORDS[kind].partition(",")[0]
+            raise InputError(
+                one_line(
+                    f"{path}: there is such a file already, and not {what}; move it away, or choose another output"
+                )
+            )
 
 
 def check_writable(path: Path) -> None:

@@ -85,7 +85,9 @@ def journal_path(record: str | os.PathLike[str]) -> Path:
 
 
 def check_unused(record: str | os.PathLike[str]) -> None:
-    """Raise InputError where there is a file of that name: nobody's record is written over."""
+    """Raise InputError where there is a file of that name, which is not written over, or the name is a journal's."""
+    if os.fspath(record).endswith(JOURNAL_SUFFIX):
+        raise InputError(one_line(f"{record}: is the name of an unfinished record; choose one that ends otherwise"))
     if os.path.exists(record):
         raise InputError(one_line(f"{record}: there is such a file already; move it away, or choose another output"))
 

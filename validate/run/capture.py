@@ -97,6 +97,8 @@ def capture(program: Program, output: Path, window: str | None = None, untraced_
     Raises NoGpuError, InputError, ProgramError when the program fails, and KeyboardInterrupt when it was interrupted.
     """
     check_writable(output)
+    if any(Path(word).exists() and output.exists() and output.samefile(word) for word in program.words):
+        raise InputError(f"{output}: is a file of the program; choose another output")
     with tempfile.TemporaryDirectory(prefix="streamsim-") as folder:
         _probe(program, Path(folder, "probe"))
         windows = {} if window is None or are_times(window) else names_of(window)
