@@ -271,6 +271,12 @@ def test_without_nvcc_it_says_so_before_the_card_is_opened(
         (["--as", "fortran"], "fortran"),
         (["--as", "cuda-c++", "--kernels", "mine.cu"], "--kernels: programs in C++ are measured with their stand-in"),
         (["--as", "cupy", "--kernels", "a.py", "--kernels", "b.py"], "--kernels: 2 files; give the one"),
+        (
+            ["--as", "cupy", "--front-end", "pytorch"],
+            "the calls of pytorch would be counted and those of cupy measured",
+        ),
+        (["--as", "pytorch", "--device", "h200:cupy"], "the calls of cupy would be counted and those of pytorch meas"),
+        (["--front-end", "cupy"], "--front-end: the calls of cupy would be counted and those of calls measured; give"),
     ],
 )
 def test_what_a_language_cannot_have_is_one_line(

@@ -24,8 +24,8 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.cli.printing import print_csv, print_json
-from streamsim.code.steps import LANGUAGES, Language
-from streamsim.device.front_ends import CALLS
+from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
+from streamsim.device.front_ends import CALLS, front_end_of
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
 from streamsim.program.config import HOST_MEMORIES, ORDERS, HostMemory
@@ -141,6 +141,7 @@ def tune_command(
         workload = msgspec.structs.replace(workload, front_end=CALLS)
     workload, asked = asked.written_in(workload, None if language == CALLS else cast("Language", language))
     device = asked.load_for(workload)
+    _check_front_end(language, front_end_of(device))
     configs = tuple(candidates(workload, device, axes.grid()))
     files = tuple(map(str, kernels))
     task = Task(str(output), workload, configs, device, budget, repeats, seed, files)
@@ -156,6 +157,17 @@ def tune_command(
         with _meter_of(language, files, workload, opened, gpu) as meter:
             found = tune(task, opened, on_step, meter)
     _report(found, device.name, str(output), form, meter.kernels if meter else None)
+
+
+def _check_front_end(language: str, counted: str) -> None:
+    """Raise InputError where other calls would be predicted than are measured; bare ones may be, in any language."""
+    measured = FRONT_END_OF.get(cast("Language", language), CALLS)
+    others = {*FRONT_END_OF.values()} - {measured}
+    if counted in others or (measured == CALLS and counted != CALLS):
+        raise InputError(
+            f"--front-end: the calls of {counted} would be counted and those of {measured} measured; give --as"
+            f" {counted if counted in LANGUAGES else measured}, or leave it out"
+        )
 
 
 @contextmanager
