@@ -10,7 +10,7 @@ from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload, WorkloadKernel
+    from streamsim.program.workload import Workload
 
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
 
@@ -19,47 +19,50 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[
     """A line for each of them that decides a quarter of a kernel's time.
 
     A time of the whole that lies beyond those given, launches shorter than the device's least, parts that take less
-    than their share, and a number of threads not told, of which more would take less in so many chunks.
+    than their share or, by the latency given, than in so few threads, and a number of threads not told, of which more
+    would take less in so many chunks.
     """
     found = []
     for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
         alone, whole_s = replace(workload, kernels=(kernel,)), kernel.whole_s(workload.work)
-        said = f"kernel {kernel.name!r}: {format_seconds(whole_s)} over everything"
+        name = f"kernel {kernel.name!r}"
+        said = f"{name}: {format_seconds(whole_s)} over everything"
         if kernel.is_extrapolated(workload.work):
             found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
         least_s = kernel.launches * device.compute.floor_s
         if least_s > (1 + DECIDES) * whole_s:
             several = f"{kernel.launches} launches take" if kernel.launches > 1 else "a launch takes"
             found.append(f"{said} is less than {several} on this device, {format_seconds(least_s)}: that is taken")
-        elif kernel.points or kernel.latency_s or kernel.threads:
-            found += _by_parts(alone, kernel, chunks, device, said)
-        else:
-            found += _by_threads(alone, kernel, chunks, device)
+        elif kernel.points:
+            cut_s = _cut_s(alone, chunks, device)
+            if cut_s < (1 - DECIDES) * whole_s:
+                parts = f"cut into {chunks} {format_seconds(cut_s)} in all, by the times of parts that are given"
+                found.append(f"{said}, and {parts}")
+        elif kernel.latency_s or not kernel.threads:
+            found += _by_threads(alone, name, chunks, device)
     return found
 
 
-def _cut_s(alone: Workload, kernel: WorkloadKernel, chunks: int, device: Device, **change: int) -> float:
-    """Seconds of all launches of the workload's only kernel in so many chunks, one after another; or changed ones."""
-    parts = alone.cut(chunks)
-    launches = (replace(alone.launches(part)[0], **change) for part in parts)
-    each = (part.many * device.kernel_time(launch)[0] for part, launch in zip(parts, launches, strict=True))
-    return kernel.launches * sum(each)
-
-
-def _by_parts(alone: Workload, kernel: WorkloadKernel, chunks: int, device: Device, said: str) -> list[str]:
-    cut_s = _cut_s(alone, kernel, chunks, device)
-    if cut_s >= (1 - DECIDES) * kernel.whole_s(alone.work):
+def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list[str]:
+    """Whether as few threads as are told or assumed take longer, by the rule for them, than many, or than is told."""
+    (kernel,) = alone.kernels
+    few_s = _cut_s(replace(alone, kernels=(replace(kernel, latency_s=0.0),)), chunks, device)
+    told_s = _cut_s(alone, chunks, device)
+    # Without threads as many as one likes.
+    many_s = told_s if kernel.latency_s else _cut_s(alone, chunks, device, elements=0, threads=0)
+    if few_s <= (1 + DECIDES) * many_s:
         return []
-    return [f"{said}, and cut into {chunks} {format_seconds(cut_s)} in all, by the times of parts that are given"]
-
-
-def _by_threads(alone: Workload, kernel: WorkloadKernel, chunks: int, device: Device) -> list[str]:
-    took_s = _cut_s(alone, kernel, chunks, device)
-    many_s = _cut_s(alone, kernel, chunks, device, elements=0, threads=0)  # without threads as many as one likes
-    if took_s <= (1 + DECIDES) * many_s:
-        return []
+    threads, few, many = f"{alone.threads(kernel):,}", format_seconds(few_s), format_seconds(many_s)
+    if kernel.latency_s:
+        what = f"{many} in all by its latency, and {few} by its {threads} threads: the latency is taken"
+    else:
+        what = f"{few} in all, with more threads {many}: it is taken to have {threads} of them"
     return [
-        f"kernel {kernel.name!r}: launched in parts it takes {format_seconds(took_s)} in all, with more threads"
-        f" {format_seconds(many_s)}: it is taken to have {alone.threads(kernel):,} of them; where you know it, say"
-        " threads=N or what a part takes, such as 9us@1/64"
+        f"{name}: launched in parts it takes {what}; where you know it, say threads=N or a part's time, as 9us@1/64"
     ]
+
+
+def _cut_s(alone: Workload, chunks: int, device: Device, **change: int) -> float:
+    """Seconds of all launches of the workload's only kernel in so many chunks, one after another; or changed ones."""
+    launches = ((part.many, replace(alone.launches(part)[0], **change)) for part in alone.cut(chunks))
+    return alone.kernels[0].launches * sum(many * device.kernel_time(launch)[0] for many, launch in launches)

@@ -475,6 +475,8 @@ def test_what_is_assumed_of_kernels_is_said_where_it_decides() -> None:
             ["kernel 'kernel': 4 ms over everything is less than 4000 launches take on this device"],
         ),
         (["64MiB"], "4ms/400", 1, []),
+        (["64MiB"], "4ms,threads=8Ki,latency=3us", 8, ["kernel 'kernel': launched in parts it takes 4.0"]),
+        (["64MiB"], "4ms,latency=3us", 64, []),
     ):
         lines = kernel_assumptions(workload_of_sizes(sizes, [text]), chunks, h200)
         assert len(lines) == len(begins)
