@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fake_cuda
 import msgspec
@@ -326,6 +326,18 @@ def test_a_run_without_cupy_starts_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(NoGpuError):
         run(a_plan(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"kernels": ("nope.cu",)}, "nope.cu: cannot read it"), ({"repeats": 10_000_000}, "more than a record holds")],
+)
+def test_what_is_wrong_with_a_plan_is_said_before_cupy_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(InputError, match=message):
+        run(msgspec.structs.replace(a_plan(tmp_path), **changes))
 
 
 def test_the_process_passes_its_complaint_on() -> None:

@@ -163,11 +163,13 @@ def run(plan: Plan) -> Record:
         raise InputError(f"--timelines: {profiler.INSTALL}")
     if not plan.allow_races:
         _refuse_races(plan.schedules)  # those of the suites have none
-    check_installed(plan.front_ends)
-    import_cupy()  # in vain there is no need to start a process
+    for path in plan.kernels:
+        read_source(path)
     usual = (default_connections(),) if plan.schedules or plan.is_of_programs else suite_connections(plan.suite)
     counts = plan.connections or usual
     _check_size(plan, sum(len(planned(plan, connections)) for connections in counts))  # complain here, in one line
+    check_installed(plan.front_ends)
+    import_cupy()  # in vain there is no need to start a process
     for connections in counts:
         if len(counts) > 1:
             say(f"with {connections} hardware queues in front of each engine")
