@@ -47,16 +47,15 @@ def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list
     """Whether as few threads as are told or assumed take longer, by the rule for them, than many, or than is told."""
     (kernel,) = alone.kernels
     few_s = _cut_s(replace(alone, kernels=(replace(kernel, latency_s=0.0),)), chunks, device)
-    told_s = _cut_s(alone, chunks, device)
-    # Without threads as many as one likes.
-    many_s = told_s if kernel.latency_s else _cut_s(alone, chunks, device, elements=0, threads=0)
+    many = {} if kernel.latency_s else {"elements": 0, "threads": 0}  # without threads as many as one likes
+    many_s = _cut_s(alone, chunks, device, **many)
     if few_s <= (1 + DECIDES) * many_s:
         return []
-    threads, few, many = f"{alone.threads(kernel):,}", format_seconds(few_s), format_seconds(many_s)
+    threads, by_few, by_many = f"{alone.threads(kernel):,}", format_seconds(few_s), format_seconds(many_s)
     if kernel.latency_s:
-        what = f"{many} in all by its latency, and {few} by its {threads} threads: the latency is taken"
+        what = f"{by_many} in all by its latency, and {by_few} by its {threads} threads: the latency is taken"
     else:
-        what = f"{few} in all, with more threads {many}: it is taken to have {threads} of them"
+        what = f"{by_few} in all, with more threads {by_many}: it is taken to have {threads} of them"
     return [
         f"{name}: launched in parts it takes {what}; where you know it, say threads=N or a part's time, as 9us@1/64"
     ]

@@ -90,10 +90,9 @@ class Lab:
         """What a cause has lost, with the best of its remedies, made."""
         tried = [(self._run(remedy.scenario), remedy) for remedy in self._remedies.of(key)]
         if not tried:
-            gain, no_room = self.makespan - self._alone(key), key in self._remedies.without_room
-            why = (
-                "what would help has no room on the card" if no_room else f"cannot be removed: {CAUSES[key].otherwise}"
-            )
+            gain, why = self.makespan - self._alone(key), f"cannot be removed: {CAUSES[key].otherwise}"
+            if self._remedies.has_any(key):
+                why = "what would help has no room on the card"
             return Loss(key, ticks, gain * S_PER_TICK, why)
         took, (text, scenario) = min(tried, key=itemgetter(0))  # of equals the simplest
         gain = self.makespan - took

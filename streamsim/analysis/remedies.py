@@ -64,6 +64,11 @@ class Remedy(NamedTuple):
     scenario: Scenario
 
 
+def _has_room(remedy: Remedy) -> bool:
+    schedule, device = remedy.scenario
+    return device.has_room(schedule.device_bytes)
+
+
 class Remedies:
     """The remedies for a scenario. ``rework``: of its schedule; ``source``: what that was made from, if known."""
 
@@ -74,21 +79,21 @@ class Remedies:
         self._sound = repaired(scenario.schedule, check(scenario.schedule)) if rework.is_racy else scenario.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
         self._holds = without.has_host_waits(scenario)
-        self.without_room: set[str] = set()  # causes with a remedy that has no room on the card
 
     def of(self, key: str) -> Iterator[Remedy]:
         """What can be done about a cause (a key of :data:`streamsim.analysis.causes.CAUSES`), the simplest first.
 
         As far as it has room on the card.
         """
+        return filter(_has_room, self._any(key))
+
+    def has_any(self, key: str) -> bool:
+        """Whether there is a remedy, with room on the card or without."""
+        return next(self._any(key), None) is not None
+
+    def _any(self, key: str) -> Iterator[Remedy]:
         make = _MAKERS.get(key)
-        if make is None or self._rework.last < 0:
-            return
-        for remedy in make(self):
-            if remedy.scenario.device.has_room(remedy.scenario.schedule.device_bytes):
-                yield remedy
-            else:
-                self.without_room.add(key)
+        return iter(()) if make is None or self._rework.last < 0 else make(self)
 
     @cached_property
     def _recut(self) -> Recut:

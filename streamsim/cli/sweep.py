@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -229,7 +229,9 @@ def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
         yield one_line(f"{device.name}: {link_words(device)}{moved}")
-    point = sweep.point(0)
-    workload, chunks = sweep.workload_at(point), max((1, *sweep.numbers_of_chunks))
-    for line in kernel_assumptions(workload, min(chunks, workload.most_chunks), sweep.device(point)):
-        yield one_line(f"in {chunks} chunks {line}")
+    with suppress(InputError):  # the first combination may be one that cannot be issued
+        point = sweep.point(0)
+        workload = sweep.workload_at(point)
+        chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
+        for line in kernel_assumptions(workload, chunks, sweep.device(point)):
+            yield one_line(f"in {chunks} chunks {line}")

@@ -16,8 +16,8 @@ from streamsim.files.atomic_files import read_bytes, write_bytes, write_text
 from streamsim.files.documents import Parsers, dump_toml, explain_json, parse_toml, refuse_duplicates
 from streamsim.program.recorded_times import RecordedTimes
 from streamsim.program.schedule import Schedule
-from streamsim.program.workload import Point, Workload, WorkloadKernel
-from streamsim.program.workload_text import kernel_given, parse_fill, parse_part, parse_point
+from streamsim.program.workload import Workload
+from streamsim.program.workload_text import OF_KERNELS
 from streamsim.text.quantities import parse_bytes
 from streamsim.text.recognise import LARGEST_TOML_BYTES, mistaken_for
 from streamsim.text.shown import one_line, shown
@@ -45,14 +45,8 @@ def _size(text: str, path: str) -> int:
     return parse_bytes(text, path, least=0)
 
 
-# What text of a workload stands for: the sizes of arrays, a part of a kernel's elements, a kernel, the time of a part.
-_PARSERS: Parsers = {
-    **dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size),
-    "at": parse_part,
-    "fill": parse_fill,
-    WorkloadKernel: kernel_given,
-    Point: parse_point,
-}
+# What text of a workload stands for: the sizes of arrays, and what it does of a kernel.
+_PARSERS: Parsers = {**dict.fromkeys(("inputs", "outputs", "h2d_once", "d2h_once"), _size), **OF_KERNELS}
 
 
 def read_schedule(path: str | os.PathLike[str]) -> Schedule:

@@ -15,10 +15,9 @@ import msgspec
 
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import read_bytes, write_text
-from streamsim.files.documents import Parsers, dump_toml, of_table, parse_toml
+from streamsim.files.documents import dump_toml, of_table, parse_toml
 from streamsim.program.layers import Layer, Layers
-from streamsim.program.workload import WorkloadKernel
-from streamsim.program.workload_text import parse_kernel, parse_part
+from streamsim.program.workload_text import OF_KERNELS
 from streamsim.text.recognise import LARGEST_TOML_BYTES
 from streamsim.text.shown import one_line, shown
 
@@ -30,7 +29,6 @@ CSV = ".csv"
 COLUMNS = Layer.__struct_fields__
 NEEDED = tuple(field.name for field in msgspec.structs.fields(Layer) if field.required)
 BETWEEN_KERNELS = ";"
-_PARSERS: Parsers = {"at": parse_part, WorkloadKernel: parse_kernel}
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
@@ -51,7 +49,7 @@ def dump_layers(layers: Layers) -> str:
 
 def parse_layers(text: str | bytes, where: str = "layers") -> Layers:
     """The layers that the TOML ``text`` holds; ``where`` begins the message of the InputError it may raise."""
-    return parse_toml(text.encode() if isinstance(text, str) else text, Layers, "layers", where, _PARSERS)
+    return parse_toml(text.encode() if isinstance(text, str) else text, Layers, "layers", where, OF_KERNELS)
 
 
 def parse_layers_csv(text: str | bytes, where: str = "layers") -> Layers:
@@ -105,6 +103,6 @@ def _layer(names: list[str], cells: list[str], line: int) -> Layer:
     if "kernels" in plain:
         plain["kernels"] = [text for text in map(str.strip, plain["kernels"].split(BETWEEN_KERNELS)) if text]
     try:
-        return of_table(plain, Layer, _PARSERS)
+        return of_table(plain, Layer, OF_KERNELS)
     except InputError as error:
         raise InputError(f"line {line}: {error}") from None

@@ -175,3 +175,12 @@ def parse_part(text: str, field: str) -> float:
         raise InputError(
             f"{field} = {shown(text)}: how many launches take these times together is said by launches={launches}"
         ) from None
+
+
+# What text, or a time, stands for in the table of a kernel, by its type or the name of the field.
+OF_KERNELS: dict[type | str, Callable[[Any, str], Any]] = {
+    "at": parse_part,
+    "fill": parse_fill,
+    WorkloadKernel: kernel_given,
+    Point: parse_point,
+}

@@ -95,8 +95,7 @@ def window_ns(recording: Recording, window: str) -> tuple[int, int]:
         first_ns, last_ns = spans[which - 1]
         return int(first_ns), max(int(last_ns), int(first_ns) + 1)
     if match := _TIMES.fullmatch(window):
-        first_s, last_s = (parse_seconds(text, "--window") for text in match.groups())
-        check_window(window)
+        first_s, last_s = _ends_s(match)
         return round(first_s * 1e9), round(last_s * 1e9)
     nearest = get_close_matches(window, [span.name for span in named_spans(recording)[:1000]], n=1)
     hint = f"; did you mean {shown(nearest[0])}?" if nearest else ""
@@ -121,9 +120,14 @@ def check_window(window: str) -> None:
         raise InputError("--window = '': expected the name of a range, or times such as 1ms..5ms")
     match = _TIMES.fullmatch(window)
     if match and are_times(window):
-        first_s, last_s = (parse_seconds(text, "--window") for text in match.groups())
-        if last_s <= first_s:
-            raise InputError(f"--window = {shown(window)}: expected the earlier time first")
+        _ends_s(match)
+
+
+def _ends_s(times: re.Match[str]) -> tuple[float, float]:
+    first_s, last_s = (parse_seconds(text, "--window") for text in times.groups())
+    if last_s <= first_s:
+        raise InputError(f"--window = {shown(times[0])}: expected the earlier time first")
+    return first_s, last_s
 
 
 def are_times(window: str) -> bool:

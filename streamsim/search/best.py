@@ -218,7 +218,7 @@ def best(
         usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK),
         usual_fits=grid.has_room(usual.device_bytes(workload)),
         serial_s=prediction.serial_s,
-        serial_fits=grid.has_room(Config("serial").device_bytes(workload)),
+        serial_fits=grid.has_room(prediction.serial_device_bytes),
         lower_bound_s=prediction.lower_bound_s,
         bound_by=prediction.bound_by,
         critical_s=prediction.critical_s,

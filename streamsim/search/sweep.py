@@ -205,9 +205,10 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Those that cannot be issued or have no room on the card are left out. Arguments and errors as for
         :func:`sweep_blocks`.
         """
+        columns = self.columns
         for block in sweep_blocks(self, 0, executor, retries, fast=fast):
             for row in block.rows:
-                yield dict(zip(self.columns, row, strict=True))
+                yield dict(zip(columns, row, strict=True))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from streamsim.device.schemas import schema
 from streamsim.errors import InputError
+from streamsim.program.files import parse_workload
 from streamsim.program.layer_files import (
     dump_layers,
     parse_layers,
@@ -111,6 +112,12 @@ def models(draw: st.DrawFn) -> Layers:
 @given(models())
 def test_what_is_written_is_read_again(model: Layers) -> None:
     assert parse_layers(dump_layers(model)) == model
+
+
+def test_a_kernel_in_a_file_of_layers_is_what_it_is_in_one_of_a_workload() -> None:
+    kernels = "[0.004, '4ms,1ms@50%', { duration_s = '4ms', points = ['1ms@50%'], fill = '50%' }]"
+    (found,) = parse_layers(f"[[layers]]\nweight_bytes = 4\nkernels = {kernels}\n").layers
+    assert found.kernels == parse_workload(f"inputs = [4]\nkernels = {kernels}\n").kernels
 
 
 @examples(50)

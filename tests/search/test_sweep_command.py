@@ -62,6 +62,12 @@ def test_what_has_room_in_many_chunks_only_is_swept(capsys: pytest.CaptureFixtur
     assert json.loads(out)["chunks"] == 4
 
 
+def test_that_the_first_combination_cannot_be_issued_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, "--h2d", "3KiB,4KiB", "--elements", "4Ki", "--kernel", "1ms", "--chunks", "4", "--json")
+    assert json.loads(out)["h2d_bytes"] == 4096
+    assert "1 combinations that cannot be issued were left out" in err
+
+
 def test_options_win_over_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text('h2d = "64KiB"\nkernel = "10us"\nd2h = "64KiB"\nchunks = "1..40"\n')
     out, _ = said(capsys, "--file", str(tmp_path / "s.toml"), "--chunks", "7", "--json")

@@ -237,6 +237,14 @@ def test_what_cannot_be_captured_gets_one_line(
     assert not (place / "capture.json.gz").exists()
 
 
+def test_code_that_is_no_name_of_a_file_runs_beside_an_earlier_recording(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (place / "x.gz").write_bytes(b"")
+    assert capture("-o", "x.gz", program=("-c", "pass  # longer than any name" * 20)) == 2
+    assert "put no work on a card" in capfd.readouterr().err
+
+
 def test_without_the_library_the_line_says_what_to_install_and_how_else_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

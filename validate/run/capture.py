@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
 import signal
@@ -97,7 +98,7 @@ def capture(program: Program, output: Path, window: str | None = None, untraced_
     Raises NoGpuError, InputError, ProgramError when the program fails, and KeyboardInterrupt when it was interrupted.
     """
     check_writable(output)
-    if any(Path(word).exists() and output.exists() and output.samefile(word) for word in program.words):
+    if os.path.exists(output) and any(os.path.exists(w) and os.path.samefile(w, output) for w in program.words):
         raise InputError(f"{output}: is a file of the program; choose another output")
     with tempfile.TemporaryDirectory(prefix="streamsim-") as folder:
         _probe(program, Path(folder, "probe"))
