@@ -22,6 +22,7 @@ Key = Literal[
     "host-waits",
     "issue-order",
     "needless-order",
+    "copied-once",
     "connections",
     "many-streams",
     "host-work",
@@ -50,6 +51,9 @@ CAUSES: dict[Key, Cause] = {
     "host-waits": Cause("synchronising or blocking call", "allocate and free outside of the pipeline"),
     "issue-order": Cause("issue order", "the data allows no other order"),
     "needless-order": Cause("wait that serialises", "give independent chunks streams and buffers of their own"),
+    "copied-once": Cause(
+        "copied once, before or after all chunks", "keep it on the card from run to run, or copy each chunk its part"
+    ),
     "connections": Cause("more streams than connections", "the card has no more hardware queues"),
     "many-streams": Cause("more streams than pay", "chunks are not in streams of their own"),
     "host-work": Cause("work of the host between its calls", "do it beforehand, or in another thread"),

@@ -30,7 +30,7 @@ from streamsim.program.schedule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from streamsim.device.profile import Device
 
@@ -198,6 +198,25 @@ def has_host_work(scenario: Scenario) -> bool:
 def without_host_work(schedule: Schedule) -> Schedule:
     """The host does nothing but its calls."""
     return replace(schedule, ops=tuple(op for op in schedule.ops if not isinstance(op, HostWork)))
+
+
+def without_once(schedule: Schedule, once: Collection[Copy]) -> Schedule:
+    """The copies ``once``, or what became of them, in a stream of their own and in nobody's way.
+
+    Those to the card come last and those from it first: none waits for another op, and none for it.
+    """
+    which = {(op.direction, op.device) for op in once}
+    moved = {i: op for i, op in enumerate(schedule.ops) if isinstance(op, Copy) and (op.direction, op.device) in which}
+    own = len(schedule.streams) + 1
+    apart = [replace(op, stream=own, blocking=False) for op in moved.values()]
+    last = last_work(schedule) + 1
+    ops = (
+        *(op for op in apart if op.direction == "d2h"),
+        *(op for i, op in enumerate(schedule.ops[:last]) if i not in moved),
+        *(op for op in apart if op.direction == "h2d"),
+        *schedule.ops[last:],
+    )
+    return replace(schedule, ops=ops, streams=(*schedule.streams, *NON_BLOCKING))
 
 
 def without_latencies(scenario: Scenario) -> Scenario:

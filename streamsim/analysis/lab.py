@@ -37,6 +37,7 @@ class Lab:
         self._case = scenario
         self._ops = len(scenario.schedule.ops)
         self._rework = Rework(scenario.schedule)
+        self._once = [op for i in sorted(self._rework.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
         self.is_racy = self._rework.is_racy
         self._remedies = Remedies(scenario, self._rework, source)
         self._order = next(iter(self._rework.orders), None)
@@ -54,6 +55,8 @@ class Lab:
     def _is_present(self, key: Key) -> bool:
         if key == "needless-order":
             return self._rework.has_needless_order
+        if key == "copied-once":
+            return bool(self._once)
         return bool(self._rework.orders) if key == "issue-order" else _IS_PRESENT[key](self._case)
 
     def _choose(self) -> None:
@@ -127,6 +130,7 @@ class Lab:
     def _changed(self, removed: frozenset[Key]) -> Schedule:
         made = self._reissued(removed)
         made = without.without_slow_calls(made) if "slow-calls" in removed else made
+        made = without.without_once(made, self._once) if "copied-once" in removed else made
         return without.without_host_work(made) if "host-work" in removed else made
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
@@ -181,8 +185,9 @@ _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
     "pageable-memory": without.has_pageable,
     "legacy-stream": without.has_legacy,
     "host-waits": without.has_host_waits,
-    "issue-order": bool,  # these two are asked of the Rework
+    "issue-order": bool,  # these three are asked of the Rework
     "needless-order": bool,
+    "copied-once": bool,
     "connections": without.has_few_connections,
     "host-work": without.has_host_work,
     "slow-calls": lambda scenario: bool(without.slow_calls(scenario.schedule)),
@@ -191,7 +196,7 @@ _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
     "duplex": _has_duplex,
 }
 _PROGRAM: frozenset[Key] = frozenset(
-    ("legacy-stream", "host-waits", "issue-order", "needless-order", "host-work", "slow-calls")
+    ("legacy-stream", "host-waits", "issue-order", "needless-order", "copied-once", "host-work", "slow-calls")
 )
 _DEVICE_CHANGES: dict[Key, Callable[[Device], Device]] = {
     "connections": without.all_connections,

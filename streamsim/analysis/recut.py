@@ -8,7 +8,7 @@ all.
 
 Nothing in a schedule says how a kernel may be cut. It is taken to work element by element: a part of it reads and
 writes that part of its ranges. Of a range that kernels of several chunks read (a table, weights) each part reads all,
-and what writes such a range is neither cut nor merged.
+and what writes such a range is neither cut nor merged, nor is a copy back of what several chunks have written.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Recut:
             for k in before
             if rework.chunk[k] != rework.chunk[i]
             for name in touches[i] & touches[k]
-        }
+        }.difference(*(touches[i] for i in rework.common))  # what all chunks read, or write, there is once
         found: dict[str, list[int]] = {}
         for chunk, ops in self._members.items():
             lacking = _lacking([schedule.ops[i] for i in ops])
@@ -184,7 +184,8 @@ class Recut:
     def _before(self, i: int, p: int, pieces: int, cuts: Any) -> Iterable[Part]:
         """What part ``p`` of op ``i`` must come after, but not for its bytes; of other chunks all parts."""
         chunk, unknown = self._rework.chunk, self._rework.unknown(i)
-        for k in unknown | (self._rework.awaits(i) - self._rework.conflicts[i]):
+        beyond_bytes = self._rework.conflicts[i] if i in self._rework.sums else set()
+        for k in unknown | beyond_bytes | (self._rework.awaits(i) - self._rework.conflicts[i]):
             if k not in cuts:
                 yield k, 0
             elif chunk[k] == chunk[i] and i in cuts:

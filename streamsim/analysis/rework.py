@@ -30,7 +30,7 @@ from streamsim.program.schedule import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 NON_BLOCKING: tuple[StreamKind, ...] = ("non-blocking",)
 
@@ -63,14 +63,17 @@ class Rework:
     By op: ``before``, the ops that its stream and events put it behind directly; ``reads_from``, those whose data it
     reads; ``conflicts``, those that share bytes with it, one writing, nearest first; ``chunk``, the first of the ops
     with which it hands on data. ``shared``: of each kernel the ranges that kernels of other chunks read as well
-    (a table, weights); they make no chunk of their readers. ``common``: the ops that write them. ``awaited``: of each
-    synchronisation the ops that it waits for. ``last``: the last copy or kernel (-1: none).
+    (a table, weights); they make no chunk of their readers. ``common``: the ops that write them, and copies back of
+    what several chunks have written, which make no chunk of those either; ``sums`` those of them that events alone put
+    behind all kernels. ``awaited``: of each synchronisation the ops that it waits for. ``last``: the last copy or
+    kernel (-1: none).
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self.is_racy = is_racy(schedule)
         self.last = last_work(schedule)
+        self._streams = working_streams(schedule)
         self.awaited: dict[int, tuple[int, ...]] = {}
         self.before: list[frozenset[int]] = []
         self.reads_from: list[set[int]] = []
@@ -78,6 +81,7 @@ class Rework:
         self._versions: list[dict[Region, frozenset[int]]] = []  # of what kernels read: the range, and who wrote it
         self._follow()
         self._find_data()
+        self.sums = self._find_sums()
         self.shared = self._find_shared()
         self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
         self.chunk = self._find_chunks()
@@ -133,6 +137,33 @@ class Rework:
             self.conflicts.append(conflicts)
             self._versions.append(versions if isinstance(op, Kernel) else {})
 
+    def _find_sums(self) -> set[int]:
+        """Copies back that events put behind all kernels, beyond those whose data they are said to read: sums of all.
+
+        Of a sum that is smaller than there are chunks some kernels write no byte. Others may follow in its stream.
+        """
+        ops, found = self._schedule.ops, set[int]()
+        kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
+        for i in range(max(kernels, default=self.last) + 1, self.last + 1):
+            if _stage(ops[i]) != 2:
+                continue
+            earlier = self.before[i] - self.awaits(i)
+            follows = earlier & found or any(self.awaits(k) and len(self.reads_from[k]) > 1 for k in earlier)
+            if (follows or self.awaits(i) - self.reads_from[i]) and kernels <= self._all_before(i):
+                found.add(i)
+                self.reads_from[i] |= kernels
+                self.conflicts[i] |= kernels
+        return found
+
+    def _all_before(self, i: int) -> set[int]:
+        """All that streams and events put an op behind."""
+        found, rest = set[int](), [i]
+        while rest:
+            more = self.before[rest.pop()] - found
+            found |= more
+            rest += more
+        return found
+
     def unknown(self, i: int) -> set[int]:
         """The ops before ``i`` of which it may need data, because it or they do not name their memory."""
         ops = self._schedule.ops
@@ -165,26 +196,37 @@ class Rework:
         return own & self.reads_from[i]
 
     def _find_chunks(self) -> list[int]:
-        """Ops that hand data to each other, directly or not, make a chunk: the index of its first op."""
-        chunk = list(range(len(self._schedule.ops)))
+        """Ops that hand data to each other, directly or not, make a chunk: the index of its first op.
 
-        def root(i: int) -> int:
-            while chunk[i] != i:
-                chunk[i] = chunk[chunk[i]]
-                i = chunk[i]
-            return i
+        A copy back of what several chunks have written is common, unless there are more of its kind, each of others.
+        """
+        chunks = _Chunks(len(self._schedule.ops))
+        self.common |= self.sums
+        backs: dict[int, list[int]] = {}  # copies back of what several ops have written, by how many
+        for i in range(len(self._schedule.ops)):
+            if self._gathers(i):
+                backs.setdefault(len(self.reads_from[i]), []).append(i)
+            elif i not in self.sums:
+                chunks.join(i, self._hands_over(i))
+        for _, alike in sorted(backs.items()):
+            parts = {i: chunks.of(self._hands_over(i)) for i in alike}
+            several = [i for i in alike if len(parts[i]) > 1]
+            are_of_chunks = len(several) > 1 and _are_disjoint([parts[i] for i in several])
+            self.common.update(() if are_of_chunks else several)
+            for i in set(alike) - self.common:
+                chunks.join(i, self._hands_over(i))
+        return [chunks.root(i) for i in range(len(self._schedule.ops))]
 
-        for i in range(len(chunk)):
-            for k in self._hands_over(i):
-                a, b = sorted((root(i), root(k)))
-                chunk[b] = a
-        return [root(i) for i in range(len(chunk))]
+    def _gathers(self, i: int) -> bool:
+        """Whether an op is a copy back of what several ops have written."""
+        is_back = _stage(self._schedule.ops[i]) == 2 and i not in self.sums
+        return is_back and len(self.reads_from[i]) > 1 and not self.unknown(i)
 
     def _find_orders(self) -> dict[str, list[int]]:
         ops, chunk = self._schedule.ops, self.chunk
         work = [i for i, op in enumerate(ops) if is_work(op)]
         number = {root: k for k, root in enumerate(dict.fromkeys(chunk[i] for i in work))}
-        streams = len(working_streams(self._schedule))
+        streams = len(self._streams)
         stage = [_stage(op) for op in ops]
         keys: dict[str, Callable[[int], tuple[int, ...]]] = {
             "depth-first": lambda i: (number[chunk[i]], i),
@@ -274,7 +316,8 @@ def issued(
     host waits at the end if it does so in ``schedule``.
     """
     place = {i: k for k, i in enumerate(numbers)}
-    waits = {i: _waits(i, edges[i], streams, place) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
+    behind: dict[tuple[int, int], int] = {}  # by stream and another one: the place up to which it has waited for that
+    waits = {i: _waits(i, edges[i], streams, place, behind) for i, op in zip(numbers, ops, strict=True) if is_work(op)}
     events = {k: event for event, k in enumerate(dict.fromkeys(k for some in waits.values() for k in some))}
     found: list[Op] = []
     for i, op in zip(numbers, ops, strict=True):
@@ -287,16 +330,46 @@ def issued(
             found += (replace(op, stream=stream, event=None) for stream in {streams[k]: k for k in awaited[i]})
         else:
             found.append(op)
-    if behind := schedule.ops[last_work(schedule) + 1 :]:
-        found += [op for op in behind if isinstance(op, HostWork)]
+    if rest := schedule.ops[last_work(schedule) + 1 :]:
+        found += [op for op in rest if isinstance(op, HostWork)]
         found.append(Synchronize())
     return replace(schedule, ops=tuple(found), streams=kinds, events=len(events))
 
 
-def _waits(i: int, edges: Collection[int], streams: Mapping[int, int], place: dict[int, int]) -> list[int]:
-    """Of the ops that ``i`` must come after, the last of every other stream."""
+def _waits(
+    i: int,
+    edges: Collection[int],
+    streams: Mapping[int, int],
+    place: dict[int, int],
+    behind: dict[tuple[int, int], int],
+) -> list[int]:
+    """Of the ops that ``i`` must come after, the last of every other stream that its own has not waited for yet."""
     last = {streams[k]: k for k in sorted(edges, key=place.__getitem__)}
-    return [k for stream, k in last.items() if stream != streams[i]]
+    found = [k for s, k in last.items() if s != streams[i] and place[k] > behind.get((streams[i], s), -1)]
+    behind.update({(streams[i], streams[k]): place[k] for k in found})
+    return found
+
+
+class _Chunks:
+    """Ops that belong together, by the first of them."""
+
+    def __init__(self, ops: int) -> None:
+        self._earlier = list(range(ops))
+
+    def root(self, i: int) -> int:
+        earlier = self._earlier
+        while earlier[i] != i:
+            earlier[i] = earlier[earlier[i]]
+            i = earlier[i]
+        return i
+
+    def of(self, ops: Iterable[int]) -> set[int]:
+        return {self.root(i) for i in ops}
+
+    def join(self, i: int, others: Iterable[int]) -> None:
+        for k in others:
+            a, b = sorted((self.root(i), self.root(k)))
+            self._earlier[b] = a
 
 
 class _NewStreams:
@@ -333,6 +406,10 @@ class _NewStreams:
             return own[0]
         self._kinds.append(kind)
         return len(self._kinds)
+
+
+def _are_disjoint(sets: Sequence[set[int]]) -> bool:
+    return sum(map(len, sets)) == len(set[int]().union(*sets))
 
 
 def _names_memory(op: Op) -> bool:

@@ -52,6 +52,7 @@ CAUSE_COLOURS = {
     "host-waits": "#EE6677",
     "issue-order": "#AA88CC",
     "needless-order": "#66CCEE",
+    "copied-once": "#DDAA77",
     "connections": "#BBBB33",
     "many-streams": "#7799CC",
     "host-work": "#AAAA00",

@@ -133,6 +133,23 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
         program(h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(100, 10),)), buffers=BUFFERS),
         PLAIN, 20, 10, "needless-order", 10,
     ),
+    # Two kernels, one after another, read a table that is copied before them: 0..10, 10..20, 20..30. If it stood in
+    # nobody's way it would be copied beside the first.
+    "a table copied once": (
+        program(
+            h2d(1, 10, device=card(0, 10)), kernel(1, 10, reads=(card(0, 10), card(20, 1))),
+            kernel(1, 10, reads=(card(0, 10), card(21, 1))), buffers=BUFFERS,
+        ),
+        PLAIN, 30, 20, "copied-once", 10,
+    ),
+    # Two kernels write halves of what is copied back behind both: again 30 in place of 20.
+    "a sum copied back once": (
+        program(
+            kernel(1, 10, writes=(card(0, 5),)), kernel(1, 10, writes=(card(5, 5),)),
+            d2h(1, 10, device=card(0, 10)), buffers=BUFFERS,
+        ),
+        PLAIN, 30, 20, "copied-once", 10,
+    ),
     # Kernels of 1 tick, which work on some elements, and take the floor of 10 each.
     "kernel floor": (program(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10), 40, 4, "small-chunks", 36),
 }  # fmt: skip
@@ -165,7 +182,7 @@ GAINS_ALONE = {"too few chunks": 9, "unbalanced pipeline": 8}
 # No order, number of chunks or streams, and no buffer makes a card of two; ops without named memory cannot be merged.
 BEYOND_REMEDY = {
     "same-direction copies", "the kernel fills the card", "duplex contention", "unbalanced pipeline",
-    "chunks too small", "kernel floor",
+    "chunks too small", "kernel floor", "a table copied once", "a sum copied back once",
 }  # fmt: skip
 
 

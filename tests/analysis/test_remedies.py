@@ -271,6 +271,14 @@ def test_chunks_streams_and_buffers_as_said_are_what_predict_makes_of_them(
 # Patterns cut anew are the patterns
 
 
+SUMMED: list[Any] = [
+    lambda workload: depth_first(workload, 8, 4),
+    lambda workload: breadth_first(workload, 8, 2),
+    lambda workload: ring(workload, 8, 2, 3),
+    lambda workload: prefetch(workload, 8),
+]
+
+
 def unnamed(schedule: Schedule) -> Schedule:
     return replace(schedule, name="", unchunked=None)
 
@@ -289,6 +297,38 @@ def test_a_pattern_cut_or_merged_is_the_pattern_with_other_chunks(pattern: Any, 
         assert unnamed(made) == unnamed(pattern(WORKLOAD, 8 // pieces, min(streams, 8 // pieces), memory))
     for other in STREAMS:
         assert unnamed(recut.dealt(other)) == unnamed(pattern(WORKLOAD, 8, other, memory))
+
+
+@pytest.mark.parametrize("pattern", [depth_first, breadth_first])
+@pytest.mark.parametrize(
+    "once", [{"h2d_once": (1 << 20,)}, {"d2h_once": (1 << 20, 32)}, {"outputs": (), "d2h_once": (64,)}]
+)
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_arrays_that_are_copied_once_stay_so_however_a_pattern_is_cut(pattern: Any, once: Any, streams: int) -> None:
+    """The pattern with other chunks or streams, with as many waits: some stand elsewhere, where they cost the same."""
+    workload = replace(WORKLOAD, **once)
+    recut = Recut(pattern(workload, 8, streams))
+    several = [(recut.cut(2, streams), 16, streams), (recut.merged(2, streams), 4, streams), (recut.dealt(3), 8, 3)]
+    for made, chunks, over in several:
+        assert made is not None
+        meant, ideal = pattern(workload, chunks, over), load_device("ideal")
+        assert Counter(map(type, made.ops)) == Counter(map(type, meant.ops))
+        assert amounts(made) == amounts(meant)
+        assert abs(makespan(made, ideal) - makespan(meant, ideal)) <= 1  # ends of kernels are rounded
+
+
+@pytest.mark.parametrize("order", SUMMED)
+@pytest.mark.parametrize("once", [(8,), (8, 4), (64,), (1 << 20, 8)])
+def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any, once: Any) -> None:
+    """Of 8 bytes only the first chunk's kernel is said to write any; the events say that it is a sum of all."""
+    schedule = order(replace(WORKLOAD, outputs=(), d2h_once=once))
+    tried = 0
+    for _, (text, (changed, device)) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
+        tried += 1
+        spans = simulate(changed, device).spans
+        last = max(span.end_s for span in spans if span.engine == "compute")
+        assert all(span.start_s >= last for span in spans if span.engine == "d2h"), text
+    assert tried
 
 
 @pytest.mark.parametrize("pieces", FACTORS)
@@ -320,23 +360,24 @@ def test_a_ring_with_more_buffers_is_a_larger_ring(name: str) -> None:
 
 def test_every_pattern_can_be_remedied_in_many_ways_and_stays_what_it_is() -> None:
     small = Workload(32, (1, 2), (1,), (WorkloadKernel("a", 32e-9), WorkloadKernel("b", 32e-9)))
+    summed = replace(small, d2h_once=(16,))
     patterns = [
         depth_first(small, 4, 2), breadth_first(small, 4, 4), serial(small, 4), ring(small, 4, 2, 3),
         prefetch(small, 4), depth_first(small, 4, 2, "pageable"), depth_first(small, 4, 2, launch="graph"),
+        depth_first(summed, 4, 2), breadth_first(summed, 4, 4), serial(summed, 4), ring(summed, 4, 2, 3),
     ]  # fmt: skip
     tried = Counter[str]()
     for schedule in patterns:
         terms: Terms = {}
         meant = output(schedule, terms)
-        assert len(meant) == 32
+        assert len(meant) == sum(op.bytes for op in schedule.ops if isinstance(op, Copy) and op.direction == "d2h")
         for key, (text, (changed, _)) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
             tried[key] += 1
             assert not [finding for finding in check(changed) if finding.rule == "race"], text
             assert amounts(changed) == amounts(schedule), text
             assert output(changed, terms) == meant, text
-    assert set(tried) == set(KEYS) - {"legacy-stream", "duplex", "many-streams", "host-work", "slow-calls"} - set(
-        LIMITS
-    )
+    beyond = {"legacy-stream", "duplex", "many-streams", "copied-once", "host-work", "slow-calls", *LIMITS}
+    assert set(tried) == set(KEYS) - beyond
 
 
 def test_what_every_chunk_reads_is_neither_cut_nor_given_twice() -> None:
