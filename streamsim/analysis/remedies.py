@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
+from streamsim.analysis.causes import CAUSES
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)
-ASYNCHRONOUS = ", with asynchronous copies"
+ASYNCHRONOUS, BLOCKING = ", with asynchronous copies", ", blocking as they are"
+ISSUE_ORDERS = {"depth-first", "breadth-first"}
 SEVERAL = (2, 4)  # streams for what is one chunk now
 RING = 2  # times as many buffers
 OWN = "device buffers of their own"
@@ -134,17 +136,24 @@ class Remedies:
             )
 
     def _reordered(self) -> Iterator[Remedy]:
-        for name in self._rework.orders:
-            text = f"issue the same ops in another order: {name}"
-            yield self._remedy(text, self._rework.reordered(self._sound, name, holds=True))
+        text, known = "issue the same ops in another order: ", set[str]()
+        if self._source is not None and self._source.config.order in ISSUE_ORDERS:  # each chunk's host work before it
+            known = ISSUE_ORDERS - {self._source.config.order}
+            for name in known:
+                yield from self._as_options(text + name, order=name)
+        role = ", in the same three streams" * (self._source is not None and self._source.config.is_prefetch)
+        for name in (name for name in self._rework.orders if name not in known):
+            schedule = self._rework.reordered(self._sound, name, holds=True)
+            yield self._remedy(text + name + role + BLOCKING * without.holds_host(schedule.ops[:-1]), schedule)
 
     def _apart(self) -> Iterator[Remedy]:
         """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
-        if not self._rework.has_needless_order:
-            return
         if self._source is not None:
-            yield from self._spread("", self._recut, among=())
+            if self._rework.has_needless_order:
+                yield from self._spread("", self._recut, among=())
             yield from self._spread_by_options(self._source.workload, self._source.config)
+            return
+        if not self._rework.has_needless_order:
             return
         yield from self._spread("", self._recut)
         for times in (RING, None):
@@ -228,6 +237,9 @@ class Remedies:
     def _launched(self) -> Iterator[Remedy]:
         launch: Launch = "live" if self._sound.launch == "graph" else "graph"
         text = "launch it as a CUDA graph" if launch == "graph" else "issue its ops one by one, without the graph"
+        if self._source is not None:
+            yield from self._as_options(text, launch=launch)
+            return
         try:
             yield self._remedy(text, replace(self._sound, launch=launch))
         except InputError:  # something in it cannot be captured
@@ -243,6 +255,12 @@ class Remedies:
                 schedule = self._recut.merged(factor, streams)
                 if schedule is not None:
                     yield self._remedy(_in_chunks(chunks, streams), schedule)
+
+    def _less_worked(self) -> Iterator[Remedy]:
+        """Fewer chunks, where the host works before each."""
+        if self._source is not None and self._source.workload.host_work_s:
+            for text, scenario in self._coarser():
+                yield Remedy(f"{text}, for each of which it works; or {CAUSES['host-work'].otherwise}", scenario)
 
     def _finer(self) -> Iterator[Remedy]:
         for factor in FACTORS:
@@ -309,6 +327,7 @@ _MAKERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
     "needless-order": Remedies._apart,
     "connections": Remedies._connected,
     "many-streams": Remedies._thinned,
+    "host-work": Remedies._less_worked,
     "slow-calls": Remedies._warmed,
     "host-issue": Remedies._launched,
     "small-chunks": Remedies._coarser,

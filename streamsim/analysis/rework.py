@@ -8,7 +8,7 @@ kernel or a copy back, all of them without named memory, counts as the first op 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -174,7 +174,10 @@ class Rework:
         }
 
     def _find_shared(self) -> dict[int, set[Region]]:
-        """Of kernels the ranges that they read as others do that each read something else too: what all chunks need."""
+        """Of kernels the ranges that they read as others do that each read something else too: what all chunks need.
+
+        Or that write something else each, where nothing but tables is read at all.
+        """
         readers: dict[tuple[Region, frozenset[int]], list[int]] = {}
         for i, versions in enumerate(self._versions):
             for version in versions.items():
@@ -185,7 +188,23 @@ class Rework:
             if any(a - b and b - a for a, b in pairwise(others)):
                 for i in kernels:
                     found.setdefault(i, set()).add(version[0])
-        return found
+        return found or self._find_tables()
+
+    def _find_tables(self) -> dict[int, set[Region]]:
+        """What kernels read that read the same and write apart, if there is but one group of such."""
+        groups: dict[frozenset[tuple[Region, frozenset[int]]], list[int]] = {}
+        for i, versions in enumerate(self._versions):
+            groups.setdefault(frozenset(versions.items()), []).append(i)
+        several = [(read, kernels) for read, kernels in groups.items() if read and len(kernels) > 1]
+        if len(several) != 1:
+            return {}
+        ((read, kernels),) = several
+        written = [
+            {region for region, writes in touched(self._schedule.ops[i], frozenset()) if writes} for i in kernels
+        ]
+        if not all(written) or not _are_disjoint(written):
+            return {}
+        return {i: {region for region, _ in read} for i in kernels}
 
     def _hands_over(self, i: int) -> set[int]:
         """The ops whose data ``i`` reads, but for what kernels of other chunks read as well."""
@@ -408,8 +427,8 @@ class _NewStreams:
         return len(self._kinds)
 
 
-def _are_disjoint(sets: Sequence[set[int]]) -> bool:
-    return sum(map(len, sets)) == len(set[int]().union(*sets))
+def _are_disjoint(sets: Sequence[set[Any]]) -> bool:
+    return sum(map(len, sets)) == len(set().union(*sets))
 
 
 def _names_memory(op: Op) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streamsim.cli.options import FILE, all_of
+from streamsim.cli.options import OUTPUT, PICTURE, all_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 beside_options = all_of(
-    click.option("--plot", type=FILE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
-    click.option("--trace", type=FILE, help="Save both, one process each, for Perfetto or chrome://tracing."),
+    click.option("--plot", type=PICTURE, help="Draw both time lines, one above the other: a .png, .svg or .pdf file."),
+    click.option("--trace", type=OUTPUT, help="Save both, one process each, for Perfetto or chrome://tracing."),
 )
 
 

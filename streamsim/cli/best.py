@@ -13,7 +13,7 @@ from streamsim.cli.layers import BoundOptions, bound_layers, check_beside_layers
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     CHUNKS,
-    FILE,
+    OUTPUT,
     PLAIN,
     Chosen,
     Pipeline,
@@ -71,7 +71,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     type=one_of(LANGUAGES),
     help="Write the program to use, in this language; its calls are counted.",
 )
-@click.option("--output", "-o", type=FILE, help="The file of --as.")
+@click.option("--output", "-o", type=OUTPUT, help="The file of --as.")
 @click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
 @bound_layers
 @click.pass_context

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, OUTPUT
 from streamsim.cli.printing import print_json
 from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
@@ -25,7 +25,7 @@ MOST_ROWS = 50  # of the table; --json has them all
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with every finding.")
 @click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
-@click.option("--fix", type=FILE, help="Save the schedule with the waits that its races lack.")
+@click.option("--fix", type=OUTPUT, help="Save the schedule with the waits that its races lack.")
 def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | None) -> int:
     """Find races in a schedule, and events and waits that do not do what they seem to.
 

@@ -9,7 +9,7 @@ import click
 from streamsim.analysis.repeated_step import has_more, is_recorded, repeated_step
 from streamsim.cli.layers import LayerOptions, layers_given, place_layers
 from streamsim.cli.notes import note
-from streamsim.cli.options import FILE, Pipeline, one_of, pipeline_options, schedule_given, taken
+from streamsim.cli.options import OUTPUT, Pipeline, one_of, pipeline_options, schedule_given, taken
 from streamsim.cli.predict import take_options_of_predict
 from streamsim.cli.printing import print_data
 from streamsim.code.layers import code_of_layers
@@ -27,7 +27,7 @@ as_option = click.option(
     type=one_of(LANGUAGES),
     help="The language of the program. Default: that of the workload file's front_end.",
 )
-output_option = click.option("--output", "-o", type=FILE, help="File to write. Default: standard output.")
+output_option = click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 
 
 @click.command("code")

@@ -9,7 +9,8 @@ import click
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
-    FILE,
+    OUTPUT,
+    PICTURE,
     Chosen,
     Pipeline,
     device_options,
@@ -44,8 +45,8 @@ ALONE = (
 @place_layers
 @device_options
 @format_options
-@click.option("--plot", type=FILE, help="Save the Gantt chart with the critical path and the lost time by cause.")
-@click.option("--remedied", type=FILE, help="Save the schedule with the first remedy done: a .json file.")
+@click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
+@click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy done: a .json file.")
 @click.pass_context
 def explain_command(
     context: click.Context,

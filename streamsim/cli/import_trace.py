@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE
+from streamsim.cli.options import FILE, OUTPUT
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 
@@ -32,13 +32,13 @@ SCHEMA_VERSION = 1
     " or between these times since the recording began, such as 1ms..5ms; and their work.",
 )
 @click.option("--skip-first", is_flag=True, help="Without the first copy or launch, which the profiler slows down.")
-@click.option("--output", "-o", type=FILE, help="Write the program that it is, as a schedule, to this file.")
+@click.option("--output", "-o", type=OUTPUT, help="Write the program that it is, as a schedule, to this file.")
 @click.option(
     "--profile",
     metavar="NAME|FILE",
     help="Replay it on this device; without it on the one of the card's name, else with the recording's copy rates.",
 )
-@click.option("--save-profile", type=FILE, help="Write the profile that it is replayed on to this file.")
+@click.option("--save-profile", type=OUTPUT, help="Write the profile that it is replayed on to this file.")
 @click.option(
     "--untraced-time",
     metavar="TIME",

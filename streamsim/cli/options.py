@@ -18,11 +18,13 @@ from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import check_writable
 from streamsim.program.config import HOST_MEMORIES, ORDERS, Config, HostMemory, Order
 from streamsim.program.files import read_schedule, read_workload
 from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
+from streamsim.report.pictures import picture_format
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.shown import one_line
 
@@ -53,7 +55,24 @@ class File(click.Path):
         return Path(value)
 
 
-FILE = File()
+class Output(File):
+    """A file to write. Its name and folder are looked at before anything is computed, or written."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = super().convert(value, param, ctx)
+        check_writable(path)
+        return path
+
+
+class Picture(Output):
+    """A picture to save, of one of the kinds that there are."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        picture_format(value)
+        return super().convert(value, param, ctx)
+
+
+FILE, OUTPUT, PICTURE = File(), Output(), Picture()
 SIZE = Quantity("size", parse_bytes)
 TIME = Quantity("time", partial(parse_seconds, least=SHORTEST_KERNEL_S))
 WAIT = Quantity("time", parse_seconds)
@@ -180,8 +199,8 @@ device_options = all_of(
 
 output_options = all_of(
     format_options,
-    click.option("--plot", type=FILE, help="Save the Gantt chart: a .png, .svg or .pdf file."),
-    click.option("--trace", type=FILE, help="Save a trace for Perfetto or chrome://tracing."),
+    click.option("--plot", type=PICTURE, help="Save the Gantt chart: a .png, .svg or .pdf file."),
+    click.option("--trace", type=OUTPUT, help="Save a trace for Perfetto or chrome://tracing."),
 )
 
 

@@ -15,6 +15,7 @@ from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
     COUNT,
     FILE,
+    OUTPUT,
     Chosen,
     Pipeline,
     all_of,
@@ -132,7 +133,7 @@ def simulate_command(schedule: Path, **options: Any) -> None:
 @click.command("schedule")
 @pipeline_options
 @place_layers
-@click.option("--output", "-o", type=FILE, help="File to write. Default: standard output.")
+@click.option("--output", "-o", type=OUTPUT, help="File to write. Default: standard output.")
 @click.pass_context
 def schedule_command(context: click.Context, /, output: Path | None, **options: Any) -> None:
     """Write the schedule that the options of predict describe, as JSON.

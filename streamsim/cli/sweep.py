@@ -11,7 +11,7 @@ import click
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import FILE, formats
+from streamsim.cli.options import FILE, OUTPUT, PICTURE, formats
 from streamsim.cli.printing import print_data
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
@@ -70,9 +70,9 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
     " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
 @click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
-@click.option("--output", "-o", type=FILE, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
+@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
 @formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
-@click.option("--plot", type=FILE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
+@click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
 @click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")

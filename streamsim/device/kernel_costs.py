@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
-from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_number, check_whole
+from streamsim.checks import LARGEST_BYTES, LEAST_SHARE, LONGEST_S, check_number, check_whole
 from streamsim.device.fields import Table
 from streamsim.errors import InputError
 
@@ -90,53 +90,58 @@ def part_s(
     """Seconds that ``share`` of a launch takes of which the time of the whole is known, and that of ``parts`` of it.
 
     ``waves``: how often its threads fill the card (0: not known, and then as often as one likes). ``floor_s``: what any
-    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor falls along lines through what is
-    known, and below the smallest part as that part's own parts do, by the rule above (if threads are not known, not at
-    all). A smallest part that takes more than its share takes what all do up to an eighth of a wave, or until that is
-    their share, unless another part of no more than that is known.
+    launch takes. ``parts``: (share, seconds), ascending. What is beyond the floor lies on lines through what is known,
+    and below the smallest part as that part's own parts do, by the rule above, or on the line through it and a larger
+    one where that is more. A part that takes more than its share of the next one takes what all do up to an eighth of a
+    wave, or until that is their share; one of ``LEAST_SHARE``, a latency, what is left where there is no work.
     """
-    rest_s = max(0.0, whole_s - floor_s)
-    if share == 1 or not rest_s:
-        return max(whole_s, floor_s)
-    if parts and share < parts[0][0]:
-        smallest, took_s = parts[0]
-        took_s = max(took_s, floor_s)
-        return part_s(took_s, share / smallest, waves * smallest, floor_s) if waves else took_s
-    knee = LEAST_THREADS / waves if waves else 0.0
-    points = [(known, max(0.0, seconds - floor_s)) for known, seconds in parts]
-    if not points:
-        points = [(knee, rest_s * LEAST_TIME / _of_a_wave(waves) if waves else 0.0)]
-    elif points[0][1] > rest_s * points[0][0]:
-        reach = min(knee, points[0][1] / rest_s)
-        if points[0][0] < reach < [*points, (1.0, rest_s)][1][0]:
-            points[0] = (reach, points[0][1])
-    first, least_s = points[0]
-    if first >= 1 or least_s >= rest_s:
-        return whole_s
-    if share <= first:
-        return floor_s + least_s
-    (x0, y0), (x1, y1) = next(pair for pair in pairwise([*points, (1.0, rest_s)]) if share <= pair[1][0])
-    return floor_s + y0 + (y1 - y0) * (share - x0) / (x1 - x0)
+    (least, least_s), *more = known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
+    if share <= least:
+        found_s = by_rule_s = least_s * _part_of(share / least, waves * least)
+        for larger in reversed(more):
+            found_s += _weight(least, larger[0]) * (_on_a_line(share, known[0], larger) - found_s)
+        return floor_s + max(by_rule_s, found_s)
+    (one, one_s), (other, other_s) = next(pair for pair in pairwise(known) if share <= pair[1][0])
+    is_part = waves and one > LEAST_SHARE and other_s  # else a latency
+    until = min(LEAST_THREADS / waves, other * one_s / other_s) if is_part else one
+    return floor_s + (one_s if share <= until else _on_a_line(share, (max(one, until), one_s), (other, other_s)))
+
+
+def _weight(one: float, other: float) -> float:
+    """What the line through two parts counts for: all where one is twice the other; nothing where they are the same."""
+    return min(1.0, 2 * (1 - one / other))
+
+
+def _part_of(share: float, waves: float) -> float:
+    """What ``share`` of a launch of so many waves takes of the whole's time, both beyond the floor."""
+    if not waves:
+        return share
+    knee = LEAST_THREADS / waves
+    return 1.0 if knee >= 1 else _on_a_line(max(share, knee), (knee, LEAST_TIME / _of_a_wave(waves)), (1.0, 1.0))
 
 
 def _of_a_wave(waves: float) -> float:
     """How many times as long as one wave of threads so many take, beyond the floor."""
-    if waves >= 1:
-        return waves
-    return LEAST_TIME + (1 - LEAST_TIME) * max(0.0, waves - LEAST_THREADS) / (1 - LEAST_THREADS)
+    return waves if waves >= 1 else _on_a_line(max(waves, LEAST_THREADS), (LEAST_THREADS, LEAST_TIME), (1.0, 1.0))
+
+
+def _on_a_line(share: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+    return one[1] + (other[1] - one[1]) * (share - one[0]) / (other[0] - one[0])
 
 
 def constant_s(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> float:
     """Seconds of a whole launch in which it does no work, however much it has; arguments as for :func:`part_s`.
 
     Where a line through the whole and the largest part that is known begins, ``floor_s`` at least. A part of less than
-    a wave also takes long for want of threads: of it that is known to the extent that it is a wave.
+    a wave also takes long for want of threads: of it that is known to the extent that it is a wave. Of one of more than
+    half, which is at odds with the whole for little, the less the nearer it is to that; the next one says the rest.
     """
-    if not parts or parts[-1][0] == 1:
-        return floor_s
-    share, took_s = parts[-1]
-    begins_s = min(took_s, (took_s - share * whole_s) / (1 - share))
-    return floor_s + max(0.0, begins_s - floor_s) * min(1.0, waves * share)
+    found_s = 0.0
+    for share, took_s in parts:
+        known = _weight(share, 1.0)
+        begins_s = min(took_s, _on_a_line(0.0, (share, took_s), (1.0, whole_s))) if known else 0.0
+        found_s = known * max(0.0, begins_s - floor_s) * min(1.0, waves * share) + (1 - known) * found_s
+    return floor_s + found_s
 
 
 # Tables of costs, changed

@@ -345,6 +345,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """
         check_whole("chunks", chunks, 1, LARGEST_COUNT)
         if chunks > self.most_chunks:
+            if not (self.inputs or self.outputs or self.kernels):
+                raise InputError(
+                    f"chunks = {chunks}: there is nothing to cut, as all arrays are copied once; use 1, or give arrays"
+                    " that are cut or a kernel"
+                )
             what = "elements" if self.elements else f"pieces of {ALIGN_BYTES} bytes"
             raise InputError(
                 f"chunks = {chunks}: more chunks than {what} ({self.most_chunks}); use at most {self.most_chunks}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamsim.checks import LEAST_FILL
 from streamsim.errors import InputError
-from streamsim.program.workload import SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
+from streamsim.program.workload import MOST_LAUNCHES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
 from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import shown
 
@@ -27,7 +28,7 @@ OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
     "fill": ("fill", parse_fill),
     "name": ("name", lambda text, _: text),
-    "launches": ("launches", parse_count),
+    "launches": ("launches", partial(parse_count, most=MOST_LAUNCHES)),
 }
 FORM = (
     "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N and"

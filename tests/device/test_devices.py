@@ -2,6 +2,7 @@
 
 import re
 from importlib.resources import files
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,25 @@ def test_a_published_figure_names_a_place(name: str) -> None:
     for number, source in load_device(name).sources.items():
         if source.startswith("published:"):
             assert "http" in source or "output of" in source or "notes of" in source, f"{number}: {source!r}"
+
+
+MEAN = ("assumed: the mean of an H100 and an H200", "assumed: the mean of the hosts of an H100 and an H200")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_what_is_assumed_as_on_calibrated_cards_is_what_they_show(name: str) -> None:
+    """The mean of the two shipped profiles of today, to two digits; else a profile tells of cards that nobody has."""
+    device = load_device(name)
+    numbers = [number for number in number_names(device) if device.sources.get(number, "").startswith(MEAN)]
+    numbers += [
+        number
+        for number in number_names(device) - left_out(device)
+        if number not in device.sources and device.sources.get(number.split(".")[0], "").startswith(MEAN)
+    ]
+    for number in numbers:
+        shown = [attrgetter(number)(load_device(card)) for card in ("h100", "h200")]
+        assert attrgetter(number)(device) == pytest.approx(sum(shown) / 2, rel=0.05), number
+    assert bool(numbers) == (name not in ("h100", "h200"))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -7,12 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pytest
 from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.analysis.predict import predict
 from streamsim.analysis.room import check_room
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device.kernel_costs import part_s
@@ -165,12 +167,12 @@ def test_a_part_of_a_launch_by_hand() -> None:
 
 
 def test_measured_points_are_what_parts_take() -> None:
-    # 16 Mi floats take 570 us, 64 Ki of them 9 us: in a line between, constant below.
+    # 16 Mi floats take 570 us, 64 Ki of them 9 us: in a line between, and below, where no card's threads say more.
     workload = workload_of_sizes(["64MiB"], ["0.57ms,9us@64Ki"])
-    line = [9e-6 + 561e-6 * (1 / n - 1 / 256) / (1 - 1 / 256) for n in (4, 64)]
+    line = [9e-6 + 561e-6 * (1 / n - 1 / 256) / (1 - 1 / 256) for n in (4, 64, 1024)]
     assert seconds_of_kernels(workload, 4) == pytest.approx([line[0]] * 4)
     assert seconds_of_kernels(workload, 64) == pytest.approx([line[1]] * 64)
-    assert seconds_of_kernels(workload, 1024) == pytest.approx([9e-6] * 1024)
+    assert seconds_of_kernels(workload, 1024) == pytest.approx([line[2]] * 1024)
     # The same with shares, in per cent too, and with the whole as a point.
     for text in ("0.57ms,9us@1/256", "570us@1,9us@0.390625%", "0.57ms@16Mi,9us@65536"):
         assert seconds_of_kernels(workload_of_sizes(["64MiB"], [text]), 4) == pytest.approx([line[0]] * 4)
@@ -213,6 +215,61 @@ def test_a_measured_part_takes_what_was_measured(times: dict[int, int], waves: f
     for share, seconds in [*parts, (1.0, 1e-3)]:
         found = part_s(1e-3, share, waves, floor_us * 1e-6, parts)
         assert found == pytest.approx(max(seconds, floor_us * 1e-6))
+
+
+WAVES = st.sampled_from([0.0, 0.01, 0.3, 1.0, 20.0])
+
+
+@given(st.floats(1e-3, 0.5), st.floats(0.05, 1.0), st.floats(1.01, 100.0), st.floats(0.0, 1.0), WAVES)
+def test_a_part_that_takes_what_is_predicted_of_it_changes_no_other(
+    least: float, times: float, more: float, between: float, waves: float
+) -> None:
+    """Of a launch of 1 ms and one known part, from its share of that to all of it, another between the two."""
+    took_s = 1e-3 * least * (times / least) ** between
+    parts = ((least, min(took_s, 1e-3)),)
+    other = min(0.999, least * more)
+    more_parts = (*parts, (other, part_s(1e-3, other, waves, 0.0, parts)))
+    for share in np.geomspace(least, 1.0, 20):
+        known = part_s(1e-3, share, waves, 0.0, parts)
+        assert part_s(1e-3, share, waves, 0.0, more_parts) == pytest.approx(known, rel=1e-6)
+
+
+@given(st.floats(1e-3, 0.3), st.floats(1.1, 3.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0), WAVES)
+def test_a_little_more_of_a_part_is_a_little_more_of_all(
+    least: float, more: float, first: float, second: float, waves: float
+) -> None:
+    """Wherever an eighth of a wave is: a thousandth more of one of two parts changes nothing by a hundredth.
+
+    Of 1 ms, where parts take their share or more, and the larger one no more of its share than the smaller.
+    """
+    one_s = 1e-3 * least ** (1 - first)
+    other_s = max(1e-3 * least * more, min(1e-3, one_s * more**second))
+    one, other = (least, one_s), (least * more, other_s)
+    for share in np.geomspace(least, 1.0, 20):
+        known, *changed = (
+            part_s(1e-3, share, waves, 0.0, parts)
+            for parts in ((one, other), (one, (other[0] * 1.001, other[1])), (one, (other[0], other[1] * 1.001)))
+        )
+        assert changed == pytest.approx([known] * 2, rel=1e-2)
+
+
+def test_a_part_of_nearly_everything_says_nearly_nothing() -> None:
+    # A hundredth less takes a thousandth less, or a hundredth: by lines down to nothing 0.9 ms do no work, or none do.
+    without = predict(depth_first(workload_of_sizes(["16MiB"], ["1ms"]), 16, 4), "h200").makespan_s
+    for took in ("0.99ms", "0.995ms", "0.999ms"):
+        workload = workload_of_sizes(["16MiB"], [f"1ms,{took}@0.99"])
+        assert predict(depth_first(workload, 16, 4), "h200").makespan_s == pytest.approx(without, rel=0.01)
+    # And 16 bytes more than what was timed are no other kernel.
+    more = [workload_of_sizes([n], ["1ms@16Mi"]) for n in ("64MiB", 64 * 2**20 + 16)]
+    both = [predict(depth_first(workload, 16, 1), "ideal").makespan_s for workload in more]
+    assert both[0] == pytest.approx(both[1], rel=1e-4)
+
+
+def test_a_latency_lies_on_a_line_however_few_the_threads() -> None:
+    # 200 us of 1 ms whatever there is to do: a fifth takes 200 + 800 / 5.
+    workload = workload_of_sizes(["64KiB"], ["1ms,threads=256,latency=200us"])
+    kernels = [op for op in depth_first(workload, 4, 1) if isinstance(op, Kernel)]
+    assert load_device("h200").kernel_time(kernels[0])[0] == pytest.approx(400e-6, rel=1e-3)
 
 
 def test_a_part_of_few_threads_takes_no_less_than_its_share() -> None:

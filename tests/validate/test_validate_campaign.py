@@ -15,6 +15,7 @@ from fake_cuda import fake_gpu
 
 import streamsim_validate
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import check_writable
 from streamsim.program.files import write_schedule
 from streamsim.program.patterns import depth_first, ring
 from streamsim.program.schedule import Schedule, WaitEvent
@@ -24,7 +25,7 @@ from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_sam
 from streamsim_validate.compare.profiles import profiles_of
 from streamsim_validate.gpu.card import NoGpuError
 from streamsim_validate.records.chains import timings_of
-from streamsim_validate.records.files import check_writable, finish, read_record
+from streamsim_validate.records.files import finish, read_record
 from streamsim_validate.records.journal import Journal, RunBegins, RunEnds, header, journal_path, read_journal
 from streamsim_validate.records.recipe import digest
 from streamsim_validate.records.record import Entry, Group

@@ -17,7 +17,7 @@ from streamsim_validate.records.chains import (
     rows_of,
     timings_of,
 )
-from streamsim_validate.records.files import check_replaceable, check_writable, finish, read_record, write_record
+from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
 from streamsim_validate.records.host_calls import (
     CHUNK,
     MIX_LENGTH,
@@ -137,7 +137,6 @@ __all__ = [
     "check_replaceable",
     "check_same_card",
     "check_unused",
-    "check_writable",
     "closed",
     "config_of",
     "costs_in",

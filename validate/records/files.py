@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import write_bytes
+from streamsim.files.atomic_files import check_writable, write_bytes
 from streamsim.text.recognise import GZIP_MAGIC, LARGEST_TOML_BYTES, WORDS, kind_of, mistaken_for
 from streamsim.text.shown import one_line
 from streamsim_validate.records.journal import (
@@ -108,16 +108,3 @@ def check_replaceable(path: Path, kind: str) -> None:
                     f"{path}: there is such a file already, and not {what}; move it away, or choose another output"
                 )
             )
-
-
-def check_writable(path: Path) -> None:
-    """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
-    if "\0" in str(path):
-        raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
-    folder = path.parent
-    if not os.path.isdir(folder):
-        raise InputError(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output")
-    if os.path.isdir(path):
-        raise InputError(f"{path}: is a folder; name a file in it")
-    if not os.access(folder, os.W_OK) or (os.path.exists(path) and not os.access(path, os.W_OK)):
-        raise InputError(f"{path}: cannot write it: no permission; choose another output")

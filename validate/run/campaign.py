@@ -21,6 +21,7 @@ import msgspec
 from streamsim.cli.notes import say
 from streamsim.code.steps import Language
 from streamsim.errors import INTERRUPTED, NO_GPU, InputError
+from streamsim.files.atomic_files import check_writable
 from streamsim.program.schedule import Schedule
 from streamsim_validate.calibrate import PlainSamples, Samples, fits, host_calls
 from streamsim_validate.gpu import (
@@ -48,7 +49,6 @@ from streamsim_validate.records import (
     Timing,
     Traced,
     check_unused,
-    check_writable,
     digest,
     finish,
     header,

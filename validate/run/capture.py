@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsim.cli.notes import note
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import replacing
+from streamsim.files.atomic_files import check_writable, replacing
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.windows import are_times, names_of
 from streamsim.text.shown import shown
 from streamsim_validate.gpu import NoGpuError, runner
-from streamsim_validate.records import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from streamsim.errors import InputError
+from streamsim.files.atomic_files import check_writable
 from streamsim.search.tuning import Beliefs, beliefs
 from streamsim_validate.gpu import connections as default_connections
 from streamsim_validate.progress import OnStep, quietly
@@ -25,7 +26,6 @@ from streamsim_validate.records import (
     RunBegins,
     RunEnds,
     check_unused,
-    check_writable,
     digest,
     finish,
     header,
