@@ -108,7 +108,7 @@ MANY = (
         (("many.json", "--as", "cupy"), "ops: 2001 calls written out are no program to read"),
         (("blocking.json", "--as", "cupy", "--chunks", "2"), "--chunks: blocking.json is a schedule"),
         (("none.json", "--as", "cupy"), "none.json: cannot read it: no such file"),
-        ((*SIZES, "--as", "cupy", "-o", "none/pipeline.py"), "none/pipeline.py: cannot write it: no such file"),
+        ((*SIZES, "--as", "cupy", "-o", "none/pipeline.py"), "none/pipeline.py: there is no folder"),
     ],
 )
 def test_bad_input_gets_one_line_and_writes_nothing(
