@@ -28,6 +28,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
+from streamsim.program.workload import ALIGN_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -140,12 +141,14 @@ class Rework:
     def _find_sums(self) -> set[int]:
         """Copies back that events put behind all kernels, beyond those whose data they are said to read: sums of all.
 
-        Of a sum that is smaller than there are chunks some kernels write no byte. Others may follow in its stream.
+        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. Others may follow in
+        its stream.
         """
         ops, found = self._schedule.ops, set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
         for i in range(max(kernels, default=self.last) + 1, self.last + 1):
-            if _stage(ops[i]) != 2:
+            op = ops[i]
+            if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
                 continue
             earlier = self.before[i] - self.awaits(i)
             follows = earlier & found or any(self.awaits(k) and len(self.reads_from[k]) > 1 for k in earlier)
@@ -191,7 +194,7 @@ class Rework:
         return found or self._find_tables()
 
     def _find_tables(self) -> dict[int, set[Region]]:
-        """What kernels read that read the same and write apart, if there is but one group of such."""
+        """What kernels read that read the same and write other parts of the same arrays, of one group of such alone."""
         groups: dict[frozenset[tuple[Region, frozenset[int]]], list[int]] = {}
         for i, versions in enumerate(self._versions):
             groups.setdefault(frozenset(versions.items()), []).append(i)
@@ -202,7 +205,8 @@ class Rework:
         written = [
             {region for region, writes in touched(self._schedule.ops[i], frozenset()) if writes} for i in kernels
         ]
-        if not all(written) or not _are_disjoint(written):
+        buffers = {frozenset(region.buffer for region in regions) for regions in written}
+        if not all(written) or len(buffers) > 1 or not _are_disjoint(written):
             return {}
         return {i: {region for region, _ in read} for i in kernels}
 
@@ -221,20 +225,23 @@ class Rework:
         """
         chunks = _Chunks(len(self._schedule.ops))
         self.common |= self.sums
-        backs: dict[int, list[int]] = {}  # copies back of what several ops have written, by how many
-        for i in range(len(self._schedule.ops)):
-            if self._gathers(i):
-                backs.setdefault(len(self.reads_from[i]), []).append(i)
-            elif i not in self.sums:
-                chunks.join(i, self._hands_over(i))
-        for _, alike in sorted(backs.items()):
-            parts = {i: chunks.of(self._hands_over(i)) for i in alike}
-            several = [i for i in alike if len(parts[i]) > 1]
-            are_of_chunks = len(several) > 1 and _are_disjoint([parts[i] for i in several])
-            self.common.update(() if are_of_chunks else several)
-            for i in set(alike) - self.common:
+        backs = [i for i in range(len(self._schedule.ops)) if self._gathers(i)]
+        for i in sorted({*range(len(self._schedule.ops))}.difference(backs, self.sums)):
+            chunks.join(i, self._hands_over(i))
+        alike: dict[int, list[int]] = {}  # by of how many ops they copy back what these have written
+        for i in backs:
+            alike.setdefault(len(self.reads_from[i]), []).append(i)
+        of_chunks = self._are_of_chunks(backs, chunks)
+        for some in [backs] if of_chunks else [alike[many] for many in sorted(alike)]:
+            several = [i for i in some if len(chunks.of(self._hands_over(i))) > 1]
+            self.common.update(() if self._are_of_chunks(several, chunks) else several)
+            for i in set(some) - self.common:
                 chunks.join(i, self._hands_over(i))
         return [chunks.root(i) for i in range(len(self._schedule.ops))]
+
+    def _are_of_chunks(self, backs: Sequence[int], chunks: _Chunks) -> bool:
+        """Whether of several copies back each is of other chunks than the others."""
+        return len(backs) > 1 and _are_disjoint([chunks.of(self._hands_over(i)) for i in backs])
 
     def _gathers(self, i: int) -> bool:
         """Whether an op is a copy back of what several ops have written."""

@@ -64,7 +64,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     """Raise InputError unless a file can be written there: better now than after minutes of measuring."""
     if "\0" in str(path):
         raise InputError(one_line(f"{path}: cannot write it: embedded null byte"))
-    folder = Path(path).parent
+    is_link = os.path.islink(path)  # what it leads to is written
+    folder = Path(os.path.realpath(path) if is_link else path).parent
     if not os.path.isdir(folder):
         raise InputError(one_line(f"{path}: there is no folder {str(folder)!r}; make it, or choose another output"))
     if os.path.isdir(path):

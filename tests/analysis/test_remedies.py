@@ -21,7 +21,7 @@ from streamsim.analysis.explain import explain
 from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
 from streamsim.analysis.remedies import FACTORS, STREAMS, Remedies, Source
-from streamsim.analysis.rework import Rework
+from streamsim.analysis.rework import NON_BLOCKING, Rework
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.device.variations import with_memory_limit
@@ -159,15 +159,14 @@ def test_a_remedy_computes_and_copies_the_same_and_has_no_race(schedule: Schedul
     """Of a program with races, what it means is what it computes with the waits that it lacks."""
     sound = repaired(schedule, check(schedule))
     terms: Terms = {}
-    meant = output(sound, terms)
-    tabled = bool(Rework(sound).shared)  # then what a part of a kernel needs is not what it is taken to need here
+    tables = tuple({region.buffer for regions in Rework(sound).shared.values() for region in regions})
+    meant = output(sound, terms, whole=tables)
     for key, (text, (changed, _)) in all_remedies(Scenario(schedule, load_device("h200"))):
         if key == "connections" and changed is schedule:
             continue
         assert not races(changed), text
         assert amounts(changed) == amounts(schedule), text
-        if not (tabled and key in ("few-chunks", "small-chunks")):
-            assert output(changed, terms) == meant, text
+        assert output(changed, terms, whole=tables) == meant, text
 
 
 @settings(deadline=None, max_examples=40)
@@ -329,6 +328,53 @@ def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any,
         last = max(span.end_s for span in spans if span.engine == "compute")
         assert all(span.start_s >= last for span in spans if span.engine == "d2h"), text
     assert tried
+
+
+def in_turn(kernels: list[int], barrier: bool = False) -> Schedule:
+    """In one stream chunks of so many kernels, each on a MiB of its own, copied back at once.
+
+    ``barrier``: all copies back in another stream, behind one event.
+    """
+    ops: list[Op] = []
+    back: list[Op] = []
+    done = 0
+    for many in kernels:
+        for at in range(done, done + many):
+            there, here, made = (Region(name, at * MIB, MIB) for name in ("h_in", "d_in", "d_out"))
+            ops += [Copy("h2d", MIB, 1, there, here), Kernel(1, duration_s=2e-5, reads=(here,), writes=(made,))]
+        host, card = (Region(name, done * MIB, many * MIB) for name in ("h_out", "d_out"))
+        (back if barrier else ops).append(Copy("d2h", many * MIB, 1 + barrier, host, card))
+        done += many
+    buffers = tuple(Buffer(name, done * MIB, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN)
+    events: list[Op] = [RecordEvent(0, 1), WaitEvent(0, 2)] if barrier else []
+    return Schedule((*ops, *events, *back, Synchronize()), NON_BLOCKING * (1 + barrier), buffers, int(barrier))
+
+
+MIB, BUFFERS_IN_TURN = 1 << 20, ("h_in", "h_out", "d_in", "d_out")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks"),
+    [
+        (in_turn([1] * 16, barrier=True), 16),  # what waits for all kernels, but reads one, is of that one's chunk
+        (in_turn([2, 2, 3]), 3),  # and what reads several, of others than the next one does, makes them one chunk
+    ],
+)
+def test_a_copy_back_is_of_the_chunk_whose_data_it_copies(schedule: Schedule, chunks: int) -> None:
+    rework = Rework(schedule)
+    assert not rework.common
+    assert Recut(schedule, rework).chunks == chunks
+
+
+def test_kernels_of_one_chunk_that_read_the_same_share_no_table() -> None:
+    x, *made = (Region(name, 0, 8) for name in ("x", "sin", "cos"))
+    kernels = [Kernel(1, duration_s=1e-6, reads=(x,), writes=(y,)) for y in made]
+    back = [Copy("d2h", 8, 1, Region("h", 8 * k, 8), y) for k, y in enumerate(made, 1)]
+    buffers = (Buffer("h", 24, "pinned"), *(Buffer(name, 8, "device") for name in ("x", "sin", "cos")))
+    ops: tuple[Op, ...] = (Copy("h2d", 8, 1, Region("h", 0, 8), x), *kernels, *back, Synchronize())
+    rework = Rework(Schedule(ops, NON_BLOCKING, buffers))
+    assert not rework.common
+    assert set(rework.chunk[:-1]) == {0}
 
 
 @pytest.mark.parametrize("pieces", FACTORS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import replacing, write_bytes, write_text
+from streamsim.files.atomic_files import check_writable, replacing, write_bytes, write_text
 from streamsim.files.locks import holder, this_process, try_lock
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Copy, Schedule
@@ -117,3 +117,22 @@ def test_who_holds_a_lock_is_named_where_the_system_tells(tmp_path: Path) -> Non
         assert not try_lock(others.fileno())
         assert holder(others.fileno()) == (this_process() if sys.platform == "linux" else "another process")
         assert holder(free.fileno()) == "another process"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_link_in_a_folder_that_takes_no_file_is_written_through(tmp_path: Path) -> None:
+    """And /dev/stdout is such a link."""
+    folder, other = tmp_path / "locked", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    (folder / "link").symlink_to(other / "file")
+    folder.chmod(0o555)
+    check_writable(folder / "link")
+    write_text("text", folder / "link")
+    assert (other / "file").read_text() == "text"
+
+
+def test_a_link_to_nowhere_is_told_before_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "none" / "file")
+    with pytest.raises(InputError, match="there is no folder"):
+        check_writable(tmp_path / "link")
