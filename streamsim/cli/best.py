@@ -277,6 +277,8 @@ def _sections(best: "Best") -> list[list[Row]]:
     from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
     optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
+    works = best.usual.serial_s != best.serial_s and best.usual.config.memory == best.best.config.memory
+    worked = f" with the host work of {best.best.config.chunks} chunks" * works
     times: list[Row] = [
         (
             "use",
@@ -292,7 +294,8 @@ def _sections(best: "Best") -> list[list[Row]]:
         (
             "serial",
             best.serial_s,
-            f"the unchunked program, blocking copies{_room(best.serial_fits)}; {the_best} is {best.speedup:.2f}x",
+            f"the unchunked program{worked}, blocking copies{_room(best.serial_fits)};"
+            f" {the_best} is {best.speedup:.2f}x",
         ),
         (
             "usual",

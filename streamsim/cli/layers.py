@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from streamsim.cli.options import COUNT, FILE, SIZE, all_of
+from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of
 from streamsim.errors import InputError
+from streamsim.text.quantities import parse_bytes
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -32,7 +34,11 @@ OF_WORKLOADS = (
 which_layers = all_of(
     click.option("--layers", type=FILE, help="A model's layers, a .toml or .csv file, in place of a workload."),
     click.option("--passes", type=COUNT, help="Of --layers: passes over all of them. Default: what their file says."),
-    click.option("--reserve", type=SIZE, help="Of --layers: the card's memory for activations, such as 2GiB."),
+    click.option(
+        "--reserve",
+        type=Quantity("size", partial(parse_bytes, least=0)),
+        help="Of --layers: the card's memory for activations, such as 2GiB.",
+    ),
 )
 place_layers = all_of(
     which_layers,

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, with_front_end
+from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, SEPARATOR, front_end_of, with_front_end
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -316,9 +316,13 @@ class Chosen(msgspec.Struct, frozen=True):
         That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
         or else what the workload says.
         """
+        told = self.front_end or (self.device.rpartition(SEPARATOR)[2] if names_front_end(self.device) else "")
+        if language and told and (told.lower() if told.lower() != CALLS else COMPILED) != FRONT_END_OF[language]:
+            calls = "bare calls" if told.lower() == CALLS else f"those of {told}"
+            note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
         if self.front_end is not None:
             return msgspec.structs.replace(workload, front_end=self.front_end), self
-        if names_front_end(self.device):
+        if told:
             return msgspec.structs.replace(workload, front_end=""), self
         name = FRONT_END_OF[language] if language else workload.front_end
         return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)

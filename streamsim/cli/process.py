@@ -25,11 +25,23 @@ class Group(click.Group):
     """Commands; a mistyped one is told what it is like."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command that is called, its name and its arguments; an option that it takes once is there once."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        for option in command.params if command and command.allow_interspersed_args else ():
+            if isinstance(option, click.Option) and not (option.multiple or option.count or option.is_flag):
+                _check_once(option, rest, ctx)
+        return name, command, rest
+
+
+def _check_once(option: click.Option, arguments: list[str], context: click.Context) -> None:
+    """Of two values click would take the last, without a word."""
+    given = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if sum(word.partition("=")[0] in option.opts for word in given) > 1:
+        raise click.UsageError(f"{option.opts[0]}: given twice; give it once (sweep takes 4,8)", context)
 
 
 class LazyGroup(Group):

@@ -95,7 +95,11 @@ def with_front_end(device: Device, name: str) -> Device:
     It is called ``device:name`` then. Programs in "cuda-c++" have bare calls, too: those of compiled programs where the
     profile has them. Raises InputError for an unknown front end.
     """
-    if name == CALLS or (name == COMPILED and COMPILED not in device.front_ends):
+    if (has := front_end_of(device)) not in (CALLS, name):
+        raise InputError(
+            f"front end = {shown(name)}: {device.name} has the calls of {has!r} already; name one of the two"
+        )
+    if name in (CALLS, has) or (name == COMPILED and COMPILED not in device.front_ends):
         return device
     found = device.front_ends.get(name) or shipped_front_ends().get(name)
     if found is None:

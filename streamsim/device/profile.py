@@ -18,7 +18,7 @@ from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
-from streamsim.text.shown import short
+from streamsim.text.shown import short, shown
 
 Arbitration = Literal["issue-order", "ready-order", "same-queue-first"]
 KernelSignal = Literal["each", "run"]
@@ -241,6 +241,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tables = dict.fromkeys(("sources", "spread", "front_ends"), dict)
         for field, kind in {**dict.fromkeys(("name", "description", "link"), str), **tables}.items():
             check_is(field, getattr(self, field), kind)
+        if not self.name.strip() or "," in self.name:
+            raise InputError(f"name = {shown(self.name)}: expected a name without commas, which stand between devices")
         check_whole("connections", self.connections, 1, MOST_CONNECTIONS)
         for name, front_end in self.front_ends.items():
             check_is(f"front_ends.{name}", front_end, FrontEnd)

@@ -43,10 +43,11 @@ FASTER = 1.1
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A configuration and the time that it takes."""
+    """A configuration and the time that it takes; ``serial_s``: what it gains over, its unchunked program."""
 
     config: Config
     makespan_s: float
+    serial_s: float
 
 
 class Flatness(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ class Best(msgspec.Struct, frozen=True):
         """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
         return {
             "schema_version": SCHEMA_VERSION,
-            **{name: _found_json(getattr(self, name), self.serial_s) for name in ("best", "simplest", "usual")},
+            **{name: _found_json(getattr(self, name)) for name in ("best", "simplest", "usual")},
             "serial_s": self.serial_s,
             "serial_program": "unchunked",
             "serial_fits": self.serial_fits,
@@ -178,8 +179,8 @@ def _range_json(flatness: Flatness) -> dict[str, int] | None:
     return {"percent": flatness.range_percent, "from": low, "to": high}
 
 
-def _found_json(found: Found, serial_s: float) -> dict[str, Any]:
-    speedup = serial_s / found.makespan_s if found.makespan_s else 1.0
+def _found_json(found: Found) -> dict[str, Any]:
+    speedup = found.serial_s / found.makespan_s if found.makespan_s else 1.0
     return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
 
 
@@ -212,10 +213,15 @@ def best(
     simplest = next(config for config in configs if config in took and within(took[config], shortest, SIMPLEST_PERCENT))
     prediction = predict(winner.schedule(workload), device)
     left_open = found.open_within(max(MARGINS_PERCENT))
+
+    def serial_s(config: Config) -> float:
+        is_alike = config.memory == winner.memory and (config.chunks == winner.chunks or not workload.host_work_s)
+        return prediction.serial_s if is_alike else predict(config.schedule(workload), device).serial_s
+
     return Best(
-        best=Found(winner, shortest * S_PER_TICK),
-        simplest=Found(simplest, took[simplest] * S_PER_TICK),
-        usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK),
+        best=Found(winner, shortest * S_PER_TICK, prediction.serial_s),
+        simplest=Found(simplest, took[simplest] * S_PER_TICK, serial_s(simplest)),
+        usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK, serial_s(usual)),
         usual_fits=grid.has_room(usual.device_bytes(workload)),
         serial_s=prediction.serial_s,
         serial_fits=grid.has_room(prediction.serial_device_bytes),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamsim.checks import MOST_CHUNKS
-from streamsim.device.front_ends import CALLS, with_front_end, written_in
+from streamsim.device.front_ends import with_front_end, written_in
 from streamsim.device.library import as_device, load_device
 from streamsim.device.profile import Device
 from streamsim.device.settings import current, full_name, parser_of, split_setting, targets_of
@@ -121,7 +121,8 @@ def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     devices = tuple(map(load_device, _split(texts, "device") or [USUAL_DEVICE]))
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is None and not texts.keys() & set(ARRAYS):
-        raise InputError("no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, or a workload file")
+        nothing = ", as nothing is cut of what is copied once" * bool(texts.keys() & set(ONCE))
+        raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
     return _sweep(texts, workload, devices)
 
 
@@ -129,7 +130,7 @@ def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...])
     named = _split(texts, "front_end")
     if workload is not None and workload.front_end and not named:
         devices = tuple(written_in(card, workload.front_end) for card in devices)
-    devices = tuple(with_front_end(card, name) for card in devices for name in named or [CALLS])
+    devices = tuple(with_front_end(card, name) for card in devices for name in named) if named else devices
     _refuse_twins(devices)
     if "call_cost" in texts:
         call_s = parse_seconds(texts["call_cost"][0], "call_cost")

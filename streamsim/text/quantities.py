@@ -50,9 +50,16 @@ def parser_for(name: str) -> Callable[[str, str], float]:
 
 
 def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
-    """``"64MiB"`` -> 67108864. Raises InputError that names ``field`` unless a whole number in ``least..most``."""
+    """``"64MiB"`` -> 67108864, the nearest whole number of bytes for ``"14.56GiB"``.
+
+    Raises InputError that names ``field`` unless it is in ``least..most``, or for a part of a byte without a prefix.
+    """
     hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
-    return _whole(text, field, _parse(_BYTES, text, field, hint), least, most, hint)
+    value = _parse(_BYTES, text, field, hint)
+    has_prefix = text.strip().removesuffix("B").rstrip()[-1:].isalpha()
+    return _whole(
+        text, field, float(round(value)) if has_prefix and least <= value <= most else value, least, most, hint
+    )
 
 
 def parse_count(text: str, field: str = "count", least: int = 1, most: int = LARGEST_BYTES) -> int:

@@ -384,3 +384,49 @@ def test_two_formats_at_once_are_refused_unless_they_agree(capsys: pytest.Captur
             assert "--json, --format csv: they say different things" in refused(capsys, tmp_path, *command, *both)
     assert main([*pipeline, "--json", "--format", "json"]) == 0
     assert main([*pipeline, "--format", "csv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("predict --h2d 4KiB --chunks 4 --chunks=8", "--chunks: given twice"),
+        ("sweep --h2d 4KiB --device a100 --device h200", "--device: given twice"),
+        ("predict --h2d 4KiB --order serial --order prefetch", "--order: given twice"),
+        (
+            "predict --h2d 4KiB --device h200:cupy --front-end pytorch",
+            "front end = 'pytorch': h200:cupy has the calls of",
+        ),
+        ("predict --h2d 4KiB --device h200:cupy --front-end calls", "front end = 'calls': h200:cupy has the calls of"),
+        ("sweep --h2d 4KiB --device a100,h200:cupy --front-end cupy,pytorch", "front end = 'pytorch': h200:cupy has"),
+        ("sweep --h2d-once 4KiB", "no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE, as nothing is cut"),
+        ("predict --h2d-once 4KiB --chunks 4", "chunks = 4: there is nothing to cut"),
+        (
+            "predict --h2d 4KiB --kernel 1ms/0",
+            "--kernel launches = '0': expected a count such as 16Mi, 4M or 4096, from 1",
+        ),
+    ],
+)
+def test_what_would_be_passed_over_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, tmp_path, *options.split()).startswith(named)
+
+
+def test_options_that_take_several_take_several(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ("--set", "link.bandwidth=50GB/s", "--set", "compute.floor=3us")
+    assert main(["predict", "--h2d", "4KiB", "--h2d", "8KiB", *settings, "--device", "h200:cupy"]) == 0
+    assert "12 KiB" in capsys.readouterr().out
+
+
+def test_a_program_in_another_language_than_its_calls_are_of_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    best = ("best", "--h2d", "1MiB", "--max-chunks", "2", "--max-streams", "2", "--as", "pytorch", "-o", "x.py")
+    for options, told in ((("--front-end", "calls"), "bare calls"), (("--device", "h200:cupy"), "those of cupy")):
+        assert main([*best, *options]) == 0
+        assert f"the calls are {told}, and the program is written for pytorch" in capsys.readouterr().err
+    for options in ((), ("--front-end", "pytorch"), ("--device", "h200:pytorch")):
+        assert main([*best, *options]) == 0
+        assert "written for" not in capsys.readouterr().err

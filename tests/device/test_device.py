@@ -80,6 +80,8 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (change("compute.resident_threads", -1), "resident_threads", "-1"),
     (change("host.pageable_immediate_bytes", -1), "pageable_immediate_bytes", "-1"),
     (change("h2d.duplex_bandwidth_bytes_per_s", 2e9), "duplex_bandwidth_bytes_per_s", "2e+09"),
+    (change("name", ""), "name", "''"),
+    (change("name", "a,b"), "name", "'a,b'"),
     (change("sources", {**DEVICE.sources, "host.coffee_s": "assumed: hot"}), "sources.host.coffee_s", "'assumed: hot'"),
     (change("sources", {**DEVICE.sources, "host": "guessed: at night"}), "sources.host", "'guessed: at night'"),
     (change("sources", {**DEVICE.sources, "host": "measured:"}), "sources.host", "'measured:'"),

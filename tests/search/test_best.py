@@ -430,3 +430,14 @@ def test_every_config_of_a_grid_can_be_built(workload: Workload, grid: Grid) -> 
         streams = 3 if config.is_prefetch else config.streams
         assert len(config.schedule(workload).streams) == streams
         assert config.streams <= config.chunks
+
+
+def test_each_configuration_gains_over_a_serial_program_with_its_own_host_work() -> None:
+    """A loop that loads for each chunk loads as often in its serial program, as ``predict`` has it."""
+    workload = Workload(1 << 22, (4,), (4,), (WorkloadKernel(duration_s=1e-3),), host_work_s=1e-4)
+    found = streamsim.best(workload, "h200", Grid(tuple(range(1, 9)), (1, 2, 3)))
+    for one in (found.best, found.simplest, found.usual):
+        assert one.serial_s == streamsim.predict(one.config.schedule(workload), "h200").serial_s
+    assert found.serial_s == found.best.serial_s
+    said = found.to_json()["usual"]
+    assert said["speedup"] == found.usual.serial_s / found.usual.makespan_s

@@ -97,6 +97,8 @@ def test_bandwidths(number: int, prefix: str) -> None:
 def test_a_bare_number_is_in_the_unit() -> None:
     assert (parse_bytes("4096"), parse_seconds("1e-3"), parse_bandwidth("25e9")) == (4096, 0.001, 25e9)
     assert (parse_bytes("1.5KiB"), parse_bytes("1e3"), parse_seconds("0")) == (1536, 1000, 0.0)
+    # As a size is printed: the nearest whole number of bytes.
+    assert (parse_bytes("14.56GiB"), parse_bytes("1.0001KB")) == (15633680957, 1000)
 
 
 @pytest.mark.parametrize(
