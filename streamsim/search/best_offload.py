@@ -46,6 +46,7 @@ MOST_OPS = 200_000  # of one way
 FASTER = 1.1
 LEAN_PERCENT = 1
 MOST_LEAN = 24  # ways that are simulated to find one that needs less memory
+MOST_ROUNDS = 4  # of looking for one that needs less
 REFINED = 256  # ways at a time whose bounds go through all passes
 
 
@@ -164,9 +165,16 @@ def best_offload(
         raise _nothing_fits(layers, room, every is not None)
     search = _Search(layers, device, costs, reserve_bytes)
     search.run(ways, budget_ops, progress)
+    lean = search.leanest(ways)
+    for _ in range(MOST_ROUNDS if every is None else 0):  # the good ways of less room are others
+        less = room._replace(card=search.placed(lean).device_bytes - reserve_bytes - 1)
+        leaner = search.leanest(Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
+        if leaner == lean:
+            break
+        lean = leaner
     way, shortest = search.best
     floor = min(shortest, floor if every is None else search.left)
-    lean, best = search.leanest(ways), search.placed(way)
+    best = search.placed(way)
     prediction = predict(best.config.schedule(layers), device)
     return BestOffload(
         best=best,
@@ -285,16 +293,19 @@ class _Search:
                 progress(spent, budget_ops or spent)
         self.left = shortest
 
+    @property
+    def _near_ticks(self) -> int:
+        return self.best[1] * (100 + LEAN_PERCENT) // 100
+
     def leanest(self, ways: Ways) -> Way:
         """The way that needs least memory of those within 1 % of the best: of the few leanest that may be, or the best.
 
         What was simulated before is not again.
         """
-        best, shortest = self.best
-        most = shortest * (100 + LEAN_PERCENT) // 100
-        for way in islice(ways.leanest(most), MOST_LEAN):
+        for way in islice(ways.leanest(self._near_ticks), MOST_LEAN):
             if way.streamed not in {known.streamed for known in self.took if known.depth == way.depth}:
                 self._simulate(way)
+        best, most = self.best[0], self._near_ticks  # of these, too
         near = [way for way, taken in self.took.items() if taken <= most]
         return min(near, key=lambda way: (way.device_bytes, self.took[way]), default=best)
 
