@@ -200,7 +200,7 @@ def test_everything_stays_where_it_fits() -> None:
 
 
 def test_more_room_leads_to_no_heavier_choice() -> None:
-    """34 layers, as in docs/layers.md: what is within 1 % of the best in 4 GiB is so in 8, where there is more to try."""
+    """34 layers, as in docs/layers.md: what is within 1 % of the best in 4 GiB is so in 8, with more to try."""
     first, last = (
         Layer(524_000_000, (WorkloadKernel(duration_s=s),), name) for name, s in (("in", 2e-5), ("out", 1e-3))
     )
