@@ -114,6 +114,8 @@ def best_command(
     memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
     bounds = taken(BoundOptions, sizes)
     check_beside_layers(context, bounds.layers is not None, BoundOptions)
+    if program is not None:
+        device_chosen.note_calls_of_another(program[0])
     if bounds.layers is not None:
         return _best_layers(bounds, device_chosen, exact, program, form)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))

@@ -316,16 +316,20 @@ class Chosen(msgspec.Struct, frozen=True):
         That of the option ``--front-end``, or of the device's name, or of a ``language`` in which it is to be written,
         or else what the workload says.
         """
-        told = self.front_end or (self.device.rpartition(SEPARATOR)[2] if names_front_end(self.device) else "")
-        if language and told and (told.lower() if told.lower() != CALLS else COMPILED) != FRONT_END_OF[language]:
-            calls = "bare calls" if told.lower() == CALLS else f"those of {told}"
-            note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
         if self.front_end is not None:
             return msgspec.structs.replace(workload, front_end=self.front_end), self
-        if told:
+        if names_front_end(self.device):
             return msgspec.structs.replace(workload, front_end=""), self
         name = FRONT_END_OF[language] if language else workload.front_end
         return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
+
+    def note_calls_of_another(self, language: Language) -> None:
+        """Say so where a program is written in another language than its calls are counted of."""
+        told = self.front_end or (self.device.rpartition(SEPARATOR)[2] if names_front_end(self.device) else "")
+        front_end = COMPILED if told.lower() == CALLS else told.lower()
+        if told and front_end != FRONT_END_OF[language]:
+            calls = "bare calls" if front_end == COMPILED else f"those of {told}"
+            note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
 
     def inputs(self) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""

@@ -60,6 +60,11 @@ def any_schedules(draw: st.DrawFn) -> Schedule:
     return msgspec.structs.replace(schedule, ops=ops, name=draw(texts))
 
 
+def is_name(text: str) -> bool:
+    """Whether a device may be called that."""
+    return bool(text.strip()) and "," not in text
+
+
 @st.composite
 def any_devices(draw: st.DrawFn) -> Device:
     """Random devices, with any texts and a bandwidth and a spread of any digits."""
@@ -69,7 +74,7 @@ def any_devices(draw: st.DrawFn) -> Device:
     spread = {"h2d.duplex_bandwidth_bytes_per_s": draw(st.floats(0, 1e9))}
     sources = {**device.sources, "h2d": f"measured: x{draw(texts)}"}
     return msgspec.structs.replace(
-        device, h2d=link, spread=spread, sources=sources, name=draw(texts), description=draw(texts)
+        device, h2d=link, spread=spread, sources=sources, name=draw(texts.filter(is_name)), description=draw(texts)
     )
 
 
