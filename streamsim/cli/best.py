@@ -114,8 +114,6 @@ def best_command(
     memory, device_chosen = sizes.pop("memory"), taken(Chosen, sizes)
     bounds = taken(BoundOptions, sizes)
     check_beside_layers(context, bounds.layers is not None, BoundOptions)
-    if program is not None:
-        device_chosen.note_calls_of_another(program[0])
     if bounds.layers is not None:
         return _best_layers(bounds, device_chosen, exact, program, form)
     pipeline = Pipeline(**sizes, **asdict(PLAIN))
@@ -125,6 +123,8 @@ def best_command(
         return print_best_steps(schedule, pipeline.workload, device_chosen, independent, most, program, form)
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
+    if program is not None:
+        device_chosen.note_calls_of_another(program[0])
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
@@ -174,6 +174,7 @@ def _best_layers(
         device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
     layers, card = bounds.load(), device_chosen.load()
     if program is not None:
+        device_chosen.note_calls_of_another(program[0])
         code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
     with collector_off():
         found = bounds.best(layers, card, device_chosen.memory_limit, exact)

@@ -31,17 +31,24 @@ class Group(click.Group):
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
-        for option in command.params if command and command.allow_interspersed_args else ():
-            if isinstance(option, click.Option) and not (option.multiple or option.count or option.is_flag):
-                _check_once(option, rest, ctx)
+        if command is not None and not ctx.resilient_parsing:
+            _check_once(command, rest, ctx)
         return name, command, rest
 
 
-def _check_once(option: click.Option, arguments: list[str], context: click.Context) -> None:
-    """Of two values click would take the last, without a word."""
-    given = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if sum(word.partition("=")[0] in option.opts for word in given) > 1:
-        raise click.UsageError(f"{option.opts[0]}: given twice; give it once (sweep takes 4,8)", context)
+def _check_once(command: click.Command, arguments: list[str], context: click.Context) -> None:
+    """Raise UsageError for an option that takes one value and has two: click would take the last, without a word."""
+    inner = command.make_context(command.name, [], parent=context, resilient_parsing=True)
+    try:
+        _, _, given = command.make_parser(inner).parse_args(list(arguments))
+    except click.UsageError:
+        return  # is told when the command parses them
+    options = [option for option in given if isinstance(option, click.Option)]
+    if any(option.is_flag and option.is_eager for option in options):
+        return  # help
+    for option in options:
+        if not (option.multiple or option.count or option.is_flag) and options.count(option) > 1:
+            raise click.UsageError(f"{option.opts[0]}: given twice; give it once", inner)
 
 
 class LazyGroup(Group):

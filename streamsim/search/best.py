@@ -181,7 +181,12 @@ def _range_json(flatness: Flatness) -> dict[str, int] | None:
 
 def _found_json(found: Found) -> dict[str, Any]:
     speedup = found.serial_s / found.makespan_s if found.makespan_s else 1.0
-    return {**msgspec.to_builtins(found.config), "makespan_s": found.makespan_s, "speedup": speedup}
+    return {
+        **msgspec.to_builtins(found.config),
+        "makespan_s": found.makespan_s,
+        "serial_s": found.serial_s,
+        "speedup": speedup,
+    }
 
 
 def best(

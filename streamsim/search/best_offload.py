@@ -46,7 +46,7 @@ MOST_OPS = 200_000  # of one way
 FASTER = 1.1
 LEAN_PERCENT = 1
 MOST_LEAN = 24  # ways that are simulated to find one that needs less memory
-MOST_ROUNDS = 4  # of looking for one that needs less
+MOST_AGAIN = 3000  # layers of all passes, of which the leanest is looked for in less room, too: some seconds
 REFINED = 256  # ways at a time whose bounds go through all passes
 
 
@@ -165,13 +165,10 @@ def best_offload(
         raise _nothing_fits(layers, room, every is not None)
     search = _Search(layers, device, costs, reserve_bytes)
     search.run(ways, budget_ops, progress)
-    lean = search.leanest(ways)
-    for _ in range(MOST_ROUNDS if every is None else 0):  # the good ways of less room are others
+    lean, is_small = search.leanest(ways), layers.passes * len(layers.steps) <= MOST_AGAIN
+    if every is None and is_small:  # the good ways of less room are others
         less = room._replace(card=search.placed(lean).device_bytes - reserve_bytes - 1)
-        leaner = search.leanest(Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
-        if leaner == lean:
-            break
-        lean = leaner
+        lean = search.leanest(Space(costs, less, most_depth).good_ways(floor_ticks(costs, less, most_depth)))
     way, shortest = search.best
     floor = min(shortest, floor if every is None else search.left)
     best = search.placed(way)

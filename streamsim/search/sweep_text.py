@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device.front_ends import with_front_end, written_in
-from streamsim.device.library import as_device, load_device
+from streamsim.device.library import as_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import current, full_name, parser_of, split_setting, targets_of
 from streamsim.device.variations import changed, with_call_cost, with_memory_limit
@@ -112,25 +112,26 @@ def sweep(
         texts[name] = _asked(name, value, "")
     if workload is None and not texts.keys() & set(ARRAYS):
         raise InputError("no workload: give one, or what it copies and runs as h2d, kernel and d2h")
-    return _sweep(texts, workload, tuple(map(as_device, devices)))
+    return _sweep(texts, workload, devices)
 
 
 def sweep_of(asked: Mapping[str, Sequence[str]]) -> Sweep:
     """The sweep that the texts describe; what is not named keeps its default. Raises InputError naming it."""
     texts = {name: list(values) for name, values in asked.items() if values}
-    devices = tuple(map(load_device, _split(texts, "device") or [USUAL_DEVICE]))
     workload = read_workload(texts["workload"][0]) if "workload" in texts else None
     if workload is None and not texts.keys() & set(ARRAYS):
         nothing = ", as nothing is cut of what is copied once" * bool(texts.keys() & set(ONCE))
         raise InputError(f"no workload: give --h2d SIZE, --kernel TIME or --d2h SIZE{nothing}, or a workload file")
-    return _sweep(texts, workload, devices)
+    return _sweep(texts, workload, _split(texts, "device") or [USUAL_DEVICE])
 
 
-def _sweep(texts: Asked, workload: Workload | None, devices: tuple[Device, ...]) -> Sweep:
-    named = _split(texts, "front_end")
+def _sweep(texts: Asked, workload: Workload | None, asked: Sequence[Device | str | Path]) -> Sweep:
+    named, devices = _split(texts, "front_end"), tuple(map(as_device, asked))
     if workload is not None and workload.front_end and not named:
-        devices = tuple(written_in(card, workload.front_end) for card in devices)
-    devices = tuple(with_front_end(card, name) for card in devices for name in named) if named else devices
+        told = [not isinstance(one, Device) and names_front_end(one) for one in asked]
+        cards = zip(devices, told, strict=True)
+        devices = tuple(card if is_told else written_in(card, workload.front_end) for card, is_told in cards)
+    devices = tuple(with_front_end(card, name.lower()) for card in devices for name in named) if named else devices
     _refuse_twins(devices)
     if "call_cost" in texts:
         call_s = parse_seconds(texts["call_cost"][0], "call_cost")

@@ -52,7 +52,8 @@ def parser_for(name: str) -> Callable[[str, str], float]:
 def parse_bytes(text: str, field: str = "size", least: int = 1, most: int = LARGEST_BYTES) -> int:
     """``"64MiB"`` -> 67108864, the nearest whole number of bytes for ``"14.56GiB"``.
 
-    Raises InputError that names ``field`` unless it is in ``least..most``, or for a part of a byte without a prefix.
+    Raises InputError that names ``field`` unless what is written is in ``least..most``, and for a part of a byte
+    without a prefix.
     """
     hint = "a size in bytes such as 64MiB, 1.5GB or 4096"
     value = _parse(_BYTES, text, field, hint)

@@ -430,3 +430,34 @@ def test_a_program_in_another_language_than_its_calls_are_of_is_told(
     for alike in ([], ["--front-end", "pytorch"], ["--device", "h200:pytorch"]):
         assert main([*best, *alike]) == 0
         assert "written for" not in capsys.readouterr().err
+
+
+def test_what_stands_twice_is_an_option_and_no_word(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short options with their values, a value that looks like an option, help and a word to complete."""
+    monkeypatch.chdir(tmp_path)
+    pipeline = ("code", "--h2d", "4KiB", "--as", "cupy")
+    assert "--output: given twice" in refused(capsys, tmp_path, *pipeline, "-oa.py", "--output", "b.py")
+    assert main(["predict", "--h2d", "4KiB", "--trace", "--chunks", "--chunks", "4"]) == 0
+    assert (tmp_path / "--chunks").exists()
+    assert main(["predict", "--chunks", "4", "--chunks", "8", "--help"]) == 0
+
+
+def test_the_options_of_a_captured_program_are_its_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from streamsim_validate.cli import main as validate
+
+    program = tmp_path / "program.py"
+    program.write_text("print()")
+    assert validate(["capture", "-o", str(tmp_path / "a.json"), "python", str(program), "-o", "x", "-o", "y"]) != 0
+    assert "given twice" not in capsys.readouterr().err
+
+
+def test_a_devices_name_says_what_its_calls_are_in_a_sweep_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And whatever the workload's file says."""
+    monkeypatch.chdir(tmp_path)
+    Path("w.toml").write_text('elements = 1024\ninputs = [4]\nfront_end = "cupy"\n')
+    assert main(["sweep", "w.toml", "--chunks", "4", "--device", "h100,h200:calls"]) == 0
+    assert [row.split(",")[0] for row in capsys.readouterr().out.splitlines()[1:3]] == ["h100:cupy", "h200"]

@@ -42,9 +42,11 @@ def main() -> None:
     ).T
     for least, most in pairwise(LEAST_US):
         own = errors[(lengths_us >= least) & (lengths_us < most)]
-        name = f"{least:.0f} us and more" if most == inf else f"{least:.0f} to {most:.0f} us"
+        span = f"{least:.0f} to {most:.0f} us" if least else f"up to {most:.0f} us"
+        name = f"{least:.0f} us and more" if most == inf else span
         median, p95 = np.percentile(own, [50, 95])
-        print(f"| {name} | {len(own)} | {median:.1f} / {p95:.1f} / {own.max():.1f} % | {np.mean(own > BEYOND):.0%} |")
+        beyond = 100 * np.mean(own > BEYOND)
+        print(f"| {name} | {len(own)} | {median:.1f} / {p95:.1f} / {own.max():.1f} % | {beyond:.0f} % |")
 
 
 if __name__ == "__main__":
