@@ -7,6 +7,7 @@ kernel or a copy back, all of them without named memory, counts as the first op 
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,8 @@ class Rework:
     reads; ``conflicts``, those that share bytes with it, one writing, nearest first; ``chunk``, the first of the ops
     with which it hands on data. ``shared``: of each kernel the ranges that kernels of other chunks read as well
     (a table, weights); they make no chunk of their readers. ``common``: the ops that write them, and copies back of
-    what several chunks have written, which make no chunk of those either; ``sums`` those of them that events alone put
-    behind all kernels. ``awaited``: of each synchronisation the ops that it waits for. ``last``: the last copy or
+    what several chunks have written, which make no chunk of those either; ``sums`` those of them of which only their
+    place says so. ``awaited``: of each synchronisation the ops that it waits for. ``last``: the last copy or
     kernel (-1: none).
     """
 
@@ -139,32 +140,30 @@ class Rework:
             self._versions.append(versions if isinstance(op, Kernel) else {})
 
     def _find_sums(self) -> set[int]:
-        """Copies back that events put behind all kernels, beyond those whose data they are said to read: sums of all.
+        """Copies back behind all kernels, beyond those whose data they are said to read: sums of all.
 
-        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. Others may follow in
-        its stream.
+        Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
+        once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
+        write nothing at all.
         """
         ops, found = self._schedule.ops, set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
+        backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
+        has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
         for i in range(max(kernels, default=self.last) + 1, self.last + 1):
             op = ops[i]
             if not isinstance(op, Copy) or op.direction != "d2h" or op.bytes >= ALIGN_BYTES * len(kernels):
                 continue
+            if op.device is None or backs[op.device.buffer] > 1:
+                continue
             earlier = self.before[i] - self.awaits(i)
-            follows = earlier & found or any(self.awaits(k) and len(self.reads_from[k]) > 1 for k in earlier)
-            if (follows or self.awaits(i) - self.reads_from[i]) and kernels <= self._all_before(i):
+            follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
+            is_more = follows or has_mute or self.awaits(i) - self.reads_from[i]
+            if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
                 found.add(i)
-                self.reads_from[i] |= kernels
-                self.conflicts[i] |= kernels
-        return found
-
-    def _all_before(self, i: int) -> set[int]:
-        """All that streams and events put an op behind."""
-        found, rest = set[int](), [i]
-        while rest:
-            more = self.before[rest.pop()] - found
-            found |= more
-            rest += more
+        for i in found:
+            self.reads_from[i] |= kernels
+            self.conflicts[i] |= kernels
         return found
 
     def unknown(self, i: int) -> set[int]:
@@ -432,6 +431,16 @@ class _NewStreams:
             return own[0]
         self._kinds.append(kind)
         return len(self._kinds)
+
+
+def _all_from(i: int, edges: Sequence[Collection[int]]) -> set[int]:
+    """All that is reached from an op."""
+    found, rest = set[int](), [i]
+    while rest:
+        more = set(edges[rest.pop()]) - found
+        found |= more
+        rest += more
+    return found
 
 
 def _are_disjoint(sets: Sequence[set[Any]]) -> bool:

@@ -275,6 +275,8 @@ SUMMED: list[Any] = [
     lambda workload: breadth_first(workload, 8, 2),
     lambda workload: ring(workload, 8, 2, 3),
     lambda workload: prefetch(workload, 8),
+    lambda workload: serial(workload, 8),
+    lambda workload: breadth_first(workload, 8, 1),
 ]
 
 
@@ -319,7 +321,7 @@ def test_arrays_that_are_copied_once_stay_so_however_a_pattern_is_cut(pattern: A
 @pytest.mark.parametrize("order", SUMMED)
 @pytest.mark.parametrize("once", [(8,), (8, 4), (64,), (1 << 20, 8)])
 def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any, once: Any) -> None:
-    """Of 8 bytes only the first chunk's kernel is said to write any; the events say that it is a sum of all."""
+    """Of 8 bytes only the first chunk's kernel is said to write any; where they are copied says that it is a sum."""
     schedule = order(replace(WORKLOAD, outputs=(), d2h_once=once))
     tried = 0
     for _, (text, (changed, device)) in all_remedies(Scenario(schedule, load_device("h200").with_connections(1))):
@@ -330,8 +332,8 @@ def test_a_sum_is_copied_back_behind_all_kernels_whatever_is_changed(order: Any,
     assert tried
 
 
-def in_turn(kernels: list[int], barrier: bool = False) -> Schedule:
-    """In one stream chunks of so many kernels, each on a MiB of its own, copied back at once.
+def in_turn(kernels: list[int], barrier: bool = False, each: int = 1 << 20) -> Schedule:
+    """In one stream chunks of so many kernels, each on so many bytes (``each``) of its own, copied back at once.
 
     ``barrier``: all copies back in another stream, behind one event.
     """
@@ -340,23 +342,24 @@ def in_turn(kernels: list[int], barrier: bool = False) -> Schedule:
     done = 0
     for many in kernels:
         for at in range(done, done + many):
-            there, here, made = (Region(name, at * MIB, MIB) for name in ("h_in", "d_in", "d_out"))
-            ops += [Copy("h2d", MIB, 1, there, here), Kernel(1, duration_s=2e-5, reads=(here,), writes=(made,))]
-        host, card = (Region(name, done * MIB, many * MIB) for name in ("h_out", "d_out"))
-        (back if barrier else ops).append(Copy("d2h", many * MIB, 1 + barrier, host, card))
+            there, here, made = (Region(name, at * each, each) for name in ("h_in", "d_in", "d_out"))
+            ops += [Copy("h2d", each, 1, there, here), Kernel(1, duration_s=2e-5, reads=(here,), writes=(made,))]
+        host, card = (Region(name, done * each, many * each) for name in ("h_out", "d_out"))
+        (back if barrier else ops).append(Copy("d2h", many * each, 1 + barrier, host, card))
         done += many
-    buffers = tuple(Buffer(name, done * MIB, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN)
+    buffers = tuple(Buffer(name, done * each, "device" if name[0] == "d" else "pinned") for name in BUFFERS_IN_TURN)
     events: list[Op] = [RecordEvent(0, 1), WaitEvent(0, 2)] if barrier else []
     return Schedule((*ops, *events, *back, Synchronize()), NON_BLOCKING * (1 + barrier), buffers, int(barrier))
 
 
-MIB, BUFFERS_IN_TURN = 1 << 20, ("h_in", "h_out", "d_in", "d_out")
+BUFFERS_IN_TURN = ("h_in", "h_out", "d_in", "d_out")
 
 
 @pytest.mark.parametrize(
     ("schedule", "chunks"),
     [
         (in_turn([1] * 16, barrier=True), 16),  # what waits for all kernels, but reads one, is of that one's chunk
+        (in_turn([1] * 16, barrier=True, each=64), 16),  # however small
         (in_turn([2, 2, 3]), 3),  # and what reads several, of others than the next one does, makes them one chunk
     ],
 )
