@@ -26,6 +26,7 @@ from streamsim.cli.options import (
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
+from streamsim.device.front_ends import CALLS, COMPILED, front_end_of
 from streamsim.device.library import names_front_end
 from streamsim.device.profile import Device
 from streamsim.errors import InputError
@@ -124,7 +125,7 @@ def best_command(
     workload, device_chosen = device_chosen.written_in(pipeline.load(), language)
     card = device_chosen.load_for(workload)
     if program is not None:
-        device_chosen.note_calls_of_another(program[0])
+        _note_calls_of_another(card, program[0])
     room = card.memory_bytes is None or Config().device_bytes(workload) <= card.memory_bytes
     grid = Grid(
         chunks=tuple(range(1, max_chunks + 1)),
@@ -174,7 +175,7 @@ def _best_layers(
         device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
     layers, card = bounds.load(), device_chosen.load()
     if program is not None:
-        device_chosen.note_calls_of_another(program[0])
+        _note_calls_of_another(card, program[0])
         code_of_layers(layers, Offload(), program[0])  # what cannot be written is an error before a long search
     with collector_off():
         found = bounds.best(layers, card, device_chosen.memory_limit, exact)
@@ -184,6 +185,14 @@ def _best_layers(
         return print_best_layers(found, layers)
     value = found.to_json({**bounds.inputs(layers), **device_chosen.inputs()})
     return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+
+
+def _note_calls_of_another(card: Device, language: Language) -> None:
+    """Say so where a program is written in another language than its calls are counted of."""
+    counted = front_end_of(card)
+    if counted != FRONT_END_OF[language] and not (counted == CALLS and FRONT_END_OF[language] == COMPILED):
+        calls = "bare calls" if counted in (CALLS, COMPILED) else f"those of {counted}"
+        note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
 
 
 def _launches(name: str) -> tuple[Launch, ...]:

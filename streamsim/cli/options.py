@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, SEPARATOR, front_end_of, with_front_end
+from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, with_front_end
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -322,14 +322,6 @@ class Chosen(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(workload, front_end=""), self
         name = FRONT_END_OF[language] if language else workload.front_end
         return msgspec.structs.replace(workload, front_end=name), msgspec.structs.replace(self, front_end=name or None)
-
-    def note_calls_of_another(self, language: Language) -> None:
-        """Say so where a program is written in another language than its calls are counted of."""
-        told = self.front_end or (self.device.rpartition(SEPARATOR)[2] if names_front_end(self.device) else "")
-        front_end = COMPILED if told.lower() == CALLS else told.lower()
-        if told and front_end != FRONT_END_OF[language]:
-            calls = "bare calls" if front_end == COMPILED else f"those of {told}"
-            note(f"the calls are {calls}, and the program is written for {language}: leave the front end out")
 
     def inputs(self) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""

@@ -68,10 +68,10 @@ class Best(msgspec.Struct, frozen=True):
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what
     to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit allows it.
-    ``serial_s``: the unchunked program, blocking copies; ``serial_fits``: whether it allows that. ``bound_by``: what
-    sets ``lower_bound_s`` for the best one. ``critical_s``: its makespan split over what its critical path runs
-    through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1 times as fast.
-    ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more than 10 %
+    ``serial_fits``: whether it allows the unchunked program with blocking copies, which takes ``serial_s``.
+    ``bound_by``: what sets ``lower_bound_s`` for the best one. ``critical_s``: its makespan split over what its
+    critical path runs through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1 times as
+    fast. ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more than 10 %
     slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``: what the
     optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was
     assumed. ``left_out_whys``: how many distinct programs of the grid were not looked at, by why; beside those of more
@@ -86,7 +86,6 @@ class Best(msgspec.Struct, frozen=True):
     simplest: Found
     usual: Found
     usual_fits: bool
-    serial_s: float
     serial_fits: bool
     lower_bound_s: float
     bound_by: str
@@ -122,6 +121,11 @@ class Best(msgspec.Struct, frozen=True):
         """Why they were not; empty when there are none."""
         whys = self.left_out_whys
         return "; ".join(whys if len(whys) == 1 else (f"{count}: {why}" for why, count in whys.items()))
+
+    @property
+    def serial_s(self) -> float:
+        """What the optimum gains over."""
+        return self.best.serial_s
 
     @property
     def speedup(self) -> float:
@@ -228,7 +232,6 @@ def best(
         simplest=Found(simplest, took[simplest] * S_PER_TICK, serial_s(simplest)),
         usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK, serial_s(usual)),
         usual_fits=grid.has_room(usual.device_bytes(workload)),
-        serial_s=prediction.serial_s,
         serial_fits=grid.has_room(prediction.serial_device_bytes),
         lower_bound_s=prediction.lower_bound_s,
         bound_by=prediction.bound_by,

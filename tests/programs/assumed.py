@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,6 +15,9 @@ from streamsim import Device, load_device
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, percentile95
 from streamsim_validate.compare.predictions import compare
 from streamsim_validate.records.files import read_record
+
+if TYPE_CHECKING:
+    from streamsim_validate.records import Record
 
 FOLDER = Path(__file__).parents[2] / "validate" / "records"
 RECORDS = {"h100": ("random-h100-9", "random-h100-10"), "h200": ("random-h200-9", "random-h200-10")}
@@ -34,19 +38,20 @@ def assumed(card: Device, other: Device) -> Device:
     return replace(card, **links, compute=compute, hand_over=other.hand_over, host=other.host)
 
 
+def errors_of(record: Record, device: Device) -> list[str]:
+    """The median and the 95th percentile of what either class is off, in per cent."""
+    rows = compare(record, device).rows
+    classes = ([abs(row.error) for row in rows if row.klass == klass] for klass in (DEVICE_BOUND, HOST_BOUND))
+    return [f"{100 * median(errors):.1f}, {100 * percentile95(errors):.1f}" for errors in classes]
+
+
 def main() -> None:
     """Print the table: of each record the shipped profile's errors, and those with the other card's numbers."""
     for name, other in (("h100", "h200"), ("h200", "h100")):
         card = load_device(name)
         for key in RECORDS[name]:
             record = read_record(FOLDER / f"{key}.json.gz")
-            cells = [
-                f"{100 * median(errors):.1f}, {100 * percentile95(errors):.1f}"
-                for device in (card, assumed(card, load_device(other)))
-                for rows in [compare(record, device).rows]
-                for klass in (DEVICE_BOUND, HOST_BOUND)
-                for errors in [[abs(row.error) for row in rows if row.klass == klass]]
-            ]
+            cells = errors_of(record, card) + errors_of(record, assumed(card, load_device(other)))
             print(f"| {key} | {' | '.join(cells)} |")
 
 

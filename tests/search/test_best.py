@@ -156,8 +156,8 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
 def test_nothing_is_faster_than_what_takes_no_time() -> None:
     """Neither than itself, nor is another of the grid."""
     found = streamsim.best(pipeline_of(8), make_device(), Grid((1,), (1,)))
-    at_once = msgspec.structs.replace(found.best, makespan_s=0.0)
-    found = msgspec.structs.replace(found, best=at_once, serial_s=0.0, floor_s=0.0)
+    at_once = msgspec.structs.replace(found.best, makespan_s=0.0, serial_s=0.0)
+    found = msgspec.structs.replace(found, best=at_once, floor_s=0.0)
     assert (found.speedup, found.nearness) == (1.0, 0.0)
 
 
