@@ -18,6 +18,7 @@ ROOMS = (
     "code",
     "report",
     "recorded",
+    "diagnosis",
     "search",
     "analysis",
     "compiled",
