@@ -132,14 +132,27 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return tuple(found for found in self.explanations if found.fits)
 
     @property
+    def simplest(self) -> tuple[Explains, ...]:
+        """The program as it was meant if that fits; else those that fit with one mistake, or else with two."""
+        if self.fitting and not self.fitting[0].titles:
+            return self.fitting[:1]
+        return tuple(found for found in self.fitting if len(found.titles) < 2) or self.fitting
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        if not self.fitting:
+        if not self.simplest:
             return self._nothing()
-        first, *others = self.fitting
+        first, *others = self.simplest
         if not first.titles:
-            return f"the program takes the time that it should take{_and(len(others))}"
-        return f"{first.title}: this explains the measured time{'s' * (len(self.measured) > 1)}{_and(len(others))}"
+            return "the program takes the time that it should take"
+        if not others:
+            return (
+                f"one usual mistake explains it: {first.title}"
+                if len(first.titles) == 1
+                else f"two usual mistakes together explain it: {first.title}"
+            )
+        return f"{1 + len(others)} explanations fit equally well; the most usual one: {first.title}"
 
     def _nothing(self) -> str:
         longest = max(found.times_s[0].high_s for found in self.explanations)
@@ -168,12 +181,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
             "next_measurement": self.next
             and {"what": self.next.what, "says_s": {title: list(time) for title, time in self.next.says}},
         }
-
-
-def _and(others: int) -> str:
-    if not others:
-        return ""
-    return f"; {others} other explanation fits as well" if others == 1 else f"; {others} other explanations fit as well"
 
 
 def diagnose(
@@ -307,7 +314,7 @@ def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) 
 def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[Explains]) -> Next | None:
     """The measurement that tells most of the explanations apart that fit; None where there is nothing to tell apart."""
     fitting = [explains for explains in found if explains.fits and len(explains.titles) < 2]
-    if len(fitting) < 2:
+    if len(fitting) < 2 or not fitting[0].titles:
         return None
     by_title = {mistake.title: mistake for mistake in MISTAKES}
     best: tuple[int, Next] | None = None
