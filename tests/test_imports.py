@@ -19,6 +19,7 @@ ROOMS = (
     "report",
     "recorded",
     "diagnosis",
+    "training",
     "search",
     "analysis",
     "compiled",

@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "streamsim.cli.check:check_command",
     "import": "streamsim.cli.import_trace:import_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
+    "loop": "streamsim.cli.loop:loop_command",
 }
 
 

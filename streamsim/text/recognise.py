@@ -9,6 +9,7 @@ WORDS = {
     "schedule": "a schedule, for `streamsim simulate`",
     "workload": "a workload, for `streamsim predict`",
     "layers": "the layers of a model, for --layers",
+    "loop": "a training loop, for `streamsim loop`",
     "device": "a device profile, for --device",
     "sweep": "the options of a sweep, for `streamsim sweep --file`",
     "record": "a record of measured runs, for `streamsim-validate compare`",
@@ -31,7 +32,7 @@ _JSON = {
 }
 # Of TOML, by kind: names that only it has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
-_TOML |= {"layers": {"layers", "passes"}}
+_TOML |= {"layers": {"layers", "passes"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
 _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 
