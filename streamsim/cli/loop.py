@@ -12,7 +12,7 @@ from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
-from streamsim.text.quantities import parse_count, parse_number
+from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.shown import one_line, shown
 
 if TYPE_CHECKING:
@@ -102,19 +102,27 @@ def loop_command(file: Path | None, output: Path | None, as_json: bool, **option
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a loop's file may hold; times and sizes as text, as the options take them."""
+    """What a loop's file may hold: the options by their names."""
 
     batch: int | None = None
-    sample: str | list[str] = ()  # type: ignore[assignment]  # one or several
-    batch_bytes: str | int | None = None
-    step: str | float | None = None
-    issue: str | float | None = None
-    load: str | float | None = None
+    sample: tuple[Sample, ...] = ()
+    batch_bytes: int | None = None
+    step: float | None = None
+    issue: float | None = None
+    load: float | None = None
     workers: int | None = None
     pinned: bool = False
     non_blocking: bool = False
     prefetcher: bool = False
     item: bool = False
+
+
+_PARSERS = {
+    **dict.fromkeys(("step", "issue", "load"), parse_seconds),
+    "batch": parse_count,
+    "batch_bytes": parse_bytes,
+    Sample: parse_sample,
+}
 
 
 def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -123,15 +131,15 @@ def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     from streamsim.files.documents import parse_toml
     from streamsim.text.recognise import LARGEST_TOML_BYTES
 
-    said = parse_toml(read_bytes(path, LARGEST_TOML_BYTES), _File, "loop", path.name)
-    samples = [said.sample] if isinstance(said.sample, str) else list(said.sample)
-    found: dict[str, Any] = {"batch": said.batch, "workers": said.workers}
-    found["sample"] = tuple(parse_sample(text, "sample") for text in samples)
-    found["batch_bytes"] = SIZE.convert(said.batch_bytes, None, None)
-    found |= {name: WAIT.convert(getattr(said, name), None, None) for name in ("step", "issue", "load")}
-    flags = {"pinned": said.pinned, "non_blocking": said.non_blocking, "prefetcher": said.prefetcher}
-    found |= {**flags, "reads_loss": said.item}
-    return {name: value for name, value in found.items() if options[name] in (None, (), False)}
+    data = read_bytes(path, LARGEST_TOML_BYTES)
+    said = msgspec.structs.asdict(parse_toml(data, _File, "loop", path.name, _PARSERS, _listed))
+    said["reads_loss"] = said.pop("item")
+    return {name: value for name, value in said.items() if options[name] in (None, (), False)}
+
+
+def _listed(plain: dict[str, Any]) -> dict[str, Any]:
+    """The table with one sample as a list of one."""
+    return {name: [value] if name == "sample" and isinstance(value, str) else value for name, value in plain.items()}
 
 
 def _loop(
