@@ -18,6 +18,7 @@ from streamsim.text.shown import one_line, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamsim.files.documents import Parsers
     from streamsim.training.loop import Loop, LoopAdvice, LoopRow
 
 SCHEMA_VERSION = 1
@@ -117,7 +118,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     item: bool = False
 
 
-_PARSERS = {
+_PARSERS: Parsers = {
     **dict.fromkeys(("step", "issue", "load"), parse_seconds),
     "batch": parse_count,
     "batch_bytes": parse_bytes,
