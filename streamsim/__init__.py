@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streamsim.device.library import device_names, load_device
     from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, KernelUse, LinkDirection
     from streamsim.device.variations import changed
+    from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured, Next, Range, diagnose
     from streamsim.errors import InputError
     from streamsim.model import simulate
     from streamsim.program.builder import Event, Memory, Program, Stream
@@ -118,6 +119,7 @@ if TYPE_CHECKING:
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.timeline.critical_path import Step, critical_path
     from streamsim.timeline.timeline import Span, Timeline, recorded_timeline
+    from streamsim.training.loop import Loop, LoopAdvice, LoopRow, loop_advice
 
     __version__: str
 
@@ -261,6 +263,16 @@ _HOME = {
     "RecordedTimes": "program.recorded_times",  # when the ops of a schedule were recorded to run
     "recorded_times": "recorded.times",  # of a recorded program
     "recorded_timeline": "timeline.timeline",  # the same as a time line, to draw
+    "diagnose": "diagnosis.diagnose",  # which usual mistakes make a program take its measured time
+    "Measured": "diagnosis.diagnose",  # a measured time
+    "Diagnosis": "diagnosis.diagnose",  # what explains it
+    "Explains": "diagnosis.diagnose",  # one explanation
+    "Range": "diagnosis.diagnose",  # least and most seconds
+    "Next": "diagnosis.diagnose",  # a second measurement that tells explanations apart
+    "loop_advice": "training.loop",  # what changes of a training loop bring
+    "Loop": "training.loop",  # a training loop
+    "LoopAdvice": "training.loop",  # what loop_advice gives
+    "LoopRow": "training.loop",  # a loop and what it takes
     "what_if": "analysis.what_if",  # what changes of a program bring, each alone and together
     "WhatIf": "analysis.what_if",  # what what_if gives
     "Outcome": "analysis.what_if",  # of one change, or of all
@@ -312,9 +324,11 @@ __all__ = [
     "CopyEngines",
     "CopyMemory",
     "Device",
+    "Diagnosis",
     "EngineReplay",
     "EngineUse",
     "Event",
+    "Explains",
     "Explanation",
     "Finding",
     "Flatness",
@@ -338,11 +352,16 @@ __all__ = [
     "LayerStep",
     "Layers",
     "LinkDirection",
+    "Loop",
+    "LoopAdvice",
+    "LoopRow",
     "Loss",
+    "Measured",
     "Memory",
     "Misplaced",
     "MissingWait",
     "NamedSpan",
+    "Next",
     "Offload",
     "Outcome",
     "Part",
@@ -350,6 +369,7 @@ __all__ = [
     "Point",
     "Prediction",
     "Program",
+    "Range",
     "RecordEvent",
     "RecordedAmount",
     "RecordedCalls",
@@ -399,12 +419,14 @@ __all__ = [
     "critical_path",
     "depth_first",
     "device_names",
+    "diagnose",
     "evaluate",
     "explain",
     "gantt",
     "interval",
     "link_words",
     "load_device",
+    "loop_advice",
     "lower_bound",
     "named_spans",
     "offload",
