@@ -159,10 +159,11 @@ def call(program: str, arguments: list[str]) -> tuple[int, str]:
                 code = validate(arguments)
             case "pip":
                 code = check_extras(arguments)
-            case "pdoc":
-                done = subprocess.run(
-                    [sys.executable, "-m", "pdoc", *arguments], stdout=subprocess.PIPE, text=True, check=False
-                )
+            case "sphinx-build":  # the site is of the repository, and goes into the test's folder
+                *options, source, site = arguments
+                assert source == "."
+                words = [sys.executable, "-m", "sphinx", *options, source, str(Path(site).resolve())]
+                done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
                 print(done.stdout, end="")
                 code = done.returncode
             case _:

@@ -12,6 +12,7 @@ from documents import ROOT, Reader, blocks
 
 import streamsim
 from streamsim.analysis.causes import CAUSES
+from streamsim.cli import COMMANDS
 from streamsim.device.library import load_device
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.grid import Grid
@@ -154,7 +155,7 @@ def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Reader().read(RIGHT)
 
 
-# The reference
+# The site
 
 
 class Page(HTMLParser):
@@ -173,18 +174,22 @@ class Page(HTMLParser):
         self.text += re.sub(r"\W+", "", data)
 
 
-def test_the_reference_has_every_public_name_with_its_docstring(
+PAGES_OF_SITE = ("README", "docs/explain", "docs/reference/library", "docs/reference/commands")
+
+
+def test_the_site_has_every_public_name_with_its_docstring_and_every_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Reader().read(text_of(DOCS / INDEX))
-    (built,) = tmp_path.glob("build/*/streamsim.html")
-    page = Page(text_of(built))
-    assert set(streamsim.__all__) <= page.ids
+    pages = {name: Page(text_of(tmp_path / "build" / "site" / f"{name}.html")) for name in PAGES_OF_SITE}
+    library, commands = pages["docs/reference/library"], pages["docs/reference/commands"]
+    assert {f"streamsim.{name}" for name in streamsim._HOME} <= library.ids
     for name in streamsim._HOME:
         first = getattr(streamsim, name).__doc__.splitlines()[0]
         for part in re.split(r":\w+:`[^`]+`", first):  # a link shows the whole name
-            assert re.sub(r"\W+", "", part) in page.text, name
+            assert re.sub(r"\W+", "", part) in library.text, name
+    assert {f"streamsim-{name}" for name in COMMANDS} <= commands.ids
 
 
 # The pictures
