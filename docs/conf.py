@@ -36,6 +36,7 @@ html_theme = "furo"
 html_title = "streamsim"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+smartquotes = False  # options begin with two hyphens
 highlight_language = "text"
 suppress_warnings = ["autodoc"] if sys.version_info < (3, 12) else []  # Python 3.11 cannot look up array[int]
 
