@@ -14,7 +14,7 @@ WORDS = {
     "record": "a record of measured runs, for `streamsim-validate compare`",
     "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
     "samples": "calibration samples, for `streamsim-validate calibrate --from`",
-    "programs": "what compiled programs took, for tests/programs/predicted.py",
+    "programs": "what compiled programs took, for validate/campaigns/predicted.py",
     "trace": "a trace, for https://ui.perfetto.dev",
 }
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamsim.program.config import HostMemory, Order
     from streamsim.program.schedule import Launch
 
-RECORDS = Path(__file__).parents[2] / "validate" / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
 
 

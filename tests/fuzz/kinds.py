@@ -18,7 +18,6 @@ from forms import BYTES, JSON, LINES, MOST_MUTATIONS, TABLES, TEXT, TOML, Form, 
 from made_recordings import call, capture, export, kernel, kineto, pipeline, span
 from mutations import mutate_option, mutate_text
 
-import streamsim_validate
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device.files import dump_device
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-RECORDS = Path(streamsim_validate.__file__).parent / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
 SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
 READ, FEW = 2, 3
