@@ -349,7 +349,6 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     head = Header(record.card, record.machine, "quick", "1")
     found["journal"].write_bytes(msgspec.json.encode(head) + b"\n")
     shipped = {"record": "races-h200.json.gz", "samples": "calibration-h200.samples.gz"}
-    shipped |= {"programs": "programs-h100.json.gz"}
     return found | {kind: Path("records") / name for kind, name in shipped.items()}
 
 

@@ -1,8 +1,11 @@
-"""The wheel that people install."""
+"""The wheel that people install, and the sdist that others test."""
 
+import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -13,44 +16,34 @@ ROOT = Path(__file__).parents[2]
 
 
 def _needs() -> str:
-    """Why no wheel can be built here, or nothing."""
+    """Why none can be built here, or nothing: building must not download setuptools."""
     if importlib.util.find_spec("setuptools") is None:
-        return "setuptools is not installed, and building must not download it"
-    from importlib.metadata import version
+        return "setuptools is not installed"
+    version = importlib.metadata.version("setuptools")
+    return "" if int(version.split(".")[0]) >= 77 else f"pyproject.toml asks for setuptools 77 and {version} is there"
 
-    if int(version("setuptools").split(".")[0]) < 77:
-        return f"pyproject.toml asks for setuptools 77 and {version('setuptools')} is installed"
-    return (
-        "" if importlib.util.find_spec("build") or importlib.util.find_spec("pip") else "neither build nor pip is there"
-    )
+
+PACKAGES = ("pyproject.toml", "README.md", "LICENSE", "streamsim", "validate")
+TESTED = ("tests", "figures", "docs", "records", ".github", ".ci", "MANIFEST.in", "CHANGELOG.md")
+MOST_BYTES = 1_000_000
+
+
+def _built(kind: str, names: tuple[str, ...], factory: pytest.TempPathFactory) -> Path:
+    """A wheel or an sdist, built from a copy: building leaves build/ behind."""
+    if reason := _needs():
+        pytest.skip(reason)
+    source, out = factory.mktemp("source"), factory.mktemp(kind)
+    _copy([ROOT / name for name in names if (ROOT / name).exists()], source)
+    backend = f"import os, setuptools.build_meta as b; os.chdir({str(source)!r}); b.build_{kind}({str(out)!r})"
+    built = subprocess.run([sys.executable, "-c", backend], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    (path,) = out.iterdir()
+    return path
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    if reason := _needs():
-        pytest.skip(reason)
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    tracked = ("pyproject.toml", "README.md", "LICENSE", "streamsim", "validate")
-    _copy([ROOT / name for name in tracked if (ROOT / name).exists()], source)  # building leaves build/ behind
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-        "-w",
-        out,
-        source,
-    ]
-    if importlib.util.find_spec("build"):
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", out, source]
-    built = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
-    (path,) = out.glob("*.whl")
-    return zipfile.ZipFile(path)
+    return zipfile.ZipFile(_built("wheel", PACKAGES, tmp_path_factory))
 
 
 def _copy(paths: list[Path], target: Path) -> None:
@@ -58,7 +51,8 @@ def _copy(paths: list[Path], target: Path) -> None:
 
     for path in paths:
         if path.is_dir():
-            shutil.copytree(path, target / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+            unwanted = shutil.ignore_patterns("__pycache__", "build")
+            shutil.copytree(path, target / path.name, symlinks=True, ignore=unwanted)
         else:
             shutil.copy(path, target)
 
@@ -92,3 +86,38 @@ def test_commands_and_dependences(wheel: zipfile.ZipFile) -> None:
     needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
     assert not any(line.startswith(("cupy", "cupti", "typer")) for line in needed)
     assert any(line.startswith("simpy") for line in needed)
+
+
+def test_it_is_small_and_holds_no_records(wheel: zipfile.ZipFile) -> None:
+    assert sum(one.compress_size for one in wheel.infolist()) < MOST_BYTES
+    assert not any(name.endswith((".gz", ".zip")) or "campaigns" in name for name in wheel.namelist())
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "says"),
+    [
+        ("streamsim", "predict --h2d 1MiB --kernel 20us --d2h 1MiB --chunks 2 --streams 2 --device h200", "serial"),
+        ("streamsim_validate", "run --help", "--suite"),
+    ],
+)
+def test_its_modules_run_by_themselves(
+    wheel: zipfile.ZipFile, tmp_path: Path, module: str, arguments: str, says: str
+) -> None:
+    """Unpacked and nothing else of the project beside it."""
+    wheel.extractall(tmp_path / "alone")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "alone")}
+    command = [sys.executable, "-P", "-m", module, *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_the_sdist_holds_what_its_tests_need(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = _built("sdist", (*PACKAGES, *TESTED), tmp_path_factory)
+    with tarfile.open(path) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    for folder in ("streamsim", "validate", "tests", "figures", "docs", "records", ".github"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                assert file.relative_to(ROOT).as_posix() in names
+    assert ".ci/run" in names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,14 +12,13 @@ from effort import examples
 from fake_cuda import CARD
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import pipeline_of
 
 from streamsim.device.files import dump_device
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.locks import try_lock
 from streamsim.program.patterns import depth_first
-from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload import Workload
 from streamsim_validate.records.card import check_same_card
 from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
 from streamsim_validate.records.journal import (
@@ -33,7 +32,7 @@ from streamsim_validate.records.journal import (
     journal_path,
     read_journal,
 )
-from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest, threads_told
+from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
 from streamsim_validate.records.record import (
     Entry,
     Group,
@@ -100,75 +99,6 @@ def test_a_record_from_before_there_were_groups_is_what_it_was() -> None:
     assert b"group" not in plain
     found = msgspec.json.decode(plain, type=Record).runs[0]
     assert (found.groups, found.entries[0].group) == ((), 0)
-
-
-OLD_DEFAULTS = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
-
-
-def as_version_1(plain: dict[str, Any]) -> dict[str, Any]:
-    """What of an entry version 1 wrote: a workload without the fields that were what it took for granted."""
-    if "case" in plain:
-        given = {"inputs": [], "outputs": [], "kernels": []} | plain["case"]["workload"]
-        plain["case"]["workload"] = {k: v for k, v in given.items() if OLD_DEFAULTS.get(k) != v}
-    return plain
-
-
-def test_workloads_of_version_1_are_read_as_they_were_written(tmp_path: Path) -> None:
-    plain = msgspec.json.decode(msgspec.json.encode(WHOLE))
-    for one in plain["runs"][0]["entries"]:
-        as_version_1(one)
-    plain["schema_version"] = 1
-    assert msgspec.json.encode(plain).count(b'"outputs"') < len(WHOLE.runs[0].entries) / 2  # the others left it out
-    (tmp_path / "r.json.gz").write_bytes(gzip.compress(msgspec.json.encode(plain)))
-    found = read_record(tmp_path / "r.json.gz")
-    assert found == WHOLE
-    for _, one in found.measured():
-        one.build()  # what was measured, by its digest
-
-
-def test_a_journal_of_version_1_is_read_and_not_resumed(tmp_path: Path) -> None:
-    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, pipeline_of(100), "grid")
-    measured = Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, (1e-3,), (2e-3,), (3e-4,))
-    first = msgspec.structs.replace(HEADER, schema_version=1)
-    lines = [msgspec.json.decode(msgspec.json.encode(line)) for line in (first, RunBegins(8, "then", 0, 1), measured)]
-    path = tmp_path / "r.json.gz.journal"
-    path.write_bytes(b"".join(msgspec.json.encode(as_version_1(line)) + b"\n" for line in lines))
-    assert b'"workload":{"elements":100}' in path.read_bytes()
-    (read,) = read_record(path).runs[0].entries
-    assert read.recipe == msgspec.structs.replace(recipe, workload=threads_told(recipe.workload))
-    assert msgspec.structs.replace(read, recipe=recipe) == measured
-    with pytest.raises(InputError, match="cannot resume: its schema_version is 1 and this one 3"):
-        Journal(path, HEADER)
-
-
-MILLISECOND = (WorkloadKernel(duration_s=1e-3),)
-# What versions before the third measured, and the digests that they wrote.
-BEFORE_THREADS = [
-    (Workload(None, (100,), (), MILLISECOND), 25, "2c1ece0ed1fa2563"),
-    (Workload(None, (6,), (), MILLISECOND), 1, "6c4ab2cfdaad9053"),
-    (Workload(None, (1_000_001,), (), MILLISECOND), 250_000, "2c782a4d610b74c5"),
-    (Workload(3, (2,), (), MILLISECOND), 1, "b4abc14337916d34"),
-    (Workload(3, (), (), MILLISECOND), 3, "fefb0e6400218bdd"),
-]
-
-
-@pytest.mark.parametrize(("workload", "threads", "digest_then"), BEFORE_THREADS)
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_kernels_of_earlier_versions_have_a_thread_for_every_four_bytes(
-    tmp_path: Path, version: int, workload: Workload, threads: int, digest_then: str
-) -> None:
-    """As they had when they were measured; since then one at least for every 4 ns of the 1 ms that they take."""
-    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, workload, "grid")
-    entry = Entry("any", digest_then if version < 3 else "", "ok", True, recipe, None, (1e-3,), (2e-3,), (1e-4,))
-    record = msgspec.structs.replace(WHOLE, runs=(msgspec.structs.replace(WHOLE.runs[0], entries=(entry,)),))
-    plain = msgspec.json.decode(msgspec.json.encode(record)) | {"schema_version": version}
-    plain["runs"][0]["entries"][0]["case"]["workload"] |= {"inputs": [*workload.inputs], "outputs": []}
-    (tmp_path / "r.json.gz").write_bytes(gzip.compress(msgspec.json.encode(plain)))
-    ((_, read),) = read_record(tmp_path / "r.json.gz").measured()
-    read.build()  # what was measured, by its digest
-    assert read.recipe is not None
-    (kernel,) = read.recipe.workload.kernels
-    assert kernel.threads == (threads if version < 3 else 0)
 
 
 def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
@@ -287,10 +217,9 @@ def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
         (b"", "is truncated"),
         (b"hello", "is not a record"),
         (gzip.compress(b"[1, 2]", mtime=0), "is not a record"),
-        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 1, 2, 3"),
-        (gzip.compress(b'{"schema_version": 2}', mtime=0), "missing required field"),
-        (gzip.compress(b'{"schema_version": 1, "runs": [{"entries": [{"case": 3}]}]}', mtime=0), "is not a record"),
-        (gzip.compress(b'{"schema_version": 1}', mtime=0), "missing required field"),
+        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 3;"),
+        (gzip.compress(b'{"schema_version": 2}', mtime=0), "schema_version = 2: this streamsim-validate reads 3;"),
+        (gzip.compress(b'{"schema_version": 3}', mtime=0), "missing required field"),
     ],
 )
 def test_what_is_no_record_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:

@@ -24,7 +24,7 @@ RECORDS = {"h100": ("random-h100-9", "random-h100-10"), "h200": ("random-h200-9"
 LATENCIES = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s", "in_flight_bytes")
 
 
-def assumed(card: Device, other: Device) -> Device:
+def with_assumed(card: Device, other: Device) -> Device:
     """``card`` with what its profile would assume if it were not calibrated, of ``other``; no crowd slows its bytes."""
     links = {
         way: replace(
@@ -51,7 +51,7 @@ def main() -> None:
         card = load_device(name)
         for key in RECORDS[name]:
             record = read_record(FOLDER / f"{key}.json.gz")
-            cells = errors_of(record, card) + errors_of(record, assumed(card, load_device(other)))
+            cells = errors_of(record, card) + errors_of(record, with_assumed(card, load_device(other)))
             print(f"| {key} | {' | '.join(cells)} |")
 
 
