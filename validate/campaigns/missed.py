@@ -1,7 +1,8 @@
 """The likeliest rule of what the model misses, of records of random schedules, by card and class.
 
-``cd validate; python -m campaigns.missed ../records/random-h?00-[123].json.gz`` finds the two numbers of
-``streamsim/analysis/misses.py`` again, in some minutes. Each row: how many schedules, nanoseconds, degrees of
+``cd validate; python -m campaigns.missed ../records/random-*.json.gz`` finds the two numbers of
+``streamsim/analysis/misses.py`` for these records, in some minutes. Those of today are of six records before, which are
+in the history of the repository. Each row: how many schedules, nanoseconds, degrees of
 freedom.
 """
 

@@ -28,10 +28,8 @@ from streamsim.analysis.misses import works_in
 from streamsim.device.profile import EFFECTS
 from streamsim.device.variations import without
 from streamsim_validate.compare import (
-    BLOCKING,
     DEVICE_BOUND,
     HOST_BOUND,
-    PAGEABLE,
     Profiles,
     by_class,
     compare,
@@ -147,14 +145,6 @@ def of_records() -> Table:
             cells += [f"{len(own)}: {errors(own)}", f"{100 * inside[klass].inside:.0f} %"]
         rows.append([path.name.partition(".")[0], *cells])
     return Table(("record", "device-bound", "inside", "host-bound", "inside"), rows)
-
-
-def by_class_of_the_suite() -> Table:
-    """Both runs of the standard suite by class."""
-    runs = [comparison(path) for paths in newest("standard").values() for path in paths]
-    classes = (DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE)
-    rows = [[klass, *(errors(of_class(run.rows, klass)) for run in runs)] for klass in classes]
-    return Table(("schedules", *(f"run {number}" for number in range(1, len(runs) + 1))), rows)
 
 
 def lengths() -> Table:
@@ -300,7 +290,6 @@ def tuned() -> Table:
 TABLES: dict[str, Callable[[], Table]] = {
     "accuracy": accuracy,
     "records": of_records,
-    "suite": by_class_of_the_suite,
     "lengths": lengths,
     "programs": programs,
     "known": known,
