@@ -19,10 +19,10 @@ from streamsim_validate.records import Entry, Machine, Recipe, Record, Run, clos
 from streamsim_validate.suites import EVEN, HEAVY, LIGHT, MI, SMALL, suite
 
 FIGURES = Path(__file__).parents[2] / "figures"
-NAMES = ("accuracy", "effects", "formulas", "speedup", "connections", "timelines", "uncertainty")
+NAMES = ("accuracy", "formulas", "speedup", "connections", "timelines", "uncertainty")
 # Of the standard suite's grid, the chunks at most. Two figures show the whole grid, the others what there is: one
 # predicts each schedule without each effect, one on a hundred devices.
-MOST_CHUNKS = dict.fromkeys(NAMES, 16) | {"speedup": 128, "connections": 128, "effects": 4, "uncertainty": 4}
+MOST_CHUNKS = dict.fromkeys(NAMES, 16) | {"speedup": 128, "connections": 128, "uncertainty": 4}
 IDEAL = load_device("ideal")
 COSTS = tuple(
     KernelCost("sincos", iterations, (MI, 16 * MI), (iterations * 1e-6, iterations * 16e-6))

@@ -309,32 +309,32 @@ def pages() -> list[Path]:
 
 
 def rewritten(text: str, made: Callable[[str], str]) -> str:
-    """A page with what ``made`` gives for the name of each of its tables."""
-    return PLACE.sub(lambda place: place[1] + made(place[2]), text)
+    """A page with what ``made`` gives for the name of each of its tables; "" leaves that table as it is."""
+    return PLACE.sub(lambda place: place[1] + (made(place[2]) or place[3]), text)
 
 
 def main() -> None:
     """Print tables, or write them into the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[[], *TABLES], metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--write", action="store_true", help="into the pages, those named or all")
     given = parser.parse_args()
-    if not given.write:
-        print("\n".join(str(TABLES[name]()) for name in given.names) or "\n".join(TABLES))
-        return
-    made = cache(lambda name: str(TABLES[name]()))
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        for name in [match[2] for match in PLACE.finditer(text)]:
-            if not given.names or name in given.names:
-                print(f"{page.relative_to(ROOT)}: {name}", file=sys.stderr)
-                old = text
-                text = rewritten(old, lambda one, name=name, old=old: made(name) if one == name else _kept(old, one))
-        page.write_text(text, encoding="utf-8")
+    if unknown := set(given.names) - TABLES.keys():
+        parser.error(f"{', '.join(sorted(unknown))}: no such table; there are {', '.join(TABLES)}")
 
+    @cache
+    def made(name: str) -> str:
+        if given.names and name not in given.names:
+            return ""
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        return str(TABLES[name]())
 
-def _kept(text: str, name: str) -> str:
-    return next(match[3] for match in PLACE.finditer(text) if match[2] == name)
+    if given.write:
+        for page in pages():
+            text = page.read_text(encoding="utf-8")
+            page.write_text(rewritten(text, made), encoding="utf-8")
+    else:
+        print("\n".join(map(made, given.names)) or "\n".join(TABLES))
 
 
 if __name__ == "__main__":
