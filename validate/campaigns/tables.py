@@ -134,17 +134,23 @@ def accuracy() -> Table:
 
 
 def of_records() -> Table:
-    """Each of the newest records: errors by class, and how many medians lie in the 90 % interval."""
+    """Each of the newest records: errors by class."""
     rows = []
     for path in (path for kind in ("random", "standard") for paths in newest(kind).values() for path in paths):
-        found = comparison(path)
-        inside = by_class(expectations(read(path), found.rows, SAMPLES))
-        cells = []
-        for klass in (DEVICE_BOUND, HOST_BOUND):
-            own = of_class(found.rows, klass)
-            cells += [f"{len(own)}: {errors(own)}", f"{100 * inside[klass].inside:.0f} %"]
+        classes = (of_class(comparison(path).rows, klass) for klass in (DEVICE_BOUND, HOST_BOUND))
+        rows.append([path.name.partition(".")[0], *(f"{len(own)}: {errors(own)}" for own in classes)])
+    return Table(("record", "device-bound", "host-bound"), rows)
+
+
+def intervals() -> Table:
+    """Of the newest random records how many measured medians lie in their 90 % interval, and how wide it is."""
+    rows = []
+    for path in (path for paths in newest("random").values() for path in paths):
+        found = by_class(expectations(read(path), comparison(path).rows, SAMPLES))
+        classes = (found[klass] for klass in (DEVICE_BOUND, HOST_BOUND))
+        cells = (f"{100 * share:.0f} %" for one in classes for share in (one.inside, one.mean_width))
         rows.append([path.name.partition(".")[0], *cells])
-    return Table(("record", "device-bound", "inside", "host-bound", "inside"), rows)
+    return Table(("record", "device-bound: inside", "mean width", "host-bound: inside", "mean width"), rows)
 
 
 def lengths() -> Table:
@@ -291,6 +297,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "accuracy": accuracy,
     "records": of_records,
     "lengths": lengths,
+    "intervals": intervals,
     "programs": programs,
     "known": known,
     "recorded": recorded,
