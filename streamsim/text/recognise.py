@@ -15,7 +15,6 @@ WORDS = {
     "record": "a record of measured runs, for `streamsim-validate compare`",
     "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
     "samples": "calibration samples, for `streamsim-validate calibrate --from`",
-    "programs": "what compiled programs took, for tests/programs/predicted.py",
     "trace": "a trace, for https://ui.perfetto.dev",
 }
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
@@ -24,9 +23,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 # Of JSON, by kind: the first of these that is found.
 _JSON = {
     "journal": re.compile(rb'\A\s*\{"line":'),
-    "record": re.compile(rb'\A\s*\{"seed":|"machine"\s*:'),
+    "record": re.compile(rb'"machine"\s*:'),
     "samples": re.compile(rb'"timings"\s*:'),
-    "programs": re.compile(rb'"curves"\s*:'),
     "trace": re.compile(rb'"traceEvents"\s*:'),
     "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:\s*\['),
 }

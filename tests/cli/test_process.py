@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Program = Callable[[list[str]], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
-RECORD = "validate/records/races-h200.json.gz"
+RECORD = "records/races-h200.json.gz"
 
 
 @pytest.fixture

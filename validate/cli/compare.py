@@ -12,7 +12,7 @@ from streamsim.cli.options import FILE, format_options
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
-from streamsim_validate.records import read_record
+from streamsim_validate.records import Record, journal_path, read_record
 
 WORST = click.IntRange(0, 1000)
 SAMPLES = "Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200."
@@ -63,7 +63,7 @@ def compare_command(
         raise InputError(f"--timelines: are drawn below the table, not in {form}; leave one of them out")
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
-    found = read_record(record)
+    found = _read(record)
     with noting_compilation():
         comparison = compare(found, profile)
         verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
@@ -81,6 +81,16 @@ def compare_command(
             if timelines and worst:
                 click.echo("\n" + tables.time_lines_text(found, comparison, profile, worst))
     return _exit_code(verdicts)
+
+
+def _read(path: Path) -> Record:
+    """Return the record. Raises InputError, which says where the project's own records are if there is no such file."""
+    try:
+        return read_record(path)
+    except InputError as error:
+        if path.exists() or journal_path(path).exists():
+            raise
+        raise InputError(f"{error}; the project's own records are in the folder records/ of its repository") from None
 
 
 def _spread_of(name: str) -> dict[str, float]:

@@ -71,15 +71,16 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
     assert recipe is not None
     assert program is not None
     workload = recipe.workload
-    if not len(workload.kernels) == len(program.kernels_s) == len(program.chunks_s):
+    chunks_s = program.chunks_s or (0.0,) * len(program.kernels_s)
+    if not len(workload.kernels) == len(program.kernels_s) == len(chunks_s):
         raise InputError(f"entry {entry.key!r}: the times of its kernels are missing; measure it again")
     chunks = int(recipe.arguments.get("chunks", 1))
     part = -(-(workload.elements or 1) // chunks)
     between_s = device.hand_over.kernel_to_kernel_s  # in the chains that were timed each waits for one
     kernels = []
-    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, program.chunks_s, strict=True):
+    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, chunks_s, strict=True):
         whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
-        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 else ()
+        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 and program.chunks_s else ()
         kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
     timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
     return msgspec.structs.replace(recipe, workload=timed).schedule()
