@@ -151,7 +151,7 @@ class Recut:
         """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
         schedule, rework = self._schedule, self._rework
         on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
-        touches = [{r.buffer for r, _ in touched(op, frozenset())} & on_card for op in schedule.ops]
+        touches = [{r.buffer for r, _ in touched(op)} & on_card for op in schedule.ops]
         again = {
             name
             for i, before in enumerate(rework.conflicts)
@@ -199,7 +199,7 @@ class Recut:
         found: list[set[int]] = []
         for k, op in enumerate(ops):
             edges = set[int]()
-            for region, writes in touched(op, frozenset()):
+            for region, writes in touched(op):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 edges.update(history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end))
             edges.discard(k)
@@ -394,7 +394,7 @@ def _lacking(ops: Sequence[Op]) -> set[str]:
     written: dict[str, list[Region]] = {}
     found = set[str]()
     for op in ops:
-        for region, writes in touched(op, frozenset()):
+        for region, writes in touched(op):
             if writes:
                 written.setdefault(region.buffer, []).append(region)
             elif not _covers(written.get(region.buffer, []), region):
