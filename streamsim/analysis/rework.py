@@ -122,7 +122,7 @@ class Rework:
         histories = {buffer.name: History() for buffer in self._schedule.buffers}
         for i, op in enumerate(ops):
             reads, conflicts, versions = self.unknown(i), set(self.unknown(i)), dict[Region, frozenset[int]]()
-            for region, writes in touched(op, frozenset()):
+            for region, writes in touched(op):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 if writes:
                     found = history.write(i, region.offset, end)
@@ -201,9 +201,7 @@ class Rework:
         if len(several) != 1:
             return {}
         ((read, kernels),) = several
-        written = [
-            {region for region, writes in touched(self._schedule.ops[i], frozenset()) if writes} for i in kernels
-        ]
+        written = [{region for region, writes in touched(self._schedule.ops[i]) if writes} for i in kernels]
         buffers = {frozenset(region.buffer for region in regions) for regions in written}
         if not all(written) or len(buffers) > 1 or not _are_disjoint(written):
             return {}

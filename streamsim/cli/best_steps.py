@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.search.best_steps import BestSteps, TimedWay
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 NOT_TAKEN = ("orders", "exact")  # of a workload's options, besides those of a pipeline
 
 
@@ -103,20 +103,20 @@ def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
 def _json(found: BestSteps, told: WhatIf | None, inputs: dict[str, Any]) -> dict[str, Any]:
     """As of ``whatif``, and the ways as numbers."""
     said = {"alone": [], "assumed": [], "notes": []} if told is None else told.to_json()
-    before_s = found.as_it_is.makespan_s
     return {
         "schema_version": SCHEMA_VERSION,
         "inputs": inputs,
         "steps": found.steps,
-        "before": _way(found.as_it_is, before_s),
-        "use": _way(found.use, before_s),
-        "fastest": _way(found.fastest, before_s),
+        "before": _way(found.as_it_is, found),
+        "use": _way(found.use, found),
+        "fastest": _way(found.fastest, found),
         **{name: said[name] for name in ("alone", "assumed", "notes")},
         "simulated": found.simulated,
         "not_tried": found.left_out,
     }
 
 
-def _way(timed: TimedWay, before_s: float) -> dict[str, Any]:
-    gain = before_s / timed.makespan_s if timed.makespan_s else 1.0
-    return {"options": timed.way.words, **asdict(timed.way), "makespan_s": timed.makespan_s, "gain": gain}
+def _way(timed: TimedWay, found: BestSteps) -> dict[str, Any]:
+    gain = found.as_it_is.makespan_s / timed.makespan_s if timed.makespan_s else 1.0
+    way = {**asdict(timed.way), "chunks": timed.way.chunks or found.steps}
+    return {"options": timed.way.words, **way, "makespan_s": timed.makespan_s, "gain": gain}

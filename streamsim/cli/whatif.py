@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamsim.program.recorded_times import RecordedTimes
     from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 COUNT = click.IntRange(1, 1024)
 
 
@@ -33,7 +33,7 @@ COUNT = click.IntRange(1, 1024)
     "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
 )
 @click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
-@click.option("--chunks", type=COUNT, help="Every step cut into so many: its copies, kernels and copies back.")
+@click.option("--chunks", type=COUNT, help="The work in so many chunks in all: a multiple of those there are.")
 @click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
 @click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
 @click.option("--graph", is_flag=True, help="Captured once, launched once.")
@@ -82,7 +82,7 @@ def whatif_command(
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
       streamsim whatif schedule.json --device h200 --streams 4 --independent --as pytorch -o pipeline.py
-      streamsim whatif schedule.json --device h200 --chunks 2 --streams 4 --independent --json
+      streamsim whatif schedule.json --device h200 --chunks 16 --streams 4 --independent --json
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
