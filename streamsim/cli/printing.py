@@ -1,11 +1,17 @@
-"""JSON, CSV and files on standard output."""
+"""Lines, JSON, CSV and files on standard output."""
 
 import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from streamsim.text.shown import as_unicode
+from streamsim.text.shown import as_unicode, printable
+
+
+def tell(*lines: str) -> None:
+    """Print lines for people. Control characters, which names in files may hold, are escaped."""
+    for line in lines:
+        print(printable(line))
 
 
 def print_json(value: dict[str, Any]) -> None:

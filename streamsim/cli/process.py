@@ -146,6 +146,7 @@ def _unexpected(error: Exception) -> str:
     if os.environ.get(TRACEBACK, "0") not in ("", "0"):
         import traceback
 
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            say(line)
         return f"unexpected {type(error).__name__}: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with what {TRACEBACK}=1 shows"

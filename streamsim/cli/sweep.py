@@ -12,7 +12,7 @@ import click
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, OUTPUT, PICTURE, formats
-from streamsim.cli.printing import print_data
+from streamsim.cli.printing import print_data, tell
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
@@ -219,19 +219,18 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         row = dict(zip(sweep.columns, written.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
-        print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))
-    for line in _taken_for_granted(sweep):
-        print(line)
+        tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}")
+    tell(*_taken_for_granted(sweep))
 
 
 def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
     """What link each device is taken to have; and what is assumed of kernels on the first one, in the most chunks."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
-        yield one_line(f"{device.name}: {link_words(device)}{moved}")
+        yield f"{device.name}: {link_words(device)}{moved}"
     with suppress(InputError):  # the first combination may be one that cannot be issued
         point = sweep.point(0)
         workload = sweep.workload_at(point)
         chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
         for line in kernel_assumptions(workload, chunks, sweep.device(point)):
-            yield one_line(f"in {chunks} chunks {line}")
+            yield f"in {chunks} chunks {line}"

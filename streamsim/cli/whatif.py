@@ -86,11 +86,10 @@ def whatif_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
+    from streamsim.cli.terminal import Terminal
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import read_recorded_schedule, write_schedule
     from streamsim.report.what_if import what_if_table
@@ -115,7 +114,7 @@ def whatif_command(
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
     else:
-        Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
+        Terminal().print(what_if_table(found, f"{schedule.name} on {device.name}"))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

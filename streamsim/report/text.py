@@ -33,9 +33,8 @@ def summary(prediction: Prediction) -> Table:
     """The figures as a rich table: name, value, remark."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
-    title = Text(f"{prediction.schedule.name or 'schedule'} on {prediction.device}")  # Text: "[...]" is no markup here
+    title = f"{prediction.schedule.name or 'schedule'} on {prediction.device}"
     table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")

@@ -11,10 +11,17 @@ _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with what is no printable character escaped, such as ESC, line ends and marks of direction."""
+    text = as_unicode(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
-    some = as_unicode(text[: longest + 1])
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in some)
+    safe = printable(text[: longest + 1])
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
