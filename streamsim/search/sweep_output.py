@@ -30,7 +30,7 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error, read_bytes, replacing, write_bytes
 from streamsim.files.locks import this_process, try_lock
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
-from streamsim.text.shown import one_line
+from streamsim.text.shown import from_cell, one_line, to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -359,8 +359,12 @@ def header(form: Format, columns: tuple[str, ...]) -> bytes:
 
 def _to_csv(_columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(_as_cells(row) for row in rows)
     return text.getvalue().encode()
+
+
+def _as_cells(row: tuple[Any, ...]) -> list[Any]:
+    return [to_cell(value) if type(value) is str else value for value in row]
 
 
 def _to_json_lines(columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
@@ -394,11 +398,11 @@ def read_csv(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 def _value(name: str, text: str) -> Any:
     if not text or name in TEXT_COLUMNS:
-        return text or None
+        return from_cell(text) or None
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        return text
+        return from_cell(text)
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,22 @@ def as_unicode(text: str) -> str:
         return text
 
 
+FORMULA = tuple("=+-@'")  # a spreadsheet takes a text that begins so for a formula, or takes the mark away
+
+
+def to_cell(value: object) -> object:
+    """Return ``value`` as a cell of a CSV file: a text without control characters, and never a formula."""
+    if not isinstance(value, str):
+        return value
+    safe = printable(value)
+    return f"'{safe}" if safe.startswith(FORMULA) else safe
+
+
+def from_cell(text: str) -> str:
+    """Return the text of a cell that :func:`to_cell` made."""
+    return text.removeprefix("'")
+
+
 def short(text: str) -> str:
     """``text`` fit for the ``repr`` of a value that holds more than a line can say."""
     return one_line(text, LONGEST_REPR)
