@@ -79,7 +79,7 @@ def files(name: str) -> None:
     """One file of each kind, that has ``name`` wherever a file may have one."""
     Path("out.csv").unlink(missing_ok=True)
     card = load_device("h200")
-    known = {source: f"assumed: {name}" for source in card.sources}
+    known = dict.fromkeys(card.sources, f"assumed: {name}")
     write_device(msgspec.structs.replace(card, name=name, description=name, link=name, sources=known), "card.toml")
     kernels = (WorkloadKernel(name, duration_s=20e-6),)
     write_workload(Workload(1 << 16, (4,), (4,), kernels), "workload.toml")
