@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends than those that are counted
 JOURNAL, ROWS = ".journal", ".rows"
 LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 PARQUET_ROWS = 65536  # in a row group
@@ -157,7 +158,7 @@ class _Output:
     def __enter__(self) -> _Output:
         try:
             if self._special:
-                self._file = os.open(self._path, os.O_WRONLY)
+                self._file = os.open(self._path, os.O_WRONLY | BINARY)
             else:
                 self._open()
         except (OSError, ValueError) as error:
@@ -191,7 +192,7 @@ class _Output:
     def _lock(self) -> int:
         """The file of rows, open and held against other processes."""
         while True:
-            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
             if not try_lock(file):
                 os.close(file)
                 writer = self._writer()
@@ -293,6 +294,7 @@ class _Output:
         if self._form == "parquet":
             write_parquet(self._columns, read_json_lines(self._rows_path), self._path)
         self._journal_path.unlink(missing_ok=True)
+        self.__exit__()  # Windows removes no open file
         if self._form == "parquet":
             self._rows_path.unlink(missing_ok=True)
 

@@ -31,7 +31,7 @@ from streamsim.device.library import load_device
 from streamsim.program.files import parse_schedule, write_schedule, write_workload
 from streamsim.program.layer_files import write_layers
 from streamsim.program.layers import Layer, Layers
-from streamsim.program.schedule import Buffer, Copy, Kernel, Region, Schedule, Synchronize
+from streamsim.program.schedule import Buffer, Copy, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.text.shown import FORMULA, from_cell, printable, to_cell
 
@@ -87,7 +87,7 @@ def files(name: str) -> None:
     write_layers(Layers(tuple(Layer(1 << 20, kernels, f"{layer}{n}") for n in range(3))), "layers.toml")
     buffers = Buffer(name, 1 << 20, "device"), Buffer(f"{name}h", 1 << 20, "pageable")
     there, here = Region(name, 0, 1 << 20), Region(f"{name}h", 0, 1 << 20)
-    ops = [
+    ops: list[Op] = [
         Copy("h2d", 1 << 20, 1, here, there),
         Kernel(2, name, duration_s=20e-6, reads=(there,), writes=(there,)),
         Copy("d2h", 1 << 20, 1, here, there),
