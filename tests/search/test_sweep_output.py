@@ -425,15 +425,17 @@ def test_no_file_is_removed_or_replaced_while_it_is_open(
 @pytest.mark.parametrize("special", [False, True])
 def test_rows_are_written_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, special: bool) -> None:
     """Without ``O_BINARY`` Windows would write two bytes for each line end, and the journal count one."""
+    rows = os.devnull if special else tmp_path / "out.csv"
     flags: list[int] = []
     opened = os.open
 
     def watched_open(path: Any, how: int, *mode: int) -> int:
-        flags.append(how)
+        if os.fspath(path) == os.fspath(rows):  # others are numba's
+            flags.append(how)
         return opened(path, how & ~sweep_output.BINARY, *mode)
 
     monkeypatch.setattr(sweep_output, "BINARY", 1 << 30)
     monkeypatch.setattr(os, "open", watched_open)
-    write_sweep(small(), os.devnull if special else tmp_path / "out.csv", "csv")
+    write_sweep(small(), rows, "csv")
     assert flags
     assert all(how & 1 << 30 for how in flags)
