@@ -17,6 +17,7 @@ from streamsim.cli.options import (
     PLAIN,
     Chosen,
     Pipeline,
+    complete_list,
     device_options,
     format_options,
     one_of,
@@ -55,6 +56,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     "--orders",
     default="depth-first,breadth-first",
     show_default=True,
+    shell_complete=complete_list(lambda: ORDERS),
     help=f"Issue orders to search, separated by commas: {', '.join(ORDERS)}.",
 )
 @click.option(

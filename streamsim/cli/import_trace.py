@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, OUTPUT
+from streamsim.cli.options import FILE, OUTPUT, complete_device
 from streamsim.cli.printing import print_json, tell
 from streamsim.errors import InputError
 
@@ -36,6 +36,7 @@ SCHEMA_VERSION = 1
 @click.option(
     "--profile",
     metavar="NAME|FILE",
+    shell_complete=complete_device,
     help="Replay it on this device; without it on the one of the card's name, else with the recording's copy rates.",
 )
 @click.option("--save-profile", type=OUTPUT, help="Write the profile that it is replayed on to this file.")

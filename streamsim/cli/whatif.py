@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
+from streamsim.cli.options import FILE, Chosen, complete_device, device_options, one_of, taken
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -46,7 +46,9 @@ COUNT = click.IntRange(1, 1024)
     metavar="NAME=0.8x",
     help="Kernels of that name (gemm* for several) in that part of the time. Repeatable.",
 )
-@click.option("--on-device", metavar="NAME|FILE", help="On another device than --device.")
+@click.option(
+    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="On another device than --device."
+)
 @click.option("--independent", is_flag=True, help="Steps need nothing of each other, and can be cut: assume it.")
 @click.option(
     "--output",

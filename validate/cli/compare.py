@@ -8,7 +8,7 @@ import click
 
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation, say
-from streamsim.cli.options import FILE, format_options
+from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_json, tell
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
@@ -21,7 +21,12 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 
 @click.command("compare")
 @click.argument("record", type=FILE)
-@click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
+@click.option(
+    "--device",
+    "-d",
+    shell_complete=complete_device,
+    help="A device profile, by name or file. Default: the record's own calibration.",
+)
 @format_options
 @click.option(
     "--fail-if",
@@ -35,7 +40,10 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 @click.option("--samples", type=int, help=SAMPLES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
 @click.option(
-    "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
+    "--spread",
+    metavar="PROFILE",
+    shell_complete=complete_device,
+    help="Draw from the spread of this profile, by name or file, not the record's own.",
 )
 def compare_command(
     record: Path,
