@@ -10,6 +10,7 @@ Names are imported when first used (PEP 562), so that ``import streamsim`` alone
 """
 
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -485,6 +486,10 @@ def _lookup(name: str) -> Any:
         value: Any = version("streamsim")
     elif name in _HOME:
         value = getattr(import_module(f"streamsim.{_HOME[name]}"), name)
+        if isinstance(value, FunctionType):
+            from streamsim.arguments import checked
+
+            value = checked(value, _lookup)
     else:
         raise AttributeError(f"module 'streamsim' has no attribute {name!r}")
     globals()[name] = value  # found at once the next time

@@ -31,10 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     return run(app, "streamsim", arguments)
 
 
-@click.group(
-    cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
-)
-@click.version_option(package_name="streamsim", message="streamsim %(version)s")
+@click.group(cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(None, "--version", "-v", package_name="streamsim", message="streamsim %(version)s")
 def app() -> None:
     """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
 

@@ -17,6 +17,7 @@ from streamsim.cli.options import (
     PLAIN,
     Chosen,
     Pipeline,
+    complete_list,
     device_options,
     format_options,
     one_of,
@@ -55,6 +56,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     "--orders",
     default="depth-first,breadth-first",
     show_default=True,
+    shell_complete=complete_list(lambda: ORDERS),
     help=f"Issue orders to search, separated by commas: {', '.join(ORDERS)}.",
 )
 @click.option(
@@ -226,9 +228,9 @@ def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, for
 
 
 def _print_best(best: "Best", assumed: list[str]) -> None:
-    from rich.console import Console
+    from streamsim.cli.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal()
     console.print(_table(best))
     proved = best.programs - best.simulated - best.left_open
     left_open = f", {best.left_open} left open" if best.left_open else ""
@@ -238,13 +240,13 @@ def _print_best(best: "Best", assumed: list[str]) -> None:
         style="dim",
     )
     if best.left_open:
-        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim\\[fast] or --exact leaves nothing open.")
+        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim[fast] or --exact leaves nothing open.")
     if best.most_chunks is not None:
         console.print(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
     if best.left_out:
         console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
     for line in (f"{best.device}: {best.link}", *assumed):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _doubt(best: "Best") -> str:
@@ -266,11 +268,10 @@ def _percent(share: float) -> str:
 def _table(best: "Best") -> "Table":
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
     from streamsim.text.quantities import format_seconds
 
-    table = Table(title=Text(f"best on {best.device}"), title_justify="left", show_header=False, box=SIMPLE)
+    table = Table(title=f"best on {best.device}", title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()

@@ -12,12 +12,11 @@ from streamsim.analysis.what_if import changed_by, what_if
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import schedule_given
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.search.best_steps import best_steps
 from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,22 +81,20 @@ def print_best_steps(
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.report.what_if import what_if_table
 
-    console = Console(highlight=False)
     if told is None:
         took = format_seconds(found.as_it_is.makespan_s)
-        print(f"{one_line(title)}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")
+        tell(f"{title}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")
     else:
-        console.print(what_if_table(told, f"best for {title}"))
-        print(f"use {found.use.way.words}: the simplest within 1 % of the fastest found")
+        Terminal().print(what_if_table(told, f"best for {title}"))
+        tell(f"use {found.use.way.words}: the simplest within 1 % of the fastest found")
     if found.fastest.makespan_s < found.use.makespan_s:
-        print(f"fastest found: {found.fastest.way.words}, {format_seconds(found.fastest.makespan_s)}")
-    print(f"{found.steps} steps; {found.simulated} ways to issue them simulated")
+        tell(f"fastest found: {found.fastest.way.words}, {format_seconds(found.fastest.makespan_s)}")
+    tell(f"{found.steps} steps; {found.simulated} ways to issue them simulated")
     for left_out in found.left_out:
-        print(f"not tried: {one_line(left_out)}")
+        tell(f"not tried: {left_out}")
 
 
 def _json(found: BestSteps, told: WhatIf | None, inputs: dict[str, Any]) -> dict[str, Any]:

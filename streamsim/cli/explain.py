@@ -19,7 +19,7 @@ from streamsim.cli.options import (
     schedule_given,
     taken,
 )
-from streamsim.cli.printing import print_csv, print_json, with_assumed
+from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.errors import InputError
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
@@ -84,7 +84,7 @@ def explain_command(
     if form == "table":
         print_explanation(explanation)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
-            print(one_line(line))
+            tell(line)
     elif form == "json":
         print_json(with_assumed(explanation.to_json(asked.inputs), asked.assumed))
     else:
@@ -141,18 +141,16 @@ def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
 
 def print_explanation(explanation: "Explanation") -> None:
     """What is lost and to what, for people."""
-    from rich.console import Console
-    from rich.text import Text
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.text.quantities import format_seconds
 
-    console = Console(highlight=False)
+    console = Terminal()
     name = explanation.timeline.schedule.name or "schedule"
     times = [explanation.makespan_s, explanation.bound_s, explanation.own_bound_s]
     makespan, bound, own_bound = (format_seconds(seconds) for seconds in times)
-    console.print(Text(f"{name} on {explanation.device}: {makespan}"))
-    console.print(Text(f"lower bound of the work: {bound} by {explanation.bound_by}; as issued: {own_bound}"))
-    console.print(Text(f"first: {explanation.advice}"))
+    console.print(f"{name} on {explanation.device}: {makespan}")
+    console.print(f"lower bound of the work: {bound} by {explanation.bound_by}; as issued: {own_bound}")
+    console.print(f"first: {explanation.advice}")
     least_s = FOLDED * explanation.makespan_s
     if explanation.losses:
         title = f"Lost: {format_seconds(explanation.gap_s)}"
@@ -170,11 +168,10 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     """The causes; those that neither lost nor would gain ``least_s`` are one line, but for the first."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
     from streamsim.text.quantities import format_seconds
 
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE)
+    table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("cause", ratio=3)
     for name in ("part", "share", "alone"):
         table.add_column(name, justify="right", no_wrap=True)

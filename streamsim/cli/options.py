@@ -1,6 +1,7 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, with_front_end
+from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -81,9 +82,56 @@ COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 
+Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionItem | str]"]
+
+
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The shipped profiles whose names begin with what was typed."""
-    return [name for name in device_names() if name.startswith(incomplete.lower())]
+    """The shipped profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
+    from click.shell_completion import CompletionItem
+
+    return [*_devices_like(incomplete)] or [CompletionItem(incomplete, type="file")]
+
+
+def complete_devices(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The same for the last one of several with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _devices_like(last)]
+
+
+def _devices_like(incomplete: str) -> list[str]:
+    from glob import escape, glob
+
+    shipped = [name for name in device_names() if name.startswith(incomplete.lower())]
+    return [*shipped, *sorted(filter(str.isprintable, glob(f"{escape(incomplete)}*.toml")))]
+
+
+def complete_list(names: Callable[[], Iterable[str]]) -> Completion:
+    """Complete the last one of several words with commas between them, of those that ``names`` gives."""
+
+    def complete(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last.lower())]
+
+    return complete
+
+
+def complete_setting(context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The numbers and rules of the device on the command line, with the = that follows them."""
+    from streamsim.device.settings import names
+
+    return [f"{name}=" for name in names(_device_so_far(context)) if name.startswith(incomplete.lower())]
+
+
+def complete_front_end(context: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The front ends of the device on the command line; several with commas between them."""
+    return complete_list(lambda: front_end_names(_device_so_far(context)))(context, param, incomplete)
+
+
+def _device_so_far(context: click.Context) -> Device:
+    """The device that stands on a command line which is being written; h200 where none does that can be read."""
+    with suppress(InputError):
+        return load_device(context.params.get("device") or "h200")
+    return load_device("h200")
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -185,12 +233,14 @@ device_options = all_of(
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
+        shell_complete=complete_setting,
         help="Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
         " directions). Repeatable.",
     ),
     click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
     click.option(
         "--front-end",
+        shell_complete=complete_front_end,
         help="What the program is written in, which sets what its calls cost: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),

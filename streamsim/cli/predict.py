@@ -243,18 +243,19 @@ def _report(
 def _print_prediction(
     prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
 ) -> None:
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.report.text import gantt, summary
 
-    console = Console(highlight=False)
+    console = Terminal()
     console.print(summary(prediction))
     for line in (f"{prediction.device}: {prediction.link}", *assumed):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
     console.print()
     if interval is not None:
-        console.print(f"  {interval}\n", soft_wrap=True)
-    console.print(gantt(prediction.timeline, console.width), markup=False)
+        console.print(f"  {interval}", soft_wrap=True)
+        console.print()
+    for line in gantt(prediction.timeline, console.width).splitlines():
+        console.print(line)
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
     if explanation is not None:
         from streamsim.cli.explain import print_explanation

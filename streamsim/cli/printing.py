@@ -1,11 +1,20 @@
-"""JSON, CSV and files on standard output."""
+"""Lines, JSON, CSV and files on standard output."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from streamsim.text.shown import as_unicode
+from streamsim.text.shown import as_unicode, printable
+
+LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
+
+
+def tell(*lines: str) -> None:
+    """Print lines for people. Control characters, which names in files may hold, are escaped."""
+    for line in lines:
+        print(printable(line))
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -27,7 +36,11 @@ def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any
 
 
 def print_data(data: bytes) -> None:
-    """What belongs into a file: in UTF-8, whatever the terminal can show."""
+    """What belongs into a file: in UTF-8, whatever the terminal can show.
+
+    Writers of JSON and TOML escape the control characters of ASCII in names; the others are escaped here, as both read.
+    """
+    data = LATER_CONTROLS.sub(lambda found: rf"\u{ord(found[0]):04x}", data.decode()).encode()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

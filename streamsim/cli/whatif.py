@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
+from streamsim.cli.options import FILE, Chosen, complete_device, device_options, one_of, taken
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -46,7 +46,9 @@ COUNT = click.IntRange(1, 1024)
     metavar="NAME=0.8x",
     help="Kernels of that name (gemm* for several) in that part of the time. Repeatable.",
 )
-@click.option("--on-device", metavar="NAME|FILE", help="On another device than --device.")
+@click.option(
+    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="On another device than --device."
+)
 @click.option("--independent", is_flag=True, help="Steps need nothing of each other, and can be cut: assume it.")
 @click.option(
     "--output",
@@ -86,11 +88,10 @@ def whatif_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
+    from streamsim.cli.terminal import Terminal
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import read_recorded_schedule, write_schedule
     from streamsim.report.what_if import what_if_table
@@ -115,7 +116,7 @@ def whatif_command(
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
     else:
-        Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
+        Terminal().print(what_if_table(found, f"{schedule.name} on {device.name}"))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.report.pictures import save_axes
+from streamsim.report.pictures import root_figure, save_axes
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
@@ -367,9 +367,7 @@ class _Chart:
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
         self._per_tick = scale * S_PER_TICK
         self._last, self._until = last_s * scale, until_s * scale
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        width_in, height_in = ax.get_position().size * figure.get_size_inches()
+        width_in, height_in = ax.get_position().size * root_figure(ax).get_size_inches()
         self._in_per_unit = float(width_in) / self._until
         self._height = sum(row.height + row.above for row in rows)
         self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)

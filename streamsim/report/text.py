@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
+from streamsim.text.shown import to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,9 +34,8 @@ def summary(prediction: Prediction) -> Table:
     """The figures as a rich table: name, value, remark."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
-    title = Text(f"{prediction.schedule.name or 'schedule'} on {prediction.device}")  # Text: "[...]" is no markup here
+    title = f"{prediction.schedule.name or 'schedule'} on {prediction.device}"
     table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
@@ -149,7 +149,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({name: to_cell(value) for name, value in row.items()} for row in flat)
     return text.getvalue()
 
 

@@ -133,7 +133,6 @@ def test_strange_device_names(capsys: pytest.CaptureFixture[str], tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "Missing command"),
         (("predikt",), "No such command 'predikt'"),
         (("simulate",), "Missing argument 'SCHEDULE.json'"),
         (("devices", "show"), "Missing argument 'NAME'"),

@@ -258,5 +258,5 @@ def test_pictures_are_drawn_into_the_axes_that_are_given() -> None:
     for draw, what in drawings:
         ax = Figure().add_subplot()
         assert draw(what, ax=ax) is ax
-        assert draw(what).get_figure(root=True) is not None
+        assert draw(what).figure.figure is not None
     assert "matplotlib.pyplot" not in sys.modules  # so that no window can open

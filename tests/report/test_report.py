@@ -169,11 +169,11 @@ def test_nothing_to_do() -> None:
 
 
 def test_the_table_names_every_figure() -> None:
-    from rich.console import Console
+    from streamsim.cli.terminal import Terminal
 
     out = io.StringIO()
     p = two_chunks()
-    Console(file=out, width=120).print(summary(p))
+    Terminal(out).print(summary(p))
     text = out.getvalue()
     for words in ("two [chunks] on test", "serial", "60 ns", "predicted", "40 ns", "1.50x", "lower bound", p.bound_by):
         assert words in text
