@@ -387,7 +387,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
-        return [op for kernel in self.kernels for op in [self._launch(kernel, part, stream)] * kernel.launches]
+        return [op for kernel in self.kernels for op in [self.launch(kernel, part, stream)] * kernel.launches]
 
     def threads(self, kernel: WorkloadKernel) -> int:
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
@@ -401,7 +401,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
         return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
-    def _launch(self, kernel: WorkloadKernel, part: Part, stream: int) -> Kernel:
+    def launch(self, kernel: WorkloadKernel, part: Part, stream: int = 1) -> Kernel:
+        """One launch of a kernel over a chunk, less the bytes that it touches."""
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
         threads = self.threads(kernel)
