@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import Source
     from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
+    from streamsim.analysis.work_bound import work_bound
     from streamsim.code.layers import code_of_layers
     from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
     from streamsim.device.assumptions import link_words
@@ -188,7 +189,8 @@ _HOME = {
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
     "Step": "timeline.critical_path",  # one op of it, and what it waited for
     "Bound": "analysis.bounds",  # a lower bound and what sets it
-    "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
+    "lower_bound": "analysis.bounds",  # the bound as issued: no run of this schedule can be faster
+    "work_bound": "analysis.work_bound",  # the bound of the work: no way to cut and issue it can be faster
     "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
@@ -445,6 +447,7 @@ __all__ = [
     "sweep",
     "untraced",
     "what_if",
+    "work_bound",
     "workload_of_sizes",
     "write_device",
     "write_layers",

@@ -38,7 +38,7 @@ class Least(NamedTuple):
 class KernelBound:
     """Bounds on what the launches of a kernel take on a device.
 
-    ``whole``: a launch over all the work. ``is_exact``: chunks have whole elements; otherwise their numbers are rounded.
+    ``whole``: a launch over all the work. ``is_exact``: chunks have whole elements; else their numbers are rounded.
     """
 
     def __init__(self, device: Device, whole: Kernel, is_exact: bool) -> None:

@@ -30,14 +30,16 @@ from msgspec.structs import replace
 from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Flow, duplex_bound
 from streamsim.analysis.kernel_bound import KernelBound
 from streamsim.checks import MOST_CHUNKS
+from streamsim.device.library import as_device
 from streamsim.lowering.costs import BYTE_BITS, D2H, H2D, KERNEL, Rate, call_ticks, kernel_call, rate_of
 from streamsim.lowering.lowered import ENGINES
 from streamsim.program.schedule import Copy
 from streamsim.program.workload import ALIGN_BYTES
-from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S, ticks
+from streamsim.rules.clock import TICKS_PER_S, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from streamsim.device.profile import Device
     from streamsim.program.config import HostMemory
@@ -49,12 +51,14 @@ DIRECTIONS: tuple[Direction, ...] = ("h2d", "d2h")
 
 
 def work_bound(
-    workload: Workload, device: Device, memory: HostMemory = "pinned", launch: Launch = "live"
+    workload: Workload, device: Device | str | Path, memory: HostMemory = "pinned", launch: Launch = "live"
 ) -> Bound:
     """Bound what ``workload`` takes on ``device`` however it is cut and issued, from such memory, by such a launch.
 
-    Raises InputError when the device has no cost for a kernel of the workload.
+    ``device``: a Device, or the name or file of one. Raises InputError for an unknown device, and when it has no cost
+    for a kernel of the workload.
     """
+    device = as_device(device)
     work = _Work(workload, device, memory == "pageable", launch)
     most, first = min(MOST_CHUNKS, workload.most_chunks), 1
     ranges: list[tuple[float, int, int]] = []
@@ -78,7 +82,7 @@ def _named(bounds: dict[str, float], busiest: float) -> Bound:
     if bound_by != HOST and 2 * busiest < least:
         bound_by = CHAIN
         bounds = {**bounds, CHAIN: least}
-    return Bound(least * S_PER_TICK, bound_by, {name: ticks * S_PER_TICK for name, ticks in bounds.items()})
+    return Bound(least / TICKS_PER_S, bound_by, {name: ticks / TICKS_PER_S for name, ticks in bounds.items()})
 
 
 class _Direction:
@@ -225,7 +229,9 @@ class _Work:
 
     def _first_chunk(self, chunks: int) -> _Chunk:
         """The first one of at most so many chunks: it has its part of every array, and no chunk has more."""
-        into, back = ([n / chunks for n in arrays] for arrays in (self._workload.input_bytes, self._workload.output_bytes))
+        into, back = (
+            [n / chunks for n in arrays] for arrays in (self._workload.input_bytes, self._workload.output_bytes)
+        )
         return _Chunk(self._into.of_sizes(into), self._shortest(1 / chunks), self._back.of_sizes(back))
 
     def _shortest(self, share: float) -> int:
@@ -245,7 +251,7 @@ class _Work:
         calls = [self._copy_call] * self._into.of_chunk, self._kernel_calls, [self._copy_call] * self._back.of_chunk
         head_in = self._begins + self._copy_call if self._into.calls_once else issued + sum(calls[0][:1])
         called = issued + sum(calls[0])
-        head_kernel = called + sum(calls[1][:1])
+        head_kernel: float = called + sum(calls[1][:1])
         if self._into:
             head_kernel = max(head_kernel, head_in + self._into.once + chunk.into)
         launches = (kernel.launches * call for kernel, call in zip(self._workload.kernels, calls[1], strict=True))
@@ -258,7 +264,9 @@ class _Work:
     def _host(self, first: int, last: int) -> float:
         """All calls, what the host does between them, and the last op of the program."""
         workload = self._workload
-        launches = sum(kernel.launches * call for kernel, call in zip(workload.kernels, self._kernel_calls, strict=True))
+        launches = sum(
+            kernel.launches * call for kernel, call in zip(workload.kernels, self._kernel_calls, strict=True)
+        )
         calls = self._copy_call * (self._into.copies(first) + self._back.copies(first)) + first * launches
         works = (first * workload.host_work_s + workload.host_load_s) * TICKS_PER_S
         ends = self._back.latency if self._back and (last <= self._fewest or self._back.calls_once) else 0.0

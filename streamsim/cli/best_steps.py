@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.search.best_steps import BestSteps, TimedWay
 
-SCHEMA_VERSION = 1
 NOT_TAKEN = ("orders", "exact")  # of a workload's options, besides those of a pipeline
 
 
@@ -78,7 +77,7 @@ def print_best_steps(
     if form == "table":
         return _print(found, told, f"{'' if file is None else file.name} on {device.name}")
     value = _json(found, told, {"program": str(file), **chosen.inputs(), "independent": independent})
-    return print_json(value) if form == "json" else print_csv([value["use"]])
+    return print_json(value, device) if form == "json" else print_csv([value["use"]])
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
@@ -105,7 +104,6 @@ def _json(found: BestSteps, told: WhatIf | None, inputs: dict[str, Any]) -> dict
     said = {"alone": [], "assumed": [], "notes": []} if told is None else told.to_json()
     before_s = found.as_it_is.makespan_s
     return {
-        "schema_version": SCHEMA_VERSION,
         "inputs": inputs,
         "steps": found.steps,
         "before": _way(found.as_it_is, before_s),

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from streamsim.analysis.races import Finding
 
-SCHEMA_VERSION = 1
 MOST_ROWS = 50  # of the table; --json has them all
 
 
@@ -74,7 +73,6 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
     import msgspec
 
     return {
-        "schema_version": SCHEMA_VERSION,
         "schedule": str(path),
         "name": program.name,
         **_counts(program, findings),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamsim.program.recorded_times import RecordedTimes
     from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 1
 COUNT = click.IntRange(1, 1024)
 
 
@@ -113,7 +112,7 @@ def whatif_command(
     elif output is not None:
         write_schedule(found.scenario.schedule, output)
     if as_json:
-        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
+        print_json({"device": device.name, **found.to_json()}, device)
     else:
         Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
 

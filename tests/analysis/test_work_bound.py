@@ -13,9 +13,9 @@ from strategies import NS, link, make_device
 
 from streamsim.analysis.bounds import CHAIN, HOST, LINK
 from streamsim.analysis.work_bound import work_bound
-from streamsim.device.library import device_names, load_device
 from streamsim.device.kernel_costs import KernelCost
-from streamsim.program.config import Config
+from streamsim.device.library import device_names, load_device
+from streamsim.program.config import Config, Order
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.evaluate import evaluate_ticks
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
 
-ISSUED = (*product(("depth-first",), (None, 1, 2, 3)), ("breadth-first", None), ("prefetch", 2), ("prefetch", 1))
+ISSUED: tuple[tuple[Order, int | None], ...] = (
+    *(("depth-first", buffers) for buffers in (None, 1, 2, 3)),
+    ("breadth-first", None),
+    ("prefetch", 2),
+    ("prefetch", 1),
+)
 
 
 def ways(workload: Workload, chunks: Sequence[int], streams: Sequence[int], **asked: Any) -> list[Config]:
@@ -53,7 +58,7 @@ US = 1e-6
 @st.composite
 def parts(draw: st.DrawFn) -> WorkloadKernel:
     """A kernel of which a part may take more or less than its share; of one launch or some, small or large."""
-    whole_s = draw(st.sampled_from((3, 40, 600, 5000))) * US
+    whole_s = draw(st.sampled_from((7, 40, 600, 5000))) * US
     points = []
     if draw(st.booleans()):
         at = draw(st.sampled_from((1 / 2, 1 / 4, 1 / 16, 1 / 64)))
@@ -89,7 +94,9 @@ def real(draw: st.DrawFn) -> Workload:
 @given(real(), st.sampled_from(device_names()), PINNED, st.sampled_from(((1, 2, 3, 5), (4, 7, 16, 33), (1, 100))))
 @example(workload_of_sizes(["200MB"], ["4ms"], ["50MB"]), "rtx4090", ("pinned", "live"), (16, 64, 256))
 @example(workload_of_sizes(["1MiB"], ["1ms,1us@1/16"], ["1MiB"]), "h200", ("pinned", "live"), (1, 8, 16, 17))
-def test_nothing_in_a_grid_is_faster(workload: Workload, name: str, how: tuple[Any, Any], chunks: tuple[int, ...]) -> None:
+def test_nothing_in_a_grid_is_faster(
+    workload: Workload, name: str, how: tuple[Any, Any], chunks: tuple[int, ...]
+) -> None:
     memory, launch = how
     asked = {"memory": memory, "launch": launch}
     assume(launch == "live" or not workload.has_host_work)
@@ -181,7 +188,8 @@ def test_what_is_copied_once_stands_before_and_behind_all_kernels() -> None:
 def test_one_engine_makes_all_copies_in_turn() -> None:
     workload = Workload(None, (32_000,), (32_000,))
     bound = work_bound(workload, make_device(copy_engines=1))
-    assert (bound.seconds / NS, bound.bound_by) == (pytest.approx(64_000), "copy engine")
+    assert bound.seconds / NS == pytest.approx(64_000)
+    assert bound.bound_by == "copy engine"
 
 
 def test_directions_that_share_a_link_take_what_both_need() -> None:
@@ -209,11 +217,13 @@ def test_each_chunk_goes_through_all_launches_and_the_host_makes_every_call() ->
     """One chunk: ten calls of 3,000 ticks."""
     workload = Workload(40, (), (), (WorkloadKernel(duration_s=1000 * NS, launches=10),))
     bound = work_bound(workload, make_device(kernel=3000))
-    assert (bound.seconds / NS, bound.bound_by) == (pytest.approx(30_000), HOST)
+    assert bound.seconds / NS == pytest.approx(30_000)
+    assert bound.bound_by == HOST
 
 
 def test_a_small_workload_is_bound_by_its_chain() -> None:
     """In one chunk: 16 ticks there, 2,000 on the card, 16 back, and 1,000 of latency twice."""
     workload = Workload(1, (16,), (16,), (WorkloadKernel(duration_s=2000 * NS),))
     bound = work_bound(workload, make_device(h2d=link(1000), d2h=link(1000)))
-    assert (bound.seconds / NS, bound.bound_by) == (pytest.approx(4032), CHAIN)
+    assert bound.seconds / NS == pytest.approx(4032)
+    assert bound.bound_by == CHAIN

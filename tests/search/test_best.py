@@ -216,7 +216,7 @@ def test_what_binds_gains_and_what_does_not_does_not() -> None:
     best = streamsim.best(workload, make_device(copy=11), Grid((1,), (1,)), fast=False)
     assert best.best.makespan_s == pytest.approx(121 * NS)
     assert best.faster_s == pytest.approx({"link": 111 * NS, "kernel": 121 * NS, "launch": 120 * NS})
-    assert best.bound_by == "H2D copy engine"
+    assert best.work_bound.bound_by == "H2D copy engine"
 
 
 def test_what_is_simpler() -> None:
