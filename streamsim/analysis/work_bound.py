@@ -22,6 +22,7 @@ below the bound by N / 2 nanoseconds.
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,7 +83,8 @@ def _named(bounds: dict[str, float], busiest: float) -> Bound:
     if bound_by != HOST and 2 * busiest < least:
         bound_by = CHAIN
         bounds = {**bounds, CHAIN: least}
-    return Bound(least / TICKS_PER_S, bound_by, {name: ticks / TICKS_PER_S for name, ticks in bounds.items()})
+    each = {name: math.floor(bound + 1e-6) / TICKS_PER_S for name, bound in bounds.items()}  # in whole ticks
+    return Bound(each[bound_by], bound_by, each)
 
 
 class _Direction:

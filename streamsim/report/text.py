@@ -96,8 +96,7 @@ def _serials(p: Prediction) -> list[tuple[str, str, str]]:
     if p.serial_program != "one by one":
         times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"
         rows.append(("one by one", format_seconds(p.one_by_one_s), times))
-    issued = f"the host has issued all; waits for the card until {format_seconds(p.makespan_s)}"
-    returns = ("calls return", format_seconds(p.calls_return_s), issued)
+    returns = ("calls return", format_seconds(p.calls_return_s), "to the host, before it waits for the card")
     return [*rows, ("predicted", format_seconds(p.makespan_s), gain), returns]
 
 

@@ -84,7 +84,8 @@ class BestOffload(msgspec.Struct, frozen=True):
     ``resident_bytes`` there. ``memory_bytes``: what may be held on the card (None: no limit is known), and
     ``pinned_limit_bytes`` pinned on the host. ``issued_bound`` and ``critical_s`` as for a prediction. ``faster_s``:
     the best way's time with one thing 1.1 times as fast. ``exact``: whether it is proved that no way is faster; none
-    takes less than ``floor_s``. ``ways``: that were listed, ``simulated`` of them; ``lists_all``: they are all that fit.
+    takes less than ``floor_s``. ``ways``: that were listed, ``simulated`` of them; ``lists_all``: they are all that
+    fit.
     """
 
     best: Placed

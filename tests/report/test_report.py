@@ -183,6 +183,7 @@ def test_the_table_names_every_figure() -> None:
         "predicted",
         "40 ns",
         "1.50x",
+        "calls return",
         "bound as issued",
         p.issued_bound.bound_by,
     ):
