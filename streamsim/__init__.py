@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
     from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.counterfactual import Scenario
+    from streamsim.analysis.event_pairs import timed_alone
     from streamsim.analysis.explain import explain
     from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
@@ -190,6 +191,7 @@ _HOME = {
     "Step": "timeline.critical_path",  # one op of it, and what it waited for
     "Bound": "analysis.bounds",  # a lower bound and what sets it
     "lower_bound": "analysis.bounds",  # the bound as issued: no run of this schedule can be faster
+    "timed_alone": "analysis.event_pairs",  # a workload's kernels less what a pair of events adds to their times
     "work_bound": "analysis.work_bound",  # the bound of the work: no way to cut and issue it can be faster
     "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
@@ -445,6 +447,7 @@ __all__ = [
     "simulate",
     "summarise",
     "sweep",
+    "timed_alone",
     "untraced",
     "what_if",
     "work_bound",

@@ -22,6 +22,7 @@ from streamsim.rules.side_by_side import FULL_CARD
 if TYPE_CHECKING:
     from streamsim.device.profile import Device, KernelUse
     from streamsim.program.schedule import Kernel
+    from streamsim.program.workload import WorkloadKernel
 
 FEW = 64  # threads of a chunk: fewer are rounded so much that nothing is said of them
 CLOSE = 1e-6  # of an element: what a share times all elements may be off by
@@ -56,8 +57,8 @@ class KernelBound:
         self._works = list(accumulate((one.works for one in found), min))
         self._areas = list(accumulate((one.area for one in found), min))
 
-    def over(self, most_share: float) -> Least:
-        """The least for all the work, in launches that each have at most this share of it."""
+    def over(self, most_share: float, launches: int = 1) -> Least:
+        """The least for all the work, in so many launches a chunk that has at most this share of it."""
         if not self._is_timed:
             most_share = min(1.0, math.ceil(most_share * self._whole.elements - CLOSE) / self._whole.elements)
         below = bisect_right(self._shares, most_share)
@@ -65,7 +66,15 @@ class KernelBound:
         works, area = here
         if below:
             works, area = min(works, self._works[below - 1]), min(area, self._areas[below - 1])
-        return Least(works, area) if works < math.inf else Least(0.0, 0.0)
+        return Least(launches * works, launches * area) if works < math.inf else Least(0.0, 0.0)
+
+    def of_items(self, kernel: WorkloadKernel, fewest: int, most: int) -> Least:
+        """The least where launches belong to items: so many whole launches at least and at most, for all the work."""
+        seconds, floor_s = kernel.duration_s or 0.0, self._device.compute.floor_s
+        has_drain, full = self._use(1.0).drain_s > 0, self._device.compute.resident_threads
+        works = TICKS_PER_S * max(0.0, seconds - most * floor_s if has_drain else max(seconds, fewest * floor_s))
+        fill = kernel.fill or (min(1.0, kernel.threads / full) if kernel.threads and full else 1.0)
+        return Least(works, works * fill * (1 - self._width_loss))
 
     @property
     def drain(self) -> int:

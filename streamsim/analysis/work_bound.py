@@ -73,7 +73,7 @@ def work_bound(
         for part in ((first, middle), (middle + 1, last)):
             heappush(ranges, (max(work.bounds(*part).values()), *part))
     _, first, last = ranges[0]
-    return _named(work.bounds(first, last), work.busiest(first))
+    return _named(work.bounds(first, last), work.busiest(first, last))
 
 
 def _named(bounds: dict[str, float], busiest: float) -> Bound:
@@ -135,10 +135,14 @@ class _Chain(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """What the copies in, the launches and the copies back of any chunk take at least, in ticks."""
+    """What the copies in, the launches and the copies back of any chunk take at least, in ticks.
 
+    ``calls``: of its launches, on the host.
+    """
+
+    calls: int
+    kernels: float
     into: float = 0.0
-    kernels: float = 0.0
     back: float = 0.0
 
 
@@ -169,7 +173,7 @@ class _Work:
         """No program of ``first`` to ``last`` chunks is faster than any of these, by what sets it."""
         chain = self._chain(self._least_chunk(first, last))
         found = {HOST: self._host(first, last)}
-        for name, kinds, work in self._engines(first):
+        for name, kinds, work in self._engines(first, last):
             found[ENGINE_WORDS[name]] = chain.head[kinds[0]] + work + chain.tail[kinds[-1]]
         if self._device.copy_engines.count == 2 and self._into and self._back:
             idle = chain.tail[H2D], chain.head[D2H] - chain.head[H2D]
@@ -177,31 +181,35 @@ class _Work:
             found[LINK] = chain.head[H2D] + duplex_bound(*flows)
         return found | {CHAIN: self._chain(self._first_chunk(last)).whole}
 
-    def busiest(self, chunks: int) -> float:
-        """What the engine with the most to do works for so many chunks or more."""
-        return max((work for _, _, work in self._engines(chunks)), default=0.0)
+    def busiest(self, first: int, last: int) -> float:
+        """What the engine with the most to do works at least."""
+        return max((work for _, _, work in self._engines(first, last)), default=0.0)
 
-    def _engines(self, chunks: int) -> Iterator[tuple[str, list[int], float]]:
+    def _engines(self, first: int, last: int) -> Iterator[tuple[str, list[int], float]]:
         """The engines that have something to do, the kinds of their ops in a chunk's order, and their work."""
         names, engine_of = ENGINES[self._device.copy_engines.count]
         has = {H2D: bool(self._into), KERNEL: bool(self._kernels), D2H: bool(self._back)}
         for engine, name in enumerate(names):
             kinds = [kind for kind in has if has[kind] and engine_of[kind] == engine]
-            work = sum(way.work(chunks) for kind, way in ((H2D, self._into), (D2H, self._back)) if kind in kinds)
+            work = sum(way.work(first) for kind, way in ((H2D, self._into), (D2H, self._back)) if kind in kinds)
             if KERNEL in kinds:
-                work += self._kernel_work(chunks, alone=kinds == [KERNEL])
+                work += self._kernel_work(first, last, alone=kinds == [KERNEL])
             if kinds:
                 yield name, kinds, work
 
-    def _kernel_work(self, chunks: int, alone: bool) -> float:
+    def _kernel_work(self, first: int, last: int, alone: bool) -> float:
         """What the kernels take of their engine: one by one, or side by side where they have it for themselves."""
-        share, most = self._most_share(chunks), self._device.compute.concurrent_kernels
+        share, beside = self._most_share(first), self._device.compute.concurrent_kernels
         works = area = 0.0
         for kernel, cards in zip(self._workload.kernels, self._kernels, strict=True):
-            found = [card.over(share) for card in cards]
-            works += kernel.launches * min(one.works for one in found)
-            area += kernel.launches * min(one.area for one in found)
-        return max(area, works / most) if alone and most > 1 else works
+            if kernel.per == "item":
+                fewest, most = max(kernel.launches, first), kernel.launches + last
+                found = [card.of_items(kernel, fewest, most) for card in cards]
+            else:
+                found = [card.over(share, kernel.launches) for card in cards]
+            works += min(one.works for one in found)
+            area += min(one.area for one in found)
+        return max(area, works / beside) if alone and beside > 1 else works
 
     def _most_share(self, chunks: int) -> float:
         """The most of the work that a chunk has if there are so many of them or more."""
@@ -215,33 +223,39 @@ class _Work:
         """The least of all chunks, in every program of ``first`` to ``last`` of them."""
         workload = self._workload
         if first == last:
-            parts = workload.cut(first)
+            parts, cut = workload.cut(first), workload.in_chunks(first)
             into, back = ([min(column) for column in zip(*sizes, strict=True)] for sizes in _columns(parts))
             kernels = sum(
-                kernel.launches * min(self._alone(workload.launch(kernel, part)) for part in parts)
-                for kernel in workload.kernels
+                kernel.launches * min(self._alone(cut.launch(kernel, part)) for part in parts) for kernel in cut.kernels
             )
         else:  # the last of N chunks of U pieces has at least U / N - N of them
             share = max(0.0, (self._fewest // last - last) / self._fewest)
             into, back = ([share * n for n in arrays] for arrays in (workload.input_bytes, workload.output_bytes))
-            kernels = self._shortest(share)
+            kernels = self._shortest(share, last)
+        calls = self._launch_calls(last)
         if last > self._fewest:  # some chunks may lack an array
-            return _Chunk(kernels=kernels)
-        return _Chunk(self._into.of_sizes(into), kernels, self._back.of_sizes(back))
+            return _Chunk(calls, kernels)
+        return _Chunk(calls, kernels, self._into.of_sizes(into), self._back.of_sizes(back))
 
     def _first_chunk(self, chunks: int) -> _Chunk:
         """The first one of at most so many chunks: it has its part of every array, and no chunk has more."""
         into, back = (
             [n / chunks for n in arrays] for arrays in (self._workload.input_bytes, self._workload.output_bytes)
         )
-        return _Chunk(self._into.of_sizes(into), self._shortest(1 / chunks), self._back.of_sizes(back))
+        kernels, calls = self._shortest(1 / chunks, chunks), self._launch_calls(chunks)
+        return _Chunk(calls, kernels, self._into.of_sizes(into), self._back.of_sizes(back))
 
-    def _shortest(self, share: float) -> int:
-        """All launches of a chunk that has at least this share of the work."""
+    def _shortest(self, share: float, chunks: int) -> int:
+        """All launches of a chunk that has at least this share of the work; of at most so many chunks."""
         return sum(
-            kernel.launches * min(card.shortest(share) for card in cards)
-            for kernel, cards in zip(self._workload.kernels, self._kernels, strict=True)
+            kernel.launches * min(card.shortest(0.0 if kernel.per == "item, cut" else share) for card in cards)
+            for kernel, cards in zip(self._workload.in_chunks(chunks).kernels, self._kernels, strict=True)
         )
+
+    def _launch_calls(self, chunks: int) -> int:
+        """Ticks of the calls that launch the kernels of one of at most so many chunks."""
+        kernels = self._workload.in_chunks(chunks).kernels
+        return sum(kernel.launches * call for kernel, call in zip(kernels, self._kernel_calls, strict=True))
 
     def _alone(self, launch: Kernel) -> int:
         return max(1, min(ticks(card.kernel_use(launch).alone_s) for card in self._cards))
@@ -256,8 +270,7 @@ class _Work:
         head_kernel: float = called + sum(calls[1][:1])
         if self._into:
             head_kernel = max(head_kernel, head_in + self._into.once + chunk.into)
-        launches = (kernel.launches * call for kernel, call in zip(self._workload.kernels, calls[1], strict=True))
-        head_back = max(called + sum(launches) + sum(calls[2][:1]), head_kernel + chunk.kernels)
+        head_back = max(called + chunk.calls + sum(calls[2][:1]), head_kernel + chunk.kernels)
         back = chunk.back + self._back.once
         drain = min(card.drain for card in self._kernels[-1]) if self._kernels else 0
         head = {H2D: head_in, KERNEL: head_kernel, D2H: head_back}
@@ -266,10 +279,12 @@ class _Work:
     def _host(self, first: int, last: int) -> float:
         """All calls, what the host does between them, and the last op of the program."""
         workload = self._workload
-        launches = sum(
-            kernel.launches * call for kernel, call in zip(workload.kernels, self._kernel_calls, strict=True)
+        launches = (
+            max(kernel.launches, first) if kernel.per == "item" else first * kernel.launches
+            for kernel in workload.kernels
         )
-        calls = self._copy_call * (self._into.copies(first) + self._back.copies(first)) + first * launches
+        calls = self._copy_call * (self._into.copies(first) + self._back.copies(first))
+        calls += sum(many * call for many, call in zip(launches, self._kernel_calls, strict=True))
         works = (first * workload.host_work_s + workload.host_load_s) * TICKS_PER_S
         ends = self._back.latency if self._back and (last <= self._fewest or self._back.calls_once) else 0.0
         return self._begins + calls + works + ends

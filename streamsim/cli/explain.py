@@ -18,6 +18,7 @@ from streamsim.cli.options import (
     pipeline_options,
     schedule_given,
     taken,
+    timed_alone_noted,
 )
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.errors import InputError
@@ -133,9 +134,10 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
-    schedule, assumed = pipeline.on(device, workload)
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    return _Asked(schedule, device, inputs, source_of(pipeline, workload), assumed)
+    workload, of_events = timed_alone_noted(workload, device)
+    schedule, assumed = pipeline.on(device, workload)
+    return _Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":

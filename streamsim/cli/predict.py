@@ -23,6 +23,7 @@ from streamsim.cli.options import (
     output_options,
     pipeline_options,
     taken,
+    timed_alone_noted,
 )
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
@@ -97,12 +98,13 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
+    workload, of_events = timed_alone_noted(workload, card)
     schedule, assumed = pipeline.on(card, workload)
     prediction = _predict(schedule, card).beside(bound_of_work(workload, pipeline.config(), card))
     if pipeline.buffers is not None:
         prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
     source = source_of(pipeline, workload) if wanted.explain else None
-    return _report(prediction, inputs, wanted, card, source, assumed)
+    return _report(prediction, inputs, wanted, card, source, [*of_events, *assumed])
 
 
 @click.command("simulate")

@@ -75,7 +75,7 @@ class Best(msgspec.Struct, frozen=True):
     its critical path runs through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1
     times as fast. ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more
     than 10 % slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``:
-    what the optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was
+    what the optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what was
     assumed. ``left_out_whys``: how many distinct programs of the grid were not looked at, by why; beside those of more
     chunks than ``most_chunks``, that the workload can be cut into (None: the grid has no more).
 

@@ -57,6 +57,12 @@ def evaluate_ticks(
     if workload.has_host_work:
         for config in configs:
             config.check(workload)
+    if workload.in_chunks(1) != workload:  # launches that belong to items: a chunk makes its share of them
+        ticks = {
+            chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
+            for chunks, own in _by_chunks(configs).items()
+        }
+        return [next(ticks[config.chunks]) for config in configs]
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 
@@ -65,3 +71,10 @@ def evaluate_ticks(
     from streamsim.model import simulate
 
     return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
+
+
+def _by_chunks(configs: Sequence[Config]) -> dict[int, list[Config]]:
+    found: dict[int, list[Config]] = {}
+    for config in configs:
+        found.setdefault(config.chunks, []).append(config)
+    return found

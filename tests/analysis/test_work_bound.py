@@ -63,7 +63,7 @@ def parts(draw: st.DrawFn) -> WorkloadKernel:
     if draw(st.booleans()):
         at = draw(st.sampled_from((1 / 2, 1 / 4, 1 / 16, 1 / 64)))
         points = [Point(at, whole_s * draw(st.sampled_from((at / 50, at / 2, at, min(1.0, 4 * at), 1.0))))]
-    launches = draw(st.sampled_from((1, 1, 1, 3)))
+    launches = draw(st.sampled_from((1, 1, 1, 3, 20)))
     latency_s = draw(st.sampled_from((0.0, 0.0, 0.2))) * min([whole_s, *(p.duration_s for p in points)]) / launches
     return WorkloadKernel(
         duration_s=whole_s,
@@ -72,6 +72,7 @@ def parts(draw: st.DrawFn) -> WorkloadKernel:
         threads=draw(st.sampled_from((0, 0, 4096, 1 << 20))),
         latency_s=latency_s,
         launches=launches,
+        per="item" if launches > 1 and not points and not latency_s and draw(st.booleans()) else "chunk",
     )
 
 
