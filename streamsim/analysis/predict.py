@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -114,9 +115,13 @@ class Prediction(msgspec.Struct, frozen=True):
         return self.makespan_s / bound.seconds if bound.seconds else 1.0
 
     def beside(self, bound: Bound) -> Prediction:
-        """The same beside the bound of its work, which the rounding of the model's clock may put above the makespan."""
+        """The same beside the bound of its work, which no run of this schedule beats either.
+
+        The rounding of the model's clock may put that bound above the makespan.
+        """
         least = msgspec.structs.replace(bound, seconds=min(bound.seconds, self.makespan_s))
-        return msgspec.structs.replace(self, work_bound=least)
+        issued = max(self.issued_bound, least, key=attrgetter("seconds"))
+        return msgspec.structs.replace(self, work_bound=least, issued_bound=issued)
 
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""

@@ -312,7 +312,7 @@ def _sections(best: "Best") -> list[list[Row]]:
             "serial",
             best.serial_s,
             f"the unchunked program{worked}, blocking copies{_room(best.serial_fits)};"
-            f" {the_best} is {best.speedup:.2f}x",
+            f" {the_best} is {best.speedup:.2f}x as fast",
         ),
         (
             "usual",
