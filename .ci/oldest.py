@@ -1,4 +1,4 @@
-"""Print the oldest versions that pyproject.toml declares, for pip: of what streamsim needs and of its optional parts."""
+"""Print the oldest versions that pyproject.toml declares, for pip: of what streamsim needs, and of optional parts."""
 
 import re
 import tomllib

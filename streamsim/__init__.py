@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
     from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.counterfactual import Scenario
+    from streamsim.analysis.event_pairs import timed_alone
     from streamsim.analysis.explain import explain
     from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import Source
     from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
+    from streamsim.analysis.work_bound import work_bound
     from streamsim.code.layers import code_of_layers
     from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
     from streamsim.device.assumptions import link_words
@@ -191,7 +193,9 @@ _HOME = {
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
     "Step": "timeline.critical_path",  # one op of it, and what it waited for
     "Bound": "analysis.bounds",  # a lower bound and what sets it
-    "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
+    "lower_bound": "analysis.bounds",  # the bound as issued: no run of this schedule can be faster
+    "timed_alone": "analysis.event_pairs",  # a workload's kernels less what a pair of events adds to their times
+    "work_bound": "analysis.work_bound",  # the bound of the work: no way to cut and issue it can be faster
     "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
@@ -466,8 +470,10 @@ __all__ = [
     "simulate",
     "summarise",
     "sweep",
+    "timed_alone",
     "untraced",
     "what_if",
+    "work_bound",
     "workload_of_sizes",
     "write_device",
     "write_layers",

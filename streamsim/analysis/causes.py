@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -111,7 +111,7 @@ class Loss:
     @property
     def lost_s(self) -> float:
         """Its part of the lost time in seconds."""
-        return self.ticks * S_PER_TICK
+        return self.ticks / TICKS_PER_S
 
     @property
     def title(self) -> str:
@@ -152,7 +152,7 @@ class Explanation:
     @property
     def gap_s(self) -> float:
         """What is lost: the makespan less the bound of the work."""
-        return sum(loss.ticks for loss in self.losses) * S_PER_TICK
+        return sum(loss.ticks for loss in self.losses) / TICKS_PER_S
 
     @property
     def first(self) -> Loss | None:

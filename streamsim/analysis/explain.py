@@ -58,7 +58,7 @@ from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,11 +99,11 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
     return Explanation(
         timeline=lab.timeline,
         device=device.name,
-        makespan_s=lab.makespan * S_PER_TICK,
-        bound_s=floor * S_PER_TICK,
+        makespan_s=lab.makespan / TICKS_PER_S,
+        bound_s=floor / TICKS_PER_S,
         bound_by=bound_by,
         own_bound_s=own.seconds,
-        even_s=even * S_PER_TICK,
+        even_s=even / TICKS_PER_S,
         losses=_ranked(lab, losses),
         limits=_ranked(lab, limits),
         simulations=lab.simulations,

@@ -14,7 +14,7 @@ from streamsim.analysis.rework import Rework
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 def in_ticks(seconds: float) -> int:
     """Seconds in whole ticks."""
-    return round(seconds / S_PER_TICK)
+    return round(seconds * TICKS_PER_S)
 
 
 class Lab:
@@ -96,10 +96,10 @@ class Lab:
             gain, why = self.makespan - self._alone(key), f"cannot be removed: {CAUSES[key].otherwise}"
             if self._remedies.has_any(key):
                 why = "what would help has no room on the card"
-            return Loss(key, ticks, gain * S_PER_TICK, why)
+            return Loss(key, ticks, gain / TICKS_PER_S, why)
         took, (text, scenario) = min(tried, key=itemgetter(0))  # of equals the simplest
         gain = self.makespan - took
-        return Loss(key, ticks, gain * S_PER_TICK, text if gain > 0 else f"{text}; does not help alone", scenario)
+        return Loss(key, ticks, gain / TICKS_PER_S, text if gain > 0 else f"{text}; does not help alone", scenario)
 
     def _alone(self, key: Key) -> int:
         """The makespan in ticks without one cause, or with its limit out of the way."""

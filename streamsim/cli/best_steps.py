@@ -77,7 +77,7 @@ def print_best_steps(
     if form == "table":
         return _print(found, told, f"{'' if file is None else file.name} on {device.name}")
     value = _json(found, told, {"program": str(file), **chosen.inputs(), "independent": independent})
-    return print_json(value) if form == "json" else print_csv([value["use"]])
+    return print_json(value, device) if form == "json" else print_csv([value["use"]])
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding
     from streamsim.cli.terminal import Terminal
 
-SCHEMA_VERSION = 1
 MOST_ROWS = 50  # of the table; --json has them all
 
 
@@ -73,7 +72,6 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
     import msgspec
 
     return {
-        "schema_version": SCHEMA_VERSION,
         "schedule": str(path),
         "name": program.name,
         **_counts(program, findings),

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import print_csv, print_data, print_json, tell
+from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
 from streamsim.device.assumptions import link_words
 from streamsim.device.files import dump_device, read_device
 from streamsim.device.library import device_names, load_device
@@ -44,7 +44,7 @@ def check_device(file: Path) -> None:
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a schedule (JSON), workload, layers or device (TOML) file."""
-    print_json(file_schema(kind))
+    print_object(file_schema(kind))
 
 
 def _device_row(device: Device) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _device_row(device: Device) -> dict[str, Any]:
 
 def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
-        return print_json({"schema_version": 1, "devices": rows})
+        return print_json({"devices": rows})
     if form == "csv":
         return print_csv(rows)
     from rich.box import SIMPLE

@@ -11,7 +11,7 @@ from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_opt
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import format_change, format_seconds, parse_number, parse_seconds
-from streamsim.text.shown import one_line, shown
+from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
 
-SCHEMA_VERSION = 1
 COPIES = "copies"  # of a measured time: without the kernels
 MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
 FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"
@@ -100,7 +99,7 @@ def diagnose_command(
         inputs = {**pipeline.inputs(workload), **chosen.inputs()}
         found = _diagnosed(workload, device, measured, config)
     if as_json:
-        print_json({"schema_version": SCHEMA_VERSION, **found.to_json(), "inputs": inputs})
+        print_json({**found.to_json(), "inputs": inputs}, device)
     else:
         print_diagnosis(found, everything)
 
@@ -116,22 +115,22 @@ def _diagnosed(
 
 def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     """The verdict, the explanations, and what tells them apart, for people."""
-    from rich.console import Console
     from rich.padding import Padding
-    from rich.text import Text
 
-    console = Console(highlight=False)
+    from streamsim.cli.terminal import Terminal
+
+    console = Terminal()
     times = ", ".join(" ".join(filter(None, (format_seconds(t.seconds), t.words))) for t in found.measured)
-    console.print(Text(f"measured on {one_line(found.device)}: {times}"))
-    console.print(Text(found.verdict))
+    console.print(f"measured on {found.device}: {times}")
+    console.print(found.verdict)
     equal, others = _shown(found, everything)
     if equal:
         console.print(_table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})"))
         for row in equal:
-            console.print(Text(row.title))
+            console.print(row.title)
             for words, texts in (("look for", row.look), ("change", row.remedies)):
                 if texts:
-                    console.print(Padding(Text(f"{words}: {'; '.join(texts)}"), (0, 0, 0, 2)))
+                    console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
     if others:
         console.print(_table(others, "Nearest of the others" if equal else "Nearest"))
     left = len(found.explanations) - len(equal) - len(others)
@@ -164,5 +163,5 @@ def _of_rows(rows: Sequence[Sequence[str]], title: str, names: Sequence[str]) ->
     for k, name in enumerate(names):
         table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     return table

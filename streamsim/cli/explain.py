@@ -18,9 +18,11 @@ from streamsim.cli.options import (
     pipeline_options,
     schedule_given,
     taken,
+    timed_alone_noted,
 )
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.errors import InputError
+from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
@@ -29,6 +31,7 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from streamsim.analysis.bounds import Bound
     from streamsim.analysis.causes import Explanation, Loss
     from streamsim.analysis.remedies import Source
     from streamsim.device.profile import Device
@@ -56,7 +59,7 @@ def explain_command(
     remedied: Path | None,
     **options: Any,
 ) -> None:
-    """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what to do first.
+    """Say why a pipeline takes longer than its busiest engine alone: which cause loses how much, what to do first.
 
     Takes what predict takes, layers too, or a schedule from a .json file. First comes the change that gains most
     when it alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
@@ -69,6 +72,7 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
+    from streamsim.analysis.bounds import bound_json
     from streamsim.analysis.explain import explain
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
@@ -81,12 +85,15 @@ def explain_command(
         from streamsim.report.gantt import save_explanation
 
         save_explanation(explanation, plot)
+    source = asked.source
+    work = None if source is None else bound_of_work(source.workload, source.config, asked.device)
     if form == "table":
-        print_explanation(explanation)
+        print_explanation(explanation, work)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
             tell(line)
     elif form == "json":
-        print_json(with_assumed(explanation.to_json(asked.inputs), asked.assumed))
+        said = {**explanation.to_json(asked.inputs), **bound_json("work", work)}
+        print_json(with_assumed(said, asked.assumed), asked.device)
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
@@ -127,9 +134,10 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
-    schedule, assumed = pipeline.on(device, workload)
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    return _Asked(schedule, device, inputs, source_of(pipeline, workload), assumed)
+    workload, of_events = timed_alone_noted(workload, device)
+    schedule, assumed = pipeline.on(device, workload)
+    return _Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
@@ -139,17 +147,28 @@ def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     return Source(workload, pipeline.config())
 
 
-def print_explanation(explanation: "Explanation") -> None:
-    """What is lost and to what, for people."""
+def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
+    """What no way to cut and issue the workload beats, from the memory and by the launch of ``config``."""
+    from streamsim.analysis.work_bound import work_bound
+
+    return work_bound(workload, device, config.memory, config.launch)
+
+
+def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
+    """What is lost and to what, for people. ``work``: the bound of the work, where it is known."""
+    from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
     from streamsim.cli.terminal import Terminal
     from streamsim.text.quantities import format_seconds
 
     console = Terminal()
     name = explanation.timeline.schedule.name or "schedule"
-    times = [explanation.makespan_s, explanation.bound_s, explanation.own_bound_s]
-    makespan, bound, own_bound = (format_seconds(seconds) for seconds in times)
+    issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
+    times = [explanation.makespan_s, explanation.bound_s, issued_s]
+    makespan, alone, issued = (format_seconds(seconds) for seconds in times)
     console.print(f"{name} on {explanation.device}: {makespan}")
-    console.print(f"lower bound of the work: {bound} by {explanation.bound_by}; as issued: {own_bound}")
+    bounds = [f"{BOUND_OF_WORK}: {format_seconds(work.seconds)} by {work.bound_by}"] if work else []
+    console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
+    console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; lost is what is above it")
     console.print(f"first: {explanation.advice}")
     least_s = FOLDED * explanation.makespan_s
     if explanation.losses:
@@ -157,7 +176,7 @@ def print_explanation(explanation: "Explanation") -> None:
         console.print(_table(title, explanation.losses, explanation.gap_s, least_s))
     if explanation.limits:
         inside_s = explanation.bound_s - explanation.even_s
-        title = f"In the bound itself: {format_seconds(inside_s)}"
+        title = f"In the {BUSIEST_ENGINE}: {format_seconds(inside_s)}"
         console.print(_table(title, explanation.limits, inside_s, least_s))
     if explanation.is_racy:
         console.print("The schedule has races (streamsim check): what its data needs is uncertain.", style="yellow")

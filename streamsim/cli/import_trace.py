@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
     from streamsim.recorded.replay import Replay
 
-SCHEMA_VERSION = 1
-
 
 @click.command("import")
 @click.argument("file", metavar="TRACE", type=FILE)
@@ -105,7 +103,7 @@ def import_command(
         _write(recording, *found, output, save_profile, plot, trace)
     if as_json:
         told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
-        return print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **told})
+        return print_json({"inputs": asked, **told})
     Terminal().print(recording_table(summary, file.name))
     if isinstance(found, str):
         return tell(f"not replayed: {found}")
@@ -182,7 +180,7 @@ def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> N
     if asked is None:
         Terminal().print(choices_table(recording, spans, title))
     else:
-        print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **_choices(recording), "windows": _plain(spans)})
+        print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
 
 
 def _choices(recording: Recording) -> dict[str, Any]:

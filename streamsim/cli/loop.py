@@ -13,7 +13,7 @@ from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, de
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
-from streamsim.text.shown import one_line, shown
+from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamsim.files.documents import Parsers
     from streamsim.training.loop import Loop, LoopAdvice, LoopRow
 
-SCHEMA_VERSION = 1
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
     **dict.fromkeys(("float32", "int32"), 4),
@@ -90,14 +89,15 @@ def loop_command(file: Path | None, output: Path | None, as_json: bool, **option
     if file is not None:
         options = {**options, **_from_file(file, options)}
     loop, smaller = _loop(**options)
+    device = chosen.load()
     with noting_compilation():
-        found = loop_advice(loop, chosen.load(), smaller)
+        found = loop_advice(loop, device, smaller)
     if output is not None:
         from streamsim.code.training import training_program
 
         write_text(training_program(found.best.loop, found.best.title), output)
     if as_json:
-        print_json({"schema_version": SCHEMA_VERSION, **found.to_json(), "inputs": chosen.inputs()})
+        print_json({**found.to_json(), "inputs": chosen.inputs()}, device)
     else:
         print_loop(found)
 
@@ -186,26 +186,26 @@ def _loop(
 def print_loop(found: LoopAdvice) -> None:
     """The verdict, the loops, and what is assumed of them, for people."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
-    console = Console(highlight=False)
-    console.print(Text(f"training loop on {one_line(found.device)}"))
-    console.print(Text(f"first: {found.verdict}"))
+    from streamsim.cli.terminal import Terminal
+
+    console = Terminal()
+    console.print(f"training loop on {found.device}")
+    console.print(f"first: {found.verdict}")
     table = Table(box=SIMPLE)
     table.add_column("loop")
     for name in ("ms a step", "samples a second", "gain"):
         table.add_column(name, justify="right")
     table.add_column("waits for")
     for row in found.rows:
-        table.add_row(*map(Text, _cells(row)))
+        table.add_row(*_cells(row))
     console.print(table)
     for row in found.rows:
         if row.assumes:
-            console.print(Text(f"{row.title}: assumes that {row.assumes}"), style="dim")
+            console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
     for note in found.notes:
-        console.print(Text(note))
+        console.print(note)
 
 
 def _cells(row: LoopRow) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.report.pictures import picture_format
-from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.quantities import format_seconds, parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -174,7 +174,9 @@ workload_options = all_of(
         type=KERNEL,
         multiple=True,
         help="Time of a kernel over all the work, such as 0.57ms; with that of a part, 0.57ms,9us@64Ki (elements) or"
-        " 0.57ms,9us@1/256; of 600 launches together, 25ms/600. Repeatable.",
+        " 0.57ms,9us@1/256. 25ms/600: of 600 launches together, all of which each chunk makes, as of a network;"
+        " 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: what two CUDA events around it show,"
+        " which is 4 to 6 us too long: the launch on this host is taken off. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
     click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
@@ -383,6 +385,22 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.settings:
             found["set"] = list(self.settings)
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}
+
+
+def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
+    """The workload with its kernels' own times; and a line for each that was timed with events: its own time."""
+    if all(kernel.timed == "alone" for kernel in workload.kernels):
+        return workload, []
+    from streamsim.analysis.event_pairs import timed_alone
+
+    alone = timed_alone(workload, device)
+    lines = [
+        f"kernel {kernel.name!r}: {format_seconds(kernel.whole_s(workload.work))} between two events is taken for"
+        f" {format_seconds(own.whole_s(workload.work))} on the card: the rest is its launch on this host"
+        for kernel, own in zip(workload.kernels, alone.kernels, strict=True)
+        if kernel.timed == "events"
+    ]
+    return alone, lines
 
 
 Taken = TypeVar("Taken", bound=msgspec.Struct)

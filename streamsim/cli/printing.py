@@ -4,9 +4,14 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from streamsim import __version__
+from streamsim.device.library import digest_of
 from streamsim.text.shown import as_unicode, printable
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
 
 LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
 
@@ -17,9 +22,28 @@ def tell(*lines: str) -> None:
         print(printable(line))
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """One object; numbers that JSON lacks are an error. File names are text, whatever the locale."""
+def print_json(value: dict[str, Any], device: "Device | None" = None) -> None:
+    """Print a result as one object, which begins with what identifies it (:func:`stamp`).
+
+    ``device``: what it was worked out for. Numbers that JSON lacks are an error. File names are text, whatever the
+    locale.
+    """
+    print_object({**stamp(device), **value})
+
+
+def print_object(value: dict[str, Any]) -> None:
+    """Print an object as it is, such as a schema."""
     print(json.dumps(_as_unicode(value), indent=2, allow_nan=False))
+
+
+def stamp(device: "Device | None" = None) -> dict[str, Any]:
+    """What every result begins with: the version of its keys and of streamsim, and the profile, if there is one.
+
+    The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
+    that results of two profiles of one name can be told apart.
+    """
+    found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
+    return found if device is None else {**found, "profile": {"name": device.name, "digest": digest_of(device)}}
 
 
 def _as_unicode(value: Any) -> Any:

@@ -114,7 +114,7 @@ def whatif_command(
     elif output is not None:
         write_schedule(found.scenario.schedule, output)
     if as_json:
-        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
+        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()}, device)
     else:
         Terminal().print(what_if_table(found, f"{schedule.name} on {device.name}"))
 

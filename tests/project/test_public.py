@@ -51,8 +51,10 @@ from streamsim import (
     serial,
     simulate,
     sweep,
+    timed_alone,
     untraced,
     what_if,
+    work_bound,
     workload_of_sizes,
 )
 from streamsim.analysis.what_if import graph
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
 WORKLOAD = workload_of_sizes(h2d=["1MiB"], kernels=["10us"], d2h=["1MiB"])
 SCHEDULE = depth_first(WORKLOAD, 4, 2)
+TIMED_WITH_EVENTS = workload_of_sizes(kernels=["15us,timed=events"])
 SMALL = Grid((1, 2), (1, 2))
 LAYERS = Layers((Layer(1 << 18, WORKLOAD.kernels, repeats=6),))
 LONGEST = 200
@@ -129,6 +132,7 @@ def test_the_walk_over_annotations_sees_what_it_should() -> None:
     assert {found for _, hint in hints_of(Best) for found in classes_in(hint)} == {
         streamsim.Found,
         streamsim.Flatness,
+        streamsim.Bound,
     }
     assert {found for _, hint in hints_of(predict) for found in classes_in(hint)} == {
         Schedule,
@@ -149,6 +153,8 @@ DOORS: dict[str, Callable[[Any], object]] = {
     "evaluate": lambda device: evaluate(WORKLOAD, [Config(chunks=2)], device, fast=False),
     "interval": lambda device: interval(SCHEDULE, device, samples=20),
     "lower_bound": lambda device: lower_bound(SCHEDULE, device),
+    "work_bound": lambda device: work_bound(WORKLOAD, device),
+    "timed_alone": lambda device: timed_alone(TIMED_WITH_EVENTS, device),
     "published": lambda device: published(SCHEDULE, device),
     "changed": lambda device: changed(device, {"h2d.latency_s": 1e-6}),
     "link_words": link_words,

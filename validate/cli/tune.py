@@ -52,8 +52,6 @@ from streamsim_validate.run import (
     tune,
 )
 
-SCHEMA_VERSION = 1
-
 
 class _Axes(msgspec.Struct, frozen=True):
     """The options that say what is tried."""
@@ -207,7 +205,7 @@ def _note_another_card(card: Card, device: Device) -> None:
 def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels | None) -> None:
     if form == "json":
         own = {} if kernels is None else {"kernels": kernels._asdict()}
-        head = {"schema_version": SCHEMA_VERSION, "device": device, "record": output}
+        head = {"device": device, "record": output}
         return print_json({**head, **to_json(found), **own})
     rows = [_row(tried) for tried in found.tried]
     if form == "csv":

@@ -26,7 +26,7 @@ from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Point
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
@@ -112,7 +112,7 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
 
 def calls_s(schedule: Schedule, device: Device) -> float:
     """What its calls cost the host, without what they wait for."""
-    return sum(lower(schedule, device).call) * S_PER_TICK
+    return sum(lower(schedule, device).call) / TICKS_PER_S
 
 
 def issuing_s(schedule: Schedule, device: Device) -> float:
