@@ -1,4 +1,4 @@
-"""Print the oldest versions that pyproject.toml declares, for pip: of what streamsim needs, and of optional parts."""
+"""Print the oldest versions that pyproject.toml declares, for pip: what streamsim needs and its optional parts."""
 
 import re
 import tomllib

@@ -98,7 +98,7 @@ def refused(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
         ("--h2d 4KiB --device none.toml", "none.toml: cannot read it: no such file"),
         ("--h2d 4KiB --device .", "device = '.': "),
         ("--h2d", "Option '--h2d' requires an argument"),
-        ("--h2d 4KiB --colour red", "No such option '--colour'"),
+        ("--h2d 4KiB --colour red", "No such option"),
         ("--h2d 4KiB --plot none/x.png", "none/x.png: there is no folder"),
         ("--h2d 4KiB --plot x.gif", "x.gif: expected a file name that ends in"),
         ("--h2d 4KiB --trace none/x.json", "none/x.json: there is no folder"),
