@@ -64,9 +64,15 @@ def _cut(recut: Recut, count: int) -> Schedule | None:
     if count % recut.chunks == 0:
         return recut.cut(count // recut.chunks, streams)
     if recut.chunks % count == 0:
-        return recut.merged(recut.chunks // count, streams)
-    whole = recut.merged(recut.chunks, None if streams is None else 1)
+        return _merged(recut, count, streams)
+    whole = None if recut.has_common else _merged(recut, 1, None if streams is None else 1)
     return None if whole is None else Recut(whole).cut(count, streams)
+
+
+def _merged(recut: Recut, count: int, streams: int | None) -> Schedule | None:
+    """Several chunks in one; None where not all of them can be merged so."""
+    found = recut.merged(recut.chunks // count, streams)
+    return found if found is not None and Recut(found).chunks == count else None
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
