@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def chunk_count(schedule: Schedule) -> int:
     """How many chunks a program has. Raises InputError where that cannot be said."""
-    recut = _by_data(schedule)
+    return _count(schedule, _by_data(schedule))
+
+
+def _count(schedule: Schedule, recut: Recut | None) -> int:
     return len(steps_of(schedule).steps) if recut is None else recut.chunks
 
 
@@ -38,8 +41,8 @@ def shows_independence(schedule: Schedule) -> bool:
 
 def in_chunks(schedule: Schedule, count: int) -> Schedule:
     """The same work in so many chunks, over as many streams as now. Raises InputError where it cannot be cut so."""
-    chunks = chunk_count(schedule)
     recut = _by_data(schedule)
+    chunks = _count(schedule, recut)
     if count == chunks:
         return schedule
     if recut is not None:
@@ -87,11 +90,12 @@ def _by_data(schedule: Schedule) -> Recut | None:
 
     Raises InputError for one that shows neither.
     """
-    if unnamed_memory(schedule) or is_racy(schedule):
+    racy = is_racy(schedule)
+    if racy or unnamed_memory(schedule):
         try:
             steps_of(schedule)
         except InputError:
-            if is_racy(schedule) or any(op.thread for op in schedule.ops):
+            if racy or any(op.thread for op in schedule.ops):
                 raise
         else:
             return None
