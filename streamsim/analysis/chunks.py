@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def chunk_count(schedule: Schedule) -> int:
     """How many chunks a program has. Raises InputError where that cannot be said."""
-    recut = _by_data(schedule)
+    return _count(schedule, _by_data(schedule))
+
+
+def _count(schedule: Schedule, recut: Recut | None) -> int:
     return len(steps_of(schedule).steps) if recut is None else recut.chunks
 
 
@@ -38,8 +41,8 @@ def shows_independence(schedule: Schedule) -> bool:
 
 def in_chunks(schedule: Schedule, count: int) -> Schedule:
     """The same work in so many chunks, over as many streams as now. Raises InputError where it cannot be cut so."""
-    chunks = chunk_count(schedule)
     recut = _by_data(schedule)
+    chunks = _count(schedule, recut)
     if count == chunks:
         return schedule
     if recut is not None:
@@ -64,9 +67,15 @@ def _cut(recut: Recut, count: int) -> Schedule | None:
     if count % recut.chunks == 0:
         return recut.cut(count // recut.chunks, streams)
     if recut.chunks % count == 0:
-        return recut.merged(recut.chunks // count, streams)
-    whole = recut.merged(recut.chunks, None if streams is None else 1)
+        return _merged(recut, count, streams)
+    whole = None if recut.has_common else _merged(recut, 1, None if streams is None else 1)
     return None if whole is None else Recut(whole).cut(count, streams)
+
+
+def _merged(recut: Recut, count: int, streams: int | None) -> Schedule | None:
+    """Several chunks in one; None where not all of them can be merged so."""
+    found = recut.merged(recut.chunks // count, streams)
+    return found if found is not None and Recut(found).chunks == count else None
 
 
 def in_streams(schedule: Schedule, count: int) -> Schedule:
@@ -81,11 +90,12 @@ def _by_data(schedule: Schedule) -> Recut | None:
 
     Raises InputError for one that shows neither.
     """
-    if unnamed_memory(schedule) or is_racy(schedule):
+    racy = is_racy(schedule)
+    if racy or unnamed_memory(schedule):
         try:
             steps_of(schedule)
         except InputError:
-            if is_racy(schedule) or any(op.thread for op in schedule.ops):
+            if racy or any(op.thread for op in schedule.ops):
                 raise
         else:
             return None

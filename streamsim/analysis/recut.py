@@ -35,9 +35,10 @@ ROUNDING = 1e-9  # relative, of sums of shares
 class Recut:
     """Cuts a schedule without races anew. ``rework``: of this schedule, if there is one.
 
-    ``chunks`` and ``streams``: how many it has. ``by_chunk``: every chunk is in one stream; else streams have parts to
-    play, such as copying in. Where ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams
-    in turn; with None every op stays in its stream. ``holds``: the host waits where it does now; else only at the end.
+    ``chunks`` and ``streams``: how many it has. ``has_common``: chunks have something in common, which one alone does
+    not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in. Where
+    ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams in turn; with None every op
+    stays in its stream. ``holds``: the host waits where it does now; else only at the end.
     """
 
     def __init__(self, schedule: Schedule, rework: Rework | None = None) -> None:
@@ -49,6 +50,7 @@ class Recut:
                 self._members.setdefault(rework.chunk[i], []).append(i)
         self.chunks = len(self._members)
         self.streams = len(working_streams(schedule))
+        self.has_common = bool(rework.shared or rework.common)
         self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
 
     def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:

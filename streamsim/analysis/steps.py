@@ -293,18 +293,21 @@ def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
     for k, (_, rest) in enumerate(parts):
         if k + depth < count:
             load(k + depth)
-        works = [n for n, i in enumerate(rest) if isinstance(schedule.ops[i], Copy | Kernel)]
-        streams = list(dict.fromkeys(schedule.ops[rest[n]].stream or 0 for n in works))
-        around = [(i, schedule.ops[i]) for i in rest]
-        numbered += around[: works[0]]
-        numbered += ((-1, WaitEvent(loaded[k], stream)) for stream in streams)
-        numbered += around[works[0] : works[-1] + 1]
-        numbered.append((-1, RecordEvent(done[k], streams[-1])))
-        numbered += around[works[-1] + 1 :]
+        numbered += _behind([(i, schedule.ops[i]) for i in rest], loaded[k], done[k])
     numbered += enumerate(found.after, place)
     numbers, ops = zip(*numbered, strict=True)
     streams_then, events = (*schedule.streams, NON_BLOCKING), first_event + 2 * count
     return replace(schedule, ops=ops, streams=streams_then, events=events), list(numbers)
+
+
+def _behind(rest: list[tuple[int, Op]], loaded: int, done: int) -> list[tuple[int, Op]]:
+    """The rest of a step, whose work waits for the event ``loaded``, and ``done`` recorded behind that work."""
+    works = [(n, op.stream) for n, (_, op) in enumerate(rest) if isinstance(op, Copy | Kernel)]
+    if not works:  # a last step that only copies to the card
+        return rest
+    (first, _), (last, stream) = works[0], works[-1]
+    waits: list[tuple[int, Op]] = [(-1, WaitEvent(loaded, used)) for used in dict.fromkeys(used for _, used in works)]
+    return [*rest[:first], *waits, *rest[first : last + 1], (-1, RecordEvent(done, stream)), *rest[last + 1 :]]
 
 
 def _loads_and_rest(step: Sequence[Op]) -> tuple[list[int], list[int]]:

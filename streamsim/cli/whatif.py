@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, complete_device, device_options, one_of, taken
+from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, one_of, taken
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -33,7 +33,7 @@ COUNT = click.IntRange(1, 1024)
     "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
 )
 @click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
-@click.option("--chunks", type=COUNT, help="The work in so many chunks in all: a multiple of those there are.")
+@click.option("--chunks", type=CHUNKS, help="The work in so many chunks in all: a multiple of those there are.")
 @click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
 @click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
 @click.option("--graph", is_flag=True, help="Captured once, launched once.")
