@@ -1,6 +1,5 @@
 """``streamsim-validate compare``: a record against the model. Needs no card."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, format_options
+from streamsim.cli.printing import print_json
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
@@ -73,7 +73,7 @@ def compare_command(
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     with process.verdict():
         if form == "json":
-            click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
+            print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
         elif form == "csv":
             click.echo(tables.to_csv(comparison), nl=False)
         else:
