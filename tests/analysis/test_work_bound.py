@@ -95,7 +95,12 @@ def real(draw: st.DrawFn) -> Workload:
 
 
 @examples(150)
-@given(real(), st.sampled_from(device_names()), PINNED, st.sampled_from(((1, 2, 3, 5), (4, 7, 16, 33), (1, 100))))
+@given(
+    real(),
+    st.sampled_from((*device_names(), "h200:cupy", "h200:pytorch")),
+    PINNED,
+    st.sampled_from(((1, 2, 3, 5), (4, 7, 16, 33), (1, 100))),
+)
 @example(workload_of_sizes(["200MB"], ["4ms"], ["50MB"]), "rtx4090", ("pinned", "live"), (16, 64, 256))
 @example(workload_of_sizes(["1MiB"], ["1ms,1us@1/16"], ["1MiB"]), "h200", ("pinned", "live"), (1, 8, 16, 17))
 def test_nothing_in_a_grid_is_faster(
