@@ -5,9 +5,9 @@ alone: fewer chunks pay fewer latencies, more chunks fill the pipeline sooner. H
 chunks and streams, every order and every ring of buffers. Memory, launch and front end are those that were asked for.
 
 **For one number of chunks** an engine ends no sooner than ``head + work + tail``. ``head``: the calls and the chain of
-ops before its first op. ``work``: all of its ops one after another, or side by side as far as the card has room.
-``tail``: the chain of ops behind its last op. The link and the host are bounded in the same way. Hand-overs, events,
-crowds, dearer calls and waits only delay ops, and are left out.
+ops before its first op, with what the first call of each kind takes longer. ``work``: all of its ops one after another,
+or side by side as far as the card has room. ``tail``: the chain of ops behind its last op. The link and the host are
+bounded in the same way. Hand-overs, events, crowds, other dearer calls and waits only delay ops, and are left out.
 
 **For a range of numbers of chunks** each part is taken where it is least: latencies and calls at the fewest chunks, the
 chains of a chunk at the most chunks. A kernel's time for a share of the work, divided by that share, is least at one of
@@ -32,7 +32,21 @@ from streamsim.analysis.bounds import CHAIN, ENGINE_WORDS, HOST, LINK, Bound, Fl
 from streamsim.analysis.kernel_bound import KernelBound
 from streamsim.checks import MOST_CHUNKS
 from streamsim.device.library import as_device
-from streamsim.lowering.costs import BYTE_BITS, D2H, H2D, KERNEL, Rate, call_ticks, kernel_call, rate_of
+from streamsim.lowering.costs import (
+    BYTE_BITS,
+    D2H,
+    H2D,
+    KERNEL,
+    Rate,
+    after_wait_ticks,
+    call_ticks,
+    enter_ticks,
+    first_launch_ticks,
+    first_on_stream_ticks,
+    kernel_call,
+    rate_of,
+    turn_ticks,
+)
 from streamsim.lowering.lowered import ENGINES
 from streamsim.program.schedule import Copy
 from streamsim.program.workload import ALIGN_BYTES
@@ -158,6 +172,8 @@ class _Work:
         self._copy_call = calls[Copy]
         self._kernel_calls = [kernel_call(calls, kernel.name) for kernel in workload.kernels]
         self._begins = ticks(device.host.submit_s) + ticks(device.host.graph_launch_s) * (launch == "graph")
+        self._begins += enter_ticks(launch, device)
+        self._firsts = self._first_calls(launch)
         self._cards = [device]
         if launch == "graph" and workload.launches_of_chunk > 1:  # a launch behind another one may have no floor
             self._cards.append(replace(device, compute=replace(device.compute, floor_s=0.0)))
@@ -168,6 +184,15 @@ class _Work:
         arrays = (*workload.input_bytes, *workload.output_bytes)
         self._units = workload.elements or _pieces(max(arrays, default=0))
         self._fewest = workload.elements or min(map(_pieces, arrays), default=MOST_CHUNKS)
+
+    def _first_calls(self, launch: Launch) -> dict[int, int]:
+        """By kind of op the ticks that the first call for one takes beyond its own, in every program."""
+        device, names = self._device, {kernel.name for kernel in self._workload.kernels}
+        each = first_on_stream_ticks(launch, device) + turn_ticks(launch, device)
+        cold = after_wait_ticks(launch, device, copies=bool(self._into or self._back), kernels=bool(names))
+        found = {H2D: each + cold, KERNEL: each + cold + first_launch_ticks(launch, device), D2H: each}
+        has = {H2D: bool(self._into), KERNEL: bool(names), D2H: bool(self._back)}
+        return {kind: taken * has[kind] for kind, taken in found.items()}
 
     def bounds(self, first: int, last: int) -> dict[str, float]:
         """No program of ``first`` to ``last`` chunks is faster than any of these, by what sets it."""
@@ -266,11 +291,12 @@ class _Work:
         issued = begins + ticks(self._workload.host_work_s)
         calls = [self._copy_call] * self._into.of_chunk, self._kernel_calls, [self._copy_call] * self._back.of_chunk
         head_in = self._begins + self._copy_call if self._into.calls_once else issued + sum(calls[0][:1])
-        called = issued + sum(calls[0])
+        head_in += self._firsts[H2D]
+        called = issued + sum(calls[0]) + self._firsts[H2D] + self._firsts[KERNEL]
         head_kernel: float = called + sum(calls[1][:1])
         if self._into:
             head_kernel = max(head_kernel, head_in + self._into.once + chunk.into)
-        head_back = max(called + chunk.calls + sum(calls[2][:1]), head_kernel + chunk.kernels)
+        head_back = max(called + chunk.calls + sum(calls[2][:1]) + self._firsts[D2H], head_kernel + chunk.kernels)
         back = chunk.back + self._back.once
         drain = min(card.drain for card in self._kernels[-1]) if self._kernels else 0
         head = {H2D: head_in, KERNEL: head_kernel, D2H: head_back}
@@ -287,7 +313,7 @@ class _Work:
         calls += sum(many * call for many, call in zip(launches, self._kernel_calls, strict=True))
         works = (first * workload.host_work_s + workload.host_load_s) * TICKS_PER_S
         ends = self._back.latency if self._back and (last <= self._fewest or self._back.calls_once) else 0.0
-        return self._begins + calls + works + ends
+        return self._begins + sum(self._firsts.values()) + calls + works + ends
 
 
 def _columns(parts: Sequence[Part]) -> Iterator[list[tuple[int, ...]]]:

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+<<<<<<< HEAD
 from streamsim import __version__
 from streamsim.device.library import digest_of
 from streamsim.text.shown import as_unicode, printable
+=======
+from streamsim.text.shown import as_unicode
+>>>>>>> predict
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
@@ -42,6 +46,9 @@ def stamp(device: "Device | None" = None) -> dict[str, Any]:
     The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
     that results of two profiles of one name can be told apart.
     """
+    from streamsim import __version__  # here and below: tables do without what looks it up
+    from streamsim.device.library import digest_of
+
     found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
     return found if device is None else {**found, "profile": {"name": device.name, "digest": digest_of(device)}}
 

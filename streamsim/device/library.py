@@ -2,7 +2,6 @@
 
 import os
 from difflib import get_close_matches
-from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
@@ -44,6 +43,8 @@ def load_device(name_or_path: str | Path) -> Device:
 
 def digest_of(device: Device) -> str:
     """16 hexadecimal digits that stand for all that predictions take from a profile: another number, other digits."""
+    from hashlib import sha256  # most commands do without
+
     words = ("name", "description", "sources", "link")
     numbers = [getattr(device, field) for field in device.__struct_fields__ if field not in words]
     return sha256(msgspec.json.encode(numbers)).hexdigest()[:16]

@@ -127,6 +127,14 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 f" {format_seconds(launch_s)}; give no more than that, or a longer time"
             )
 
+    def check_alone(self) -> None:
+        """Raise InputError unless its times are its own."""
+        if self.timed == "events":
+            raise InputError(
+                f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
+                " takes of that; give its own time, or in Python timed_alone(workload, device)"
+            )
+
     def launch_s(self, elements: int) -> float:
         """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed.
 
@@ -437,11 +445,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """One launch of a kernel over a chunk, less the bytes that it touches."""
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
-        if kernel.timed == "events":
-            raise InputError(
-                f"kernel {kernel.name!r}: its time is that between two events, and here no device says what the kernel"
-                " takes of that; give its own time, or in Python timed_alone(workload, device)"
-            )
+        kernel.check_alone()
         if kernel.per == "item, cut":  # a whole launch, of which no part is run
             duration_s = kernel.launch_s(self.work) * part.share
             return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)

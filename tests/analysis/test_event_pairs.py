@@ -12,6 +12,7 @@ from strategies import NS, make_device
 from streamsim.analysis.event_pairs import shown_s, timed_alone
 from streamsim.device.library import device_names, load_device
 from streamsim.errors import InputError
+from streamsim.program.layers import LayerStep
 from streamsim.program.patterns import depth_first
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 
@@ -79,4 +80,6 @@ def test_no_schedule_is_made_of_times_that_no_device_has_read() -> None:
     workload = Workload(kernels=(WorkloadKernel(duration_s=15 * US, timed="events"),))
     with pytest.raises(InputError, match=r"timed_alone\(workload, device\)"):
         depth_first(workload, 2, 2)
+    with pytest.raises(InputError, match="its time is that between two events"):
+        LayerStep("layer", 1 << 20, workload.kernels).launches()
     depth_first(timed_alone(workload, "h200"), 2, 2)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from effort import examples
+from grids import grids, workloads
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from strategies import NS, link, make_device
+from strategies import NS, devices, link, make_device
 
 from streamsim.analysis.bounds import CHAIN, HOST, LINK
 from streamsim.analysis.work_bound import work_bound
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.library import device_names, load_device
+from streamsim.errors import InputError
 from streamsim.program.config import Config, Order
 from streamsim.program.workload import Point, Workload, WorkloadKernel
 from streamsim.program.workload_text import workload_of_sizes
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamsim.device.profile import Device
+    from streamsim.search.grid import Grid
 
 ISSUED: tuple[tuple[Order, int | None], ...] = (
     *(("depth-first", buffers) for buffers in (None, 1, 2, 3)),
@@ -92,7 +95,12 @@ def real(draw: st.DrawFn) -> Workload:
 
 
 @examples(150)
-@given(real(), st.sampled_from(device_names()), PINNED, st.sampled_from(((1, 2, 3, 5), (4, 7, 16, 33), (1, 100))))
+@given(
+    real(),
+    st.sampled_from((*device_names(), "h200:cupy", "h200:pytorch")),
+    PINNED,
+    st.sampled_from(((1, 2, 3, 5), (4, 7, 16, 33), (1, 100))),
+)
 @example(workload_of_sizes(["200MB"], ["4ms"], ["50MB"]), "rtx4090", ("pinned", "live"), (16, 64, 256))
 @example(workload_of_sizes(["1MiB"], ["1ms,1us@1/16"], ["1MiB"]), "h200", ("pinned", "live"), (1, 8, 16, 17))
 def test_nothing_in_a_grid_is_faster(
@@ -145,6 +153,19 @@ def test_nothing_is_faster_where_the_bound_is_close(case: tuple[Workload, Device
     workload, device = case
     asked = dict(zip(("memory", "launch"), how, strict=True))
     nothing_is_faster(workload, device, ways(workload, (1, 2, 3, 5, 7, 20), (1, 2, 3, 7), **asked), **asked)
+
+
+@examples(60)
+@given(workloads(), devices(), grids)
+def test_nothing_is_faster_on_any_device(workload: Workload, device: Device, grid: Grid) -> None:
+    """Of whatever crowds, hand-overs, queues and rules."""
+    try:
+        configs = grid.configs(workload)
+    except InputError:
+        assume(False)
+    for launch in grid.launches:
+        own = [config for config in configs if config.launch == launch]
+        nothing_is_faster(workload, device, own, memory=grid.memory, launch=launch)
 
 
 # Numbers by hand
