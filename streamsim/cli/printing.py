@@ -6,13 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
-from streamsim import __version__
-from streamsim.device.library import digest_of
 from streamsim.text.shown import as_unicode, printable
-=======
-from streamsim.text.shown import as_unicode
->>>>>>> predict
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device

@@ -1,24 +1,15 @@
 """``streamsim-validate compare``: a record against the model. Needs no card."""
 
-<<<<<<< HEAD
 import sys
-=======
->>>>>>> predict
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from streamsim.cli import process
-<<<<<<< HEAD
 from streamsim.cli.notes import noting_compilation, say
 from streamsim.cli.options import FILE, complete_device, format_options
 from streamsim.cli.printing import print_json, tell
-=======
-from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, format_options
-from streamsim.cli.printing import print_json
->>>>>>> predict
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
@@ -91,11 +82,7 @@ def compare_command(
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     with process.verdict():
         if form == "json":
-<<<<<<< HEAD
-            print_json(tables.to_json(comparison, verdicts, worst, covered))
-=======
             print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
->>>>>>> predict
         elif form == "csv":
             sys.stdout.write(tables.to_csv(comparison))
         else:
