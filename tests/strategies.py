@@ -265,6 +265,17 @@ def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
     return devices(**{f.removesuffix("_s"): 0 for f in HOST_TICKS} | fixed)
 
 
+@st.composite
+def free_calls(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """Calls that cost nothing, and waits that mostly find nothing to wait for: many of both fall on one tick."""
+    stream = st.integers(1, 4)
+    op = st.one_of(*[copies(stream, True)] * 2, kernels(stream), st.builds(Synchronize, stream=stream))
+    ops = draw(st.lists(op, min_size=4, max_size=14))
+    if draw(SELDOM):
+        ops = draw(hosted(ops))
+    return program(*ops, buffers=BUFFERS), draw(plain_devices())
+
+
 CAPTURABLE = st.sampled_from((None, None, PINNED))
 ANY_MEMORY = st.sampled_from((None, None, PINNED, PAGEABLE))
 OFFSETS, SELDOM = st.integers(0, 64), st.sampled_from((False, False, False, True))

@@ -12,7 +12,21 @@ from effort import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
+from strategies import (
+    COST,
+    NS,
+    d2h,
+    devices,
+    draining,
+    free_calls,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    pipeline_of,
+    program,
+    schedules,
+)
 from twins import assert_same, by_simpy, compiled
 
 import streamsim.compiled
@@ -51,6 +65,13 @@ def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device:
 @examples(400)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    assert_same(*case)
+
+
+@compiled
+@examples(300)
+@given(free_calls())
+def test_equals_the_model_with_calls_that_cost_nothing(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
