@@ -388,15 +388,23 @@ def is_behind_a_kernel(schedule: Schedule, i: int) -> bool:
     return isinstance(op, Kernel) and isinstance(before, Kernel)
 
 
-def goes_on_at_once(schedule: Schedule, i: int) -> bool:
-    """Whether nothing is launched between a kernel and the one before: both of a graph, and no more known than a time.
+def gap_behind(schedule: Schedule, device: Device, i: int) -> int | None:
+    """Ticks that kernel ``i`` takes beyond its time, right behind another one; None: it is launched by itself.
 
     In a program of calls a graph is what one call put on the card: all but the first of its ops have calls of no time.
+    What such a kernel took is what it takes, if its time is all that is known of it.
     """
     op = schedule.ops[i]
-    if not isinstance(op, Kernel) or op.duration_s is None or op.elements or op.share != 1:
-        return False
-    return is_behind_a_kernel(schedule, i) and (schedule.launch == "graph" or op.call_s == 0)
+    if not isinstance(op, Kernel) or op.duration_s is None or not is_behind_a_kernel(schedule, i):
+        return None
+    if schedule.launch == "graph":
+        return in_ticks(device.compute.graph_gap_s)
+    return 0 if is_told(op) and op.call_s == 0 else None
+
+
+def is_told(op: Kernel) -> bool:
+    """Whether nothing but its time is known of a kernel."""
+    return op.share == 1 and not op.elements
 
 
 def need_of(schedule: Schedule, device: Device, i: int) -> Need:
@@ -428,10 +436,17 @@ def need_of(schedule: Schedule, device: Device, i: int) -> Need:
         latency, duplex, crowded_alone, crowded_duplex = latencies
         return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
-    floor = Fraction(0 if goes_on_at_once(schedule, i) else in_ticks(device.compute.floor_s))
+    floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
         return _from_table(device, op, floor)
-    return _given(device, op, floor)
+    gap = gap_behind(schedule, device, i)
+    if gap is not None and (is_told(op) or Fraction(op.duration_s) / Fraction(op.share) * TICKS_PER_S < floor):
+        floor = Fraction(0)  # its time is its own
+    need = _given(device, op, floor)
+    if gap:
+        need.ticks += gap
+        need.drain += gap if device.compute.resident_threads and device.copy_engines.count else 0
+    return need
 
 
 def _of_launch(

@@ -150,6 +150,7 @@ class _Costs:
             return None
         blocking, breadth = config.is_blocking, config.order == "breadth-first"
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
+        behind = sum(self.jobs[:3])  # where in a graph the shapes of kernels right behind kernels are: see ``_row``
         once, most_once = self._once(memory, launch, blocking)
         most = max(most_once, *(most for _, most in found))
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
@@ -172,7 +173,7 @@ class _Costs:
         enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
         dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device), edge
-        return *issued, *runs, once, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
+        return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
@@ -197,10 +198,15 @@ class _Costs:
         return first, first + 1
 
     def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
+        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds.
+
+        In a graph those of its kernels behind others follow: in a row like the first one.
+        """
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).chunk(part), self.numbers)
+            costs = self._chunk_costs(memory, launch, blocking)
+            shapes = costs.chunk(part) + (costs.chunk(part, "graph") if launch == "graph" else [])
+            self._rows[key] = self._add_row(shapes, 2 * self.numbers)
         return self._rows[key]
 
     def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:

@@ -68,7 +68,7 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0
-    new.shape = shape
+    new.shape = shape if stands else shape + config.behind
     new.kind = kind
     new.place = first + queue
     new.awaited = 0
@@ -180,10 +180,13 @@ def _in_a_row(
 
 
 @called
-def _signal_once(config, waits_for_once, shapes, program, n):
-    """All other streams wait for what is copied once before; returns how many ops there are then."""
+def _signal_once(config, place, shapes, program, n):
+    """All other streams wait for what is copied once before; returns how many ops there are then.
+
+    ``place``: where in ``also`` there is room for their first ops.
+    """
     ops, streams, before = program[0], config.streams, program[5][0]
-    ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
+    ops[uintp(before)].also_from = ops[uintp(before)].also_to = place
     _call(config, program, shapes, n, config.record)
     for k in range(1, streams):
         _call(config, program, shapes, n + k, config.wait)
@@ -237,15 +240,22 @@ def _is_next(config, runs, shapes, latest, run, job, kind, is_first, behind):
     return behind and chunk != 0 and (kind == KERNEL or shapes[uintp(runs[uintp(at)].row + job)].kind != NOTHING)
 
 
+@inlined
+def _wait_for_once(program, once, op):
+    """Write down that ``op``, the first of its stream, waits for the last of what is copied once before."""
+    copy = program[0][uintp(once)]
+    _wait(program[3], copy.also_to, op)
+    copy.also_to += 1
+
+
 @called
 def _lay_out_chunks(
-    config, runs, card, begin, end, kernels, is_first, waits_for_once, shapes, engine_of_kind, program, n, n_segments
+    config, runs, card, begin, end, kernels, is_first, once, shapes, engine_of_kind, program, n, n_segments
 ):
     """The jobs of every chunk from ``begin`` to ``end``; how many ops and segments there are then.
 
     ``kernels``: how many of them are in a chunk, whether among these jobs or not. ``is_first``: they are the first of a
-    chunk. ``waits_for_once``: from where in ``also`` the other streams wait for what is copied once before; NONE:
-    nothing is.
+    chunk. ``once``: the last of what is copied once before, for which the other streams wait; NONE: nothing is.
     """
     ops, also, last = program[0], program[3], program[5]
     chunks, streams, slots = config.chunks, config.streams, config.slots
@@ -266,8 +276,9 @@ def _lay_out_chunks(
         for shape in range(row + begin, row + end):
             if shapes[uintp(shape)].kind == NOTHING:  # this chunk has nothing of the array
                 continue
-            if before == NONE and waits_for_once != NONE and stream > 0:
-                _wait(also, waits_for_once + stream - 1, n)
+            # a ring's slot that the first stream hands over stands behind what was copied once
+            if before == NONE and once != NONE and stream > 0 and not (events and (i - slots) % streams == 0):
+                _wait_for_once(program, once, n)
                 events += 1
             kind = shapes[uintp(shape)].kind
             behind = i == 0 and begin > 0 and kernels > 0
@@ -397,9 +408,9 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
     if config.prefetch:
         n, n_segments = _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments)
         return _ended(config, segments, program, n, n_segments)
-    waits_for_once = len(also) - streams if once_in else NONE
-    if once_in and streams > 1:
-        n = _signal_once(config, waits_for_once, shapes, program, n)
+    waited_for = once_in - 1 if once_in and streams > 1 else NONE
+    if waited_for != NONE:
+        n = _signal_once(config, len(also) - streams, shapes, program, n)
     stages = ((0, copies_in), (copies_in, back), (back, back + copies_back))
     is_first = True
     for k in range(3 if config.breadth else 1):
@@ -418,7 +429,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
             end,
             kernels,
             is_first,
-            waits_for_once,
+            waited_for,
             shapes,
             engine_of_kind,
             program,

@@ -173,8 +173,9 @@ class CopyEngines(Table, frozen=True):
 class Compute(Table, frozen=True):
     """The compute engine.
 
-    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
-    counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
+    ``floor_s``: the shortest time any kernel takes. ``graph_gap_s``: what passes in a graph from the end of a kernel's
+    work until the next kernel of its stream begins; the card is free for others. ``concurrent_kernels``: how many may
+    run side by side, not counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
     a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
     ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
@@ -187,6 +188,7 @@ class Compute(Table, frozen=True):
     arbitration: Arbitration
     kernel_signal: KernelSignal
     kernels: Annotated[tuple[KernelCost, ...], About(sped_up_with="kernel")] = ()
+    graph_gap_s: Annotated[float, About(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 
 class KernelUse(NamedTuple):
@@ -282,7 +284,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
-        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self._side_by_side
+        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self.runs_side_by_side
         if kernel.duration_s is None:
             cost = self._cost(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
@@ -320,7 +322,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (0.0, *paces(self._cost(kernel), full, self.compute.floor_s, steps))
 
     @property
-    def _side_by_side(self) -> bool:
+    def runs_side_by_side(self) -> bool:
         """Whether it is known what of a kernel's time leaves the card to others."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 

@@ -225,12 +225,13 @@ class LowerBounds:
 
     def _cut(self, config: Config) -> _Cut:
         most = self._calls_between(config)
-        key = config.chunks, config.memory, most
+        key = config.chunks, config.memory, config.launch, most
         cut = self._cuts.get(key)
         if cut is None:
             costs = ChunkCosts(self._workload, self._device, self._calls, config.is_pageable)
             parts = self._workload.cut(config.chunks)
-            sizes = tuple(self._size(part, tuple(costs.chunk(part)), most) for part in parts)
+            in_graph = config.launch == "graph"
+            sizes = tuple(self._size(part, _least_ops(costs, part, in_graph), most) for part in parts)
             once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
             cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
@@ -257,6 +258,25 @@ class LowerBounds:
         onwards = tuple(now - ticks_before for ticks_before in before)
         between = sum(gap for gap, (a, b) in zip(gaps, pairwise(self._kinds), strict=True) if a != b)
         return _Size(part.many, work, ops, tuple(before), onwards, between)
+
+
+def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ...]:
+    """What the ops of a chunk take at least.
+
+    In a graph its first kernel may come right behind one of another chunk or by itself, and all others of it do.
+    """
+    ops = costs.chunk(part)
+    if not in_graph:
+        return tuple(ops)
+    behind = costs.chunk(part, "graph")
+    first = len(part.inputs)
+    return (*ops[:first], *map(_lesser, ops[first : first + 1], behind[first:]), *behind[first + 1 :])
+
+
+def _lesser(one: Shape, other: Shape) -> Shape:
+    """A shape that takes no more of anything than either does."""
+    works, drain = min(one.works, other.works), min(one.drain, other.drain)
+    return one._replace(duration=works + drain, drain=drain, width=min(one.width, other.width))
 
 
 def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, calls: Calls) -> int:

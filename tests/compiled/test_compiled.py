@@ -28,6 +28,7 @@ from strategies import (
     schedules,
 )
 from twins import assert_same, by_simpy, compiled
+from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
 import streamsim.compiled
 from streamsim import model
@@ -44,8 +45,7 @@ from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.config import HostMemory, Order
-    from streamsim.program.schedule import Launch
+    from streamsim.program.config import Order
 
 RECORDS = Path(__file__).parents[2] / "validate" / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
@@ -193,6 +193,16 @@ def test_a_pattern_crowds_the_card_by_hand(order: Order, makespan: int) -> None:
 
 
 @compiled
+def test_a_slot_that_is_handed_over_stands_behind_what_was_copied_once() -> None:
+    # Two arrays of 10 bytes are copied once, then two kernels of 4 ticks follow each other over the one slot of a ring.
+    # While the second array is copied one kernel waits for it. The other, of stream 2, waits for the kernel of stream
+    # 1, which implies the copy; so it crowds nobody, and the copy takes 10, not a tick more.
+    workload = Workload(None, (), (), (WorkloadKernel(duration_s=8 * NS),), h2d_once=(10, 10))
+    way = Config(chunks=2, streams=2, buffers=1)
+    assert list(makespans(workload, [way], THREE_THAT_WAIT)) == [by_simpy(workload, way, THREE_THAT_WAIT)] == [28]
+
+
+@compiled
 @pytest.mark.parametrize(("inputs", "outputs"), [((4,), (4,)), ((4, 8), ()), ((), (8, 4)), ((4, 4), (4,))])
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...], kernels: int) -> None:
@@ -213,49 +223,23 @@ def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...],
     assert found != list(makespans(workload, ways, replace(device, h2d=quiet[0], d2h=quiet[1])))
 
 
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """Any numbers of arrays and kernels, none among them; elements that seldom divide."""
-    sizes = st.lists(st.sampled_from((1, 2, 3, 4, 8)), max_size=2).map(tuple)
-    durations = st.sampled_from((10 * NS, 40 * NS, 100 * NS))
-    kernel = st.one_of(
-        st.builds(WorkloadKernel, duration_s=durations, fill=st.sampled_from((1.0, 0.5, 0.3))),
-        st.just(WorkloadKernel(COST.name, None, COST.parameter)),
-    )
-    inputs, outputs, kernels = draw(sizes), draw(sizes), tuple(draw(st.lists(kernel, max_size=2)))
-    if not (inputs or outputs or kernels):
-        inputs = (4,)
-    return Workload(draw(st.integers(1, 60)), inputs, outputs, kernels)
-
-
-HOST_TICKS = st.sampled_from((0, 0, 7, 60))
-
-
-@st.composite
-def configs(draw: st.DrawFn, most_chunks: int) -> Config:
-    """Any configuration."""
-    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial", "prefetch")))
-    memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
-    return Config(
-        order,
-        draw(st.integers(1, min(most_chunks, 16))),
-        1 if order in ("serial", "prefetch") else draw(st.integers(1, 8)),
-        buffers=draw(st.sampled_from((None, 1, 2, 3, 5))) if order in ("depth-first", "prefetch") else None,
-        memory=memory,
-        launch=launch,
-    )
+@compiled
+@examples(500)
+@given(whole_programs(), devices())
+def test_makespans_are_those_of_the_schedules_that_build_makes(work: tuple[Workload, Config], device: Device) -> None:
+    workload, way = work
+    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
 @compiled
-@examples(500)
-@given(st.data(), workloads(), devices())
-def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
-    way = data.draw(configs(workload.work))
-    if way.launch == "live":
-        host = {name: data.draw(HOST_TICKS) * NS for name in ("host_work_s", "host_load_s")}
-        workload = replace(workload, **host)
+@pytest.mark.parametrize("name", device_names())
+@examples(20)
+@given(work=whole_programs(sizes=MANY_BYTES, ticks=LONG_TICKS, costed=False))
+def test_a_shipped_device_has_one_answer(name: str, work: tuple[Workload, Config]) -> None:
+    workload, way = work
+    device = load_device(name)
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
+    assert_same(way.schedule(workload), device)
 
 
 @compiled
@@ -278,7 +262,7 @@ def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, size
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
     workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
     _, device = data.draw(draining())
-    way = data.draw(configs(workload.work))
+    way = data.draw(ways(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 

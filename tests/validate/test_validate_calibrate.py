@@ -68,7 +68,9 @@ def truth() -> Device:
         h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
         d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
         copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
-        compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
+        compute=msgspec.structs.replace(
+            device.compute, floor_s=3e-6, graph_gap_s=1.2e-6, kernels=costs, arbitration="ready-order"
+        ),
         hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
         host=msgspec.structs.replace(
             device.host,
@@ -127,6 +129,7 @@ def found() -> Device:
         ("h2d.crowded_bytes", 0.05),
         ("d2h.crowded_bytes", 0.05),
         ("compute.floor_s", 0.01),
+        ("compute.graph_gap_s", 0.01),
         ("host.copy_s", 0.01),
         ("host.kernel_s", 0.01),
         ("host.first_on_stream_s", 0.02),

@@ -109,6 +109,7 @@ ATTRIBUTES = {
     "copy_engines.count": "measured: the card's asyncEngineCount",
     "memory_bytes": "measured: the card's totalGlobalMem",
     "compute.resident_threads": "measured: the card's multiprocessors times their threads",
+    "compute.graph_gap_s": "assumed: two fifths of compute.floor_s, as measured on an H100 and an H200",
     "compute.concurrent_kernels": "published: compute capability 7.0 and later, technical specifications,"
     " https://docs.nvidia.com/cuda/cuda-c-programming-guide/",
     "host.pageable_immediate_bytes": "published: 64 KB, CUDA runtime API, API synchronization behavior,"
