@@ -263,8 +263,7 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
-        signals, signal = signals_of(schedule, device), in_ticks(device.host.graph_edge_s)
-        return [call + n * signal for call, n in zip(found, signals, strict=True)]
+        return found
     for i in first_of_streams(schedule):
         found[i] += in_ticks(device.host.first_on_stream_s) if schedule.ops[i].call_s is None else 0
     for i in first_of_kernels(schedule):
@@ -312,21 +311,6 @@ def first_of_streams(schedule: Schedule) -> list[int]:
     """The first copy in each direction and the first kernel of every stream."""
     works = {(op.stream, kind_of(op)): i for i, op in reversed(list(enumerate(schedule.ops))) if is_work(op)}
     return list(works.values())
-
-
-def signals_of(schedule: Schedule, device: Device) -> list[int]:
-    """For how many ops of another kind each one waits, of each stream the latest.
-
-    Where a kernel's end is signalled with its run's, a copy waits for what ends that in each stream.
-    """
-    ops, run_of, order = schedule.ops, runs(schedule), cuda_order(schedule, device)
-    found = []
-    for i, op in enumerate(ops):
-        nearest = latest_of_each_stream(schedule, order.works[i]) if is_work(op) else set()
-        if device.compute.kernel_signal == "run" and isinstance(op, Copy):
-            nearest = {end for j in nearest for end in latest_of_each_stream(schedule, run_of.get(j, [j]))}
-        found.append(sum(kind_of(ops[j]) != kind_of(op) for j in nearest))
-    return found
 
 
 def launch_ticks(schedule: Schedule, device: Device) -> int:
@@ -431,7 +415,7 @@ def need_of(schedule: Schedule, device: Device, i: int) -> Need:
         ]
         crowded = Fraction(side.crowded_bandwidth_bytes_per_s) / TICKS_PER_S
         for at in (2, 3):  # so much longer than on a quiet card, whatever goes the other way
-            slowed = 0 if schedule.launch == "graph" else min(op.bytes, side.crowded_bytes)
+            slowed = 0 if schedule.launch == "graph" else op.bytes
             latencies[at] += int(slowed / crowded - slowed / alone + Fraction(1, 2))
         latency, duplex, crowded_alone, crowded_duplex = latencies
         return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from documents import ROOT
-from programs.launches import FOLDER
+from programs.earlier_records import FOLDER
 from programs.program_calls import RECORDS, by_mixes, row
 
 from streamsim_validate.calibrate.program_calls import with_calls

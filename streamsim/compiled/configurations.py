@@ -36,7 +36,6 @@ from streamsim.lowering.costs import (
     Shape,
     after_wait_ticks,
     call_ticks,
-    edge_ticks,
     enter_ticks,
     first_launch_ticks,
     first_on_stream_ticks,
@@ -157,9 +156,7 @@ class _Costs:
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
         begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
         work = [ticks(self.workload.host_s(part)) for part in parts]
-        edge = edge_ticks(launch, self.device)
-        joined = min(chunks, MOST_JOINED_STREAMS) ** 2 * (breadth and self.run_signal)  # edges beyond those of ops
-        if begins + chunks * max(work) + (nodes + 8 * chunks) * most + joined * edge > LARGEST:
+        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
             return None
         pieces = [int(any(part.inputs + part.outputs + part.d2h_once)) for part in parts]
         ends = list(accumulate(part.many for part in parts))
@@ -172,7 +169,7 @@ class _Costs:
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device), edge
+        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device)
         return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:

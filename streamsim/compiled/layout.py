@@ -14,7 +14,7 @@ from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.tables import COMPUTE, NONE, NOT_YET, QUEUES
 from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.rules import entering, graphs, queue_owners
+from streamsim.rules import entering, queue_owners
 from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.link import NEVER
 from streamsim.rules.queue_owners import NOBODY
@@ -23,7 +23,7 @@ COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes
 ENTERED = 4  # and where the chunk for which a stream was entered last
 CALLED = 5  # and what the latest call was: the kind of a copy or kernel, EVENT and its shape for a record or a wait
 EVENT = NOTHING + 1
-enters, edge = rule(entering.enters), rule(graphs.edge)
+enters = rule(entering.enters)
 queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
 
 
@@ -301,27 +301,9 @@ def _lay_out_chunks(
     return n, n_segments
 
 
-@called
-def _add_edges(signal, program, n):
-    """Write down that the calls of ops take longer for what these wait for on other engines."""
-    ops, also, calls = program[0], program[3], program[9]
-    for i in range(n):
-        before = ops[uintp(i)]
-        if before.kind == NOTHING:
-            continue
-        kind = np.int64(before.kind)
-        if before.after != NONE:
-            calls[uintp(before.after)] += edge(kind, np.int64(ops[uintp(before.after)].kind), signal)
-        for k in range(before.also_from, before.also_to):
-            op = also[uintp(k)].op
-            calls[uintp(op)] += edge(kind, np.int64(ops[uintp(op)].kind), signal)
-
-
 @inlined
-def _ended(config, segments, program, n, n_segments):
+def _ended(segments, program, n, n_segments):
     """All is written down; how many ops and segments there are."""
-    if config.edge:
-        _add_edges(config.edge, program, n)
     if n_segments == 0 or segments[n_segments - 1].last < n:
         n_segments = _segment(program, n_segments, n, 0)
     segments[n_segments - 1].next = NONE
@@ -407,7 +389,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
     n, n_segments = _in_a_row(config, card, *rows, 0, shapes, engine_of_kind, program, 0, 0, 0, False)
     if config.prefetch:
         n, n_segments = _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments)
-        return _ended(config, segments, program, n, n_segments)
+        return _ended(segments, program, n, n_segments)
     waited_for = once_in - 1 if once_in and streams > 1 else NONE
     if waited_for != NONE:
         n = _signal_once(config, len(also) - streams, shapes, program, n)
@@ -446,7 +428,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
         n, n_segments = _in_a_row(
             config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, streams - 1, False
         )
-    return _ended(config, segments, program, n, n_segments)
+    return _ended(segments, program, n, n_segments)
 
 
 @compiled

@@ -191,7 +191,7 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
     """How a copy of ``n_bytes`` of pinned memory uses the link; in a graph a crowd slows none of its bytes."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
-    slowed = min(n_bytes, link.crowded_bytes) if launch == "live" else 0
+    slowed = n_bytes if launch == "live" else 0
     slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
@@ -357,10 +357,5 @@ def turn_ticks(launch: Launch, device: Device) -> int:
 def dearer_ticks(launch: Launch, device: Device) -> int:
     """The most that a call takes beyond its own ticks: the first of all of its kinds, in a stream that is entered."""
     cold = after_wait_ticks(launch, device, copies=True, kernels=True)
-    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks, edge_ticks
+    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks
     return cold + sum(one(launch, device) for one in rest)
-
-
-def edge_ticks(launch: Launch, device: Device) -> int:
-    """What the host spends on a signal between engines: only the launch of a graph writes them."""
-    return ticks(device.host.graph_edge_s) * (launch == "graph")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import Links, Order, edges_of, order_of
+from streamsim.lowering.order import Links, Order, order_of
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
@@ -138,7 +138,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         frontier=order.frontier,
         segments=segments,
         hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
-        call=call_ticks_of(schedule, device, columns, calls, edges_of(order.after, order.also)),
+        call=call_ticks_of(schedule, device, columns, calls),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         launch=_launch_ticks(schedule, device),

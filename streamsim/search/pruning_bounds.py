@@ -27,9 +27,9 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
 What is copied once is more work for its engine: with it the engine may start as the host begins, and end with it.
 Where some chunks have nothing of an array, all that is said is what their engines have to do.
 
-Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another, edges
-between the engines of a graph, arbitration, waits of the host and the delayed signals of old cards only make ops start
-or end later. Everything is whole ticks, rounded as the model rounds it. All but the last line does not depend on the
+Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another,
+arbitration, waits of the host and the delayed signals of old cards only make ops start or end later. Everything is
+whole ticks, rounded as the model rounds it. All but the last line does not depend on the
 number of streams and is worked out once for each cut.
 """
 
@@ -48,7 +48,6 @@ from streamsim.lowering.costs import (
     Calls,
     call_ticks,
     dearer_ticks,
-    edge_ticks,
     hand_over_table,
     kernel_call,
     turn_ticks,
@@ -283,7 +282,7 @@ def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, ca
     """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
     dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
     events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
-    of_events = 4 * (turn_ticks(launch, device) + edge_ticks(launch, device))
+    of_events = 4 * turn_ticks(launch, device)
     return (ops + 1) * (dearest + dearer_ticks(launch, device) + events + of_events)
 
 

@@ -357,15 +357,6 @@ def test_configurations_beyond_an_int64_go_to_simpy() -> None:
 
 
 @compiled
-def test_a_graph_with_edges_of_a_day_goes_to_simpy() -> None:
-    # Where ends are signalled with the run's, each of n copies back waits for n kernels: days that fill an int64.
-    device = make_device(kernel_signal="run", graph_edge=round(LONGEST_S / NS))
-    workload = Workload(200, (1,), (1,), (WorkloadKernel(duration_s=NS),))
-    way = Config("breadth-first", 200, 200, launch="graph")
-    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
-
-
-@compiled
 def test_a_kernel_without_a_cost_is_refused() -> None:
     unknown = Workload(64, (4,), (4,), (WorkloadKernel("unknown"),))
     with pytest.raises(InputError, match="unknown"):

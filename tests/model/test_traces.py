@@ -177,24 +177,6 @@ def test_a_graph_is_paid_for_once() -> None:
     assert calls(device, *ops, launch="graph") == [(10, 12), *[(12, 12)] * 3, (12, 14), (14, 25)]
 
 
-def test_a_graphs_launch_takes_longer_where_an_engine_waits_for_another_one() -> None:
-    # 10, then 2 for each copy and 3 for each edge. The kernel behind the first copy: 12 to 15; the kernel behind it
-    # nothing. The second copy: until 17, and the kernel behind it until 20: that it waits for a kernel too is no more.
-    # The copy back waits for that kernel in its stream and for the copy to the card by an event: 2 + 3 + 3. Issued live
-    # there are no edges to pay for.
-    device = make_device(graph_launch=10, graph_node=2, graph_edge=3)
-    ops = (
-        h2d(1, 4), kernel(1, 4), kernel(1, 4), RecordEvent(0, 1), h2d(2, 4), RecordEvent(1, 2), WaitEvent(0, 3),
-        h2d(3, 4), WaitEvent(0, 2), kernel(2, 4), RecordEvent(2, 3), WaitEvent(2, 2), d2h(2, 4),
-    )  # fmt: skip
-    assert calls(device, *ops, launch="graph")[-1][1] == 10 + 2 + 3 + 2 + (2 + 3) + 3 + (2 + 3 + 3)
-    assert calls(device, *ops)[-1][1] == 0
-    # All of that before the card hears of it: the copy back, which could start at 12 + 4 + 4 + 4 + 4.
-    assert spans(device, *ops[:3], d2h(1, 4), launch="graph") == [(12, 16), (16, 20), (20, 24), (24, 28)]
-    dear = make_device(graph_launch=10, graph_node=2, graph_edge=30)
-    assert spans(dear, *ops[:3], d2h(1, 4), launch="graph") == [(12, 16), (42, 46), (46, 50), (74, 78)]
-
-
 # -- streams and events -----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
-from programs.launches import FOLDER
+from programs.earlier_records import FOLDER
 
 from streamsim.analysis.misses import works_in
 from streamsim_validate.compare.comparison import DEVICE_BOUND

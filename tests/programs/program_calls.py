@@ -10,7 +10,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from programs.launches import FOLDER
+from programs.earlier_records import FOLDER
 from programs.refitted import refitted
 
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, fit_calls, with_calls

@@ -25,7 +25,6 @@ from streamsim_validate.calibrate.hand_overs import (
 from streamsim_validate.calibrate.host_probes import (
     after_wait_spread,
     fit_after_wait,
-    fit_edges,
     fit_host,
     host_spread,
 )
@@ -73,7 +72,7 @@ def _fit(samples: Samples) -> Device:
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
+    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams):
         device = adjust(samples, device)
     front_ends = {
         name: fit_front_end(
