@@ -261,9 +261,9 @@ def makes_of(schedule: Schedule) -> Makes:
     return Makes(of_op, makes, {of_op[i]: how for i, how in behind.items()})
 
 
-def shapes_of(schedule: Schedule, device: Device) -> list[Shape]:
-    """The shape of each make of a schedule's ops, on a device."""
-    makes, pageable, launch = makes_of(schedule), schedule.pageable_names, schedule.launch
+def shapes_of(schedule: Schedule, makes: Makes, device: Device) -> list[Shape]:
+    """The shape of each of the makes of a schedule's ops, on a device."""
+    pageable, launch = schedule.pageable_names, schedule.launch
     calls = call_ticks(launch, device)
     return [_shape(op, device, calls, pageable, launch, makes.behind.get(k)) for k, op in enumerate(makes.alike)]
 
@@ -274,7 +274,7 @@ def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
     All such of a graph; of a live program those that were recorded in a graph, whose calls take no time.
     """
     is_graph, latest, found = schedule.launch == "graph", dict[int | None, bool](), dict[int, Behind]()
-    if not is_graph and not any(op.call_s == 0 for op in schedule.ops if isinstance(op, Kernel)):
+    if not is_graph and 0 not in map(attrgetter("call_s"), schedule.ops):
         return found
     for i, op in enumerate(schedule.ops):
         if isinstance(op, Kernel) and latest.get(op.stream) and op.duration_s is not None:

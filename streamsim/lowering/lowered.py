@@ -114,7 +114,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    shapes, shape = shapes_of(schedule, device), makes_of(schedule).of_op
+    makes = makes_of(schedule)
+    shapes, shape = shapes_of(schedule, makes, device), makes.of_op
     kind, holds = bytes(made.kind for made in shapes), bytes(made.holds for made in shapes)
     queues = device.copy_engines.count, device.copy_engines.connections, device.connections
     columns, streams, queue, run_on, order, segments = _layout(

@@ -30,7 +30,6 @@ from strategies import (
 from twins import assert_same, by_simpy, compiled
 from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
-import streamsim.compiled
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
@@ -400,21 +399,23 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
             call()
 
 
-@compiled
-def test_of_many_the_first_run_on_simpy_and_the_later_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until SimPy has simulated as many ops as loading is worth; without numba all of them."""
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_which_simulator_runs_hangs_on_the_size_of_the_job_and_on_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    """So many schedules of so many ops; whatever ran before."""
+    import streamsim.compiled.timelines
+
     ran: list[str] = []
-    for name, model_ in (("simpy", model), ("compiled", streamsim.compiled)):
-        monkeypatch.setattr(model_, "simulate", lambda *_, name=name: ran.append(name))
+    for name, module in (("simpy", model), ("compiled", streamsim.compiled.timelines)):
+        monkeypatch.setattr(module, "run", lambda _, name=name: ran.append(name))
+    monkeypatch.setattr(streamsim.compiled, "available", lambda: is_installed)
+    monkeypatch.setattr(streamsim.compiled, "_check_available", lambda: None)
     monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
-    monkeypatch.setattr(streamsim.compiled, "_simulated", 0)
     two_ops, device = program(h2d(1, 8), d2h(1, 8)), make_device()
-    for _ in range(4):
-        simulate_one_of_many(two_ops, device)
-    assert ran == ["simpy", "simpy", "compiled", "compiled"]
-    monkeypatch.setattr(streamsim.compiled, "find_spec", lambda _: None)
-    simulate_one_of_many(two_ops, device)
-    assert ran[4:] == ["simpy"]
+    for many in (1, 2, 3, 2, 1):
+        simulate_one_of_many(two_ops, device, many)
+    assert ran == ["simpy", "simpy", "compiled" if is_installed else "simpy", "simpy", "simpy"]
 
 
 def test_one_prediction_does_not_load_numba() -> None:
