@@ -427,7 +427,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
-        return [op for kernel in self.kernels for op in [self.launch(kernel, part, stream)] * kernel.launches]
+        return [op for launch, many in self.kernels_of(part, stream) for op in [launch] * many]
+
+    def kernels_of(self, part: Part, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
+        """A launch of each kernel of a chunk, less the bytes that it touches, and how many there are of it in a row."""
+        return ((self.launch(kernel, part, stream), kernel.launches) for kernel in self.kernels)
 
     def threads(self, kernel: WorkloadKernel) -> int:
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
