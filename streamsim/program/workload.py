@@ -127,13 +127,17 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 f" {format_seconds(launch_s)}; give no more than that, or a longer time"
             )
 
+    def in_chunks(self, chunks: int) -> WorkloadKernel:
+        """The same for so many chunks: :meth:`Workload.in_chunks`."""
+        if self.per != "item":
+            return self
+        return msgspec.structs.replace(self, launches=-(-self.launches // chunks), per="item, cut")
+
     def check_alone(self) -> None:
         """Raise InputError unless its times are its own."""
         if self.timed == "events":
-            raise InputError(
-                f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
-                " takes of that; give its own time, or in Python timed_alone(workload, device)"
-            )
+            what = f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
+            raise InputError(f"{what} takes of that; give its own time, or in Python timed_alone(workload, device)")
 
     def launch_s(self, elements: int) -> float:
         """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed.
@@ -407,13 +411,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """
         if all(kernel.per != "item" for kernel in self.kernels):
             return self
-        kernels = (
-            msgspec.structs.replace(kernel, launches=-(-kernel.launches // chunks), per="item, cut")
-            if kernel.per == "item"
-            else kernel
-            for kernel in self.kernels
-        )
-        return msgspec.structs.replace(self, kernels=tuple(kernels))
+        return msgspec.structs.replace(self, kernels=tuple(kernel.in_chunks(chunks) for kernel in self.kernels))
 
     @property
     def calls_of_chunk(self) -> int:
