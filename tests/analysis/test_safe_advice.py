@@ -97,6 +97,7 @@ CHANGES = st.lists(
         st.builds(make.chunks, COUNTS, st.just(True)),
         st.builds(make.streams, st.integers(1, 5), st.just(True)),
         st.builds(make.streams, st.integers(1, 5), st.just(True)),
+        st.builds(make.order, st.sampled_from(("depth-first", "breadth-first"))),
         st.builds(make.prefetch, st.integers(1, 3)),
     ),
     min_size=1,
