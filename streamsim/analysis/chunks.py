@@ -1,4 +1,4 @@
-"""The chunks of a program: how many it has, and the same program with another number of them or over other streams.
+"""The chunks of a program: how many it has, and the same program with others, over other streams, in another order.
 
 Where ops name their memory, the data says which of them make a chunk (:class:`streamsim.analysis.recut.Recut`), in
 whatever order they are issued. Recorded programs do not say what memory their ops touch: there a chunk is a step
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.analysis.races import unnamed_memory
 from streamsim.analysis.recut import Recut
-from streamsim.analysis.rework import is_racy
+from streamsim.analysis.rework import Rework, is_racy
 from streamsim.analysis.steps import are_independent, in_pieces, over_streams, steps_of
 from streamsim.errors import InputError
 from streamsim.program.remembered import remembered
@@ -82,6 +82,17 @@ def in_streams(schedule: Schedule, count: int) -> Schedule:
     """The chunks over so many streams in turn. Raises InputError for a step that is itself in several streams."""
     recut = _by_data(schedule)
     return over_streams(schedule, count) if recut is None else recut.dealt(count, keeps_waits=False)
+
+
+def in_order(schedule: Schedule, name: str) -> Schedule:
+    """The same ops issued ``"depth-first"`` or ``"breadth-first"``. Raises InputError where the data forbids it."""
+    rework = Rework(schedule)
+    if name in rework.issued:
+        return schedule
+    if rework.is_racy or name not in rework.orders:
+        why = "it has races" if rework.is_racy else "its data needs another order"
+        raise InputError(f"this program cannot be issued {name}: {why}")
+    return rework.reordered(schedule, name, holds=True)
 
 
 @remembered

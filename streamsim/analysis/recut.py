@@ -53,6 +53,11 @@ class Recut:
         self.has_common = bool(rework.shared or rework.common)
         self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
 
+    @property
+    def members(self) -> list[list[Op]]:
+        """The ops of each chunk, in the order of issue; without what all chunks have in common."""
+        return [[self._schedule.ops[i] for i in ops] for ops in self._members.values()]
+
     def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:
         """The same ops in other streams; without ``keeps_waits`` with no wait but those that the data needs."""
         parts = [(i, 0) for i in self._rework.sequence(None, holds)]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim.analysis.recut import Recut
+from streamsim.analysis.rework import is_racy, last_work
 from streamsim.analysis.steps import Steps, is_of_a_call, own_work_s, steps_of
 from streamsim.errors import InputError
 from streamsim.program.config import Config, HostMemory
@@ -25,6 +27,7 @@ from streamsim.text.shown import one_line, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from streamsim.program.config import Order
     from streamsim.program.schedule import Op, Schedule
 
     Work = Copy | Kernel
@@ -44,18 +47,39 @@ def repeated_step(schedule: Schedule) -> RepeatedStep:
 
     Steps are those of :func:`~streamsim.analysis.steps.steps_of`. They are alike when their copies have the same bytes
     (to 16) and their kernels the same names, first copies in, then kernels, then copies back, each in one stream, and
-    over several streams in turn.
+    over several streams in turn. Of a program that is issued stage by stage the data, or the streams, say the chunks.
     """
     if any(isinstance(op, WaitEvent) for op in schedule.ops):
         raise InputError("ops: streams wait for events: what its steps need of each other is not that of a pipeline")
     if any(op.thread for op in schedule.ops):
         raise InputError("ops: issued by several host threads: a pipeline has one")
+    if _is_breadth_first(schedule):
+        return _breadth_first(schedule)
     found = steps_of(schedule)
     steps = [[op for op in step if isinstance(op, Copy | Kernel)] for step in found.steps]
     before, after = _take_once(steps)
     _check_alike(steps)
     workload = _workload(schedule.name, steps, before, after)
-    return RepeatedStep(replace(workload, host_work_s=_host_work_s(found)), _config(schedule, steps))
+    return RepeatedStep(replace(workload, host_work_s=_host_work_s(found)), _config(schedule, steps, "depth-first"))
+
+
+def _is_breadth_first(schedule: Schedule) -> bool:
+    """Whether several chunks are issued stage by stage: all copies in, then all kernels, then all copies back."""
+    stages = [STAGES.index(_stage(op)) for op in schedule.ops if isinstance(op, Copy | Kernel)]
+    return stages == sorted(stages) and len(set(stages)) > 1 and not is_racy(schedule) and Recut(schedule).chunks > 1
+
+
+def _breadth_first(schedule: Schedule) -> RepeatedStep:
+    """See :func:`repeated_step`; the host's own work is shared out over the chunks."""
+    recut = Recut(schedule)
+    steps = [[op for op in ops if isinstance(op, Copy | Kernel)] for ops in recut.members]
+    of_chunks = {id(op) for step in steps for op in step}
+    common = [op for op in schedule.ops if isinstance(op, Copy | Kernel) and id(op) not in of_chunks]
+    before, after = ([op for op in common if _stage(op) == stage] for stage in ("h2d", "d2h"))
+    _check_alike(steps)
+    workload = _workload(schedule.name, steps, before, after)
+    host_work_s = own_work_s(schedule.ops[: last_work(schedule)]) / len(steps)
+    return RepeatedStep(replace(workload, host_work_s=host_work_s), _config(schedule, steps, "breadth-first"))
 
 
 def _host_work_s(found: Steps) -> float:
@@ -150,7 +174,7 @@ def _kernels(columns: Sequence[Sequence[Kernel]]) -> Iterator[WorkloadKernel]:
         yield WorkloadKernel(name, took_s, launches[0][0].parameter, fill, points=points, launches=len(launches))
 
 
-def _config(schedule: Schedule, steps: Sequence[Sequence[Work]]) -> Config:
+def _config(schedule: Schedule, steps: Sequence[Sequence[Work]], order: Order) -> Config:
     streams: list[int] = []
     for k, step in enumerate(steps, 1):
         own = {op.stream for op in step}
@@ -164,8 +188,9 @@ def _config(schedule: Schedule, steps: Sequence[Sequence[Work]]) -> Config:
     copies = [op for step in steps for op in step if isinstance(op, Copy)]
     memory: HostMemory = "pageable" if any(op.host and op.host.buffer in names for op in copies) else "pinned"
     if not _holds_at_copies(schedule):
-        return Config("depth-first", len(steps), len(used), len(used), memory, schedule.launch)
-    if len(used) > 1:
+        buffers = len(used) if order == "depth-first" else None
+        return Config(order, len(steps), len(used), buffers, memory, schedule.launch)
+    if len(used) > 1 or order != "depth-first":
         raise InputError("every copy holds the host, so that streams overlap nothing; change it with --async first")
     return Config("serial", len(steps), 1, None, memory)
 

@@ -60,7 +60,8 @@ def is_racy(schedule: Schedule) -> bool:
 class Rework:
     """Puts the ops of a schedule into another order of issue or into other streams.
 
-    ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own.
+    ``orders``: by name, the orders of issue that keep every dependence and differ from the schedule's own; ``issued``:
+    the names of its own.
     ``is_racy``: the schedule has races; then it does not keep the order that its data needs, and nor is it kept here.
     By op: ``before``, the ops that its stream and events put it behind directly; ``reads_from``, those whose data it
     reads; ``conflicts``, those that share bytes with it, one writing, nearest first; ``chunk``, the first of the ops
@@ -87,6 +88,7 @@ class Rework:
         self.shared = self._find_shared()
         self.common = {k for i, regions in self.shared.items() for region in regions for k in self._versions[i][region]}
         self.chunk = self._find_chunks()
+        self.issued = set[str]()
         self.orders = self._find_orders()
 
     @property
@@ -289,6 +291,8 @@ class Rework:
         found: dict[str, list[int]] = {}
         for name, key in keys.items():
             order = sorted(work, key=key)
+            if order == work:
+                self.issued.add(name)
             if order != work and order not in found.values() and self._keeps(order):
                 found[name] = order
         return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from streamsim.analysis.bounds import lower_bound
-from streamsim.analysis.chunks import chunk_count, in_chunks, in_streams, shows_independence
+from streamsim.analysis.chunks import chunk_count, in_chunks, in_order, in_streams, shows_independence
 from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apart, pinned, still_ordered, unblocked
 from streamsim.analysis.steps import is_of_a_call, prefetched
 from streamsim.compiled import simulate_one_of_many
@@ -197,6 +197,11 @@ def chunks(count: int, assumed: bool) -> Change:
         return Scenario(in_chunks(case.schedule, count), case.device)
 
     return Change(f"--chunks {count}", make, "a step's copies and kernels can be cut into equal pieces")
+
+
+def order(name: str) -> Change:
+    """The same ops issued chunk by chunk, or stage by stage."""
+    return Change(f"--order {name}", lambda case: Scenario(in_order(case.schedule, name), case.device))
 
 
 def prefetch(depth: int) -> Change:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
+ISSUE_ORDERS = ("depth-first", "breadth-first")
 COUNT = click.IntRange(1, 1024)
 
 
@@ -35,6 +36,7 @@ COUNT = click.IntRange(1, 1024)
 @click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
 @click.option("--chunks", type=CHUNKS, help="The work in so many chunks in all: a multiple of those there are.")
 @click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
+@click.option("--order", type=one_of(ISSUE_ORDERS), help="Issue chunk by chunk, or stage by stage.")
 @click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
 @click.option("--graph", is_flag=True, help="Captured once, launched once.")
 @click.option(
@@ -135,6 +137,7 @@ def _changes(
     drop_sync: bool,
     chunks: int | None,
     streams: int | None,
+    order: str | None,
     prefetch: int | None,
     graph: bool,
     front_end_cost: str | None,
@@ -151,6 +154,8 @@ def _changes(
     if drop_sync:
         yield make.drop_sync()
     yield from (change(n, independent) for n, change in ((chunks, make.chunks), (streams, make.streams)) if n)
+    if order is not None:
+        yield make.order(order)
     if prefetch:
         yield make.prefetch(prefetch)
     if front_end_cost is not None:

@@ -40,7 +40,7 @@ HOLDS = ("drop_sync", "unblocked", "pinned")  # in which they are left out where
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
     """Changes of a program: of its memory and calls; streams, and steps copied ahead.
 
-    ``chunks``: so many in all (0: as many as it has).
+    ``chunks``: so many in all (0: as many as it has). ``order``: in which they are issued ("": as they are).
     """
 
     pinned: bool = False
@@ -49,6 +49,7 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
     chunks: int = 0
     streams: int = 0
     depth: int = 0
+    order: str = ""
 
     @property
     def words(self) -> str:
@@ -61,6 +62,7 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
         changes = [change() for asked, change in found if asked]
         changes += [make.chunks(self.chunks, assumed)] if self.chunks else []
         changes += [make.streams(self.streams, assumed)] if self.streams else []
+        changes += [make.order(self.order)] if self.order else []
         return changes + ([make.prefetch(self.depth)] if self.depth else [])
 
 
@@ -106,7 +108,8 @@ def best_steps(
     as_it_is = search.timed(Way())
     holds = search.holds(independent)
     shown = independent or shows_independence(schedule)
-    search.grid(holds, steps, most_chunks if independent else steps, most_streams if shown else 0)
+    for way in (holds, *search.in_other_order(holds)):
+        search.grid(way, steps, most_chunks if independent else steps, most_streams if shown else 0)
     use = search.simplest()
     left_out = list(search.left_out)
     if not independent:
@@ -147,6 +150,15 @@ class _Search:
                 way = replace(way, **{name: True})
         return way
 
+    def in_other_order(self, way: Way) -> list[Way]:
+        """The way chunk by chunk, where it is not so."""
+        other = replace(way, order="depth-first")
+        try:
+            case, reordered = (make.changed_by(some.changes(), self._case) for some in (way, other))
+        except InputError:  # the data needs another order
+            return []
+        return [] if reordered.schedule is case.schedule else [other]
+
     def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
         """Streams, and steps ahead, of the steps as they are and in ever more chunks, until those gain nothing."""
         fastest_s, chunks = self.timed(holds).makespan_s, steps
@@ -154,7 +166,8 @@ class _Search:
             level = replace(holds, chunks=chunks if chunks > steps else 0)
             if not self._level(level, chunks, most_streams):
                 return
-            level_s = min(seconds for way, seconds in self._times.items() if way.chunks == level.chunks)
+            of_level = level.chunks, level.order
+            level_s = min(seconds for way, seconds in self._times.items() if (way.chunks, way.order) == of_level)
             if level.chunks and level_s > fastest_s / NEAR and chunks >= FEW_CHUNKS:
                 return
             fastest_s, chunks = min(fastest_s, level_s), 2 * chunks
@@ -204,5 +217,5 @@ def _seconds(timed: TimedWay) -> float:
     return timed.makespan_s
 
 
-def _changes_of(way: Way) -> tuple[int, int, int, bool]:
-    return way.chunks, way.streams + way.depth, way.depth, way != Way()
+def _changes_of(way: Way) -> tuple[int, int, int, str, bool]:
+    return way.chunks, way.streams + way.depth, way.depth, way.order, way != Way()

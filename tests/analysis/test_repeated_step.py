@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from perfect_profiler import recorded
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
@@ -18,6 +19,7 @@ from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import Config
+from streamsim.program.patterns import breadth_first
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -72,6 +74,29 @@ def test_the_pipeline_that_is_read_issues_what_the_schedule_does(
     workload, config = repeated_step(schedule)
     assert config == Config("depth-first", steps * pieces, min(streams, steps * pieces), min(streams, steps * pieces))
     assert issued(config.schedule(workload)) == issued(schedule)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 2), st.integers(0, 2), st.booleans())
+def test_a_program_issued_stage_by_stage_is_read_as_such(
+    chunks: int, streams: int, inputs: int, outputs: int, is_named: bool
+) -> None:
+    """By what its memory says; without that each stream is a chunk, and there must be one for each."""
+    chunks = streams if not is_named else chunks
+    kernels = (WorkloadKernel(duration_s=chunks * 1e-6),)
+    workload = Workload(inputs=(chunks * BYTES,) * inputs, outputs=(chunks * BYTES,) * outputs, kernels=kernels)
+    schedule = breadth_first(workload, chunks, min(streams, chunks))
+    if not is_named:
+        bare = [replace(op, host=None, device=None) if isinstance(op, Copy) else op for op in schedule]
+        bare = [replace(op, reads=(), writes=()) if isinstance(op, Kernel) else op for op in bare]
+        schedule = replace(schedule, ops=tuple(bare), buffers=())
+    if chunks == 1:
+        with pytest.raises(InputError, match="no step is repeated"):
+            repeated_step(schedule)
+        return
+    found, config = repeated_step(schedule)
+    assert config == Config("breadth-first", chunks, min(streams, chunks))
+    assert issued(config.schedule(found)) == issued(schedule)
 
 
 @pytest.mark.parametrize(("waits", "blocking"), [((Synchronize(stream=1),), False), ((), True)])

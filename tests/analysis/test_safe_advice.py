@@ -97,6 +97,7 @@ CHANGES = st.lists(
         st.builds(make.chunks, COUNTS, st.just(True)),
         st.builds(make.streams, st.integers(1, 5), st.just(True)),
         st.builds(make.streams, st.integers(1, 5), st.just(True)),
+        st.builds(make.order, st.sampled_from(("depth-first", "breadth-first"))),
         st.builds(make.prefetch, st.integers(1, 3)),
     ),
     min_size=1,
@@ -141,9 +142,10 @@ def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, cha
 def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, independent: bool) -> None:
     assume(any(isinstance(op, Copy | Kernel) for op in schedule))
     schedule = repaired(schedule, check(schedule))
-    found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
-    for way in (found.use.way, found.fastest.way):
-        check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).schedule)
+    with suppress(InputError):  # threads that show no chunks
+        found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
+        for way in (found.use.way, found.fastest.way):
+            check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).schedule)
 
 
 @examples(30)

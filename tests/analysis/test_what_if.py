@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ from streamsim.analysis.what_if import what_if
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.patterns import depth_first, one_stream
+from streamsim.program.patterns import breadth_first, depth_first, one_stream
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -301,6 +301,27 @@ def test_the_host_waits_at_the_end_only() -> None:
 def test_another_device_may_be_a_change() -> None:
     found = what_if(loop(3), make_device(), [change.on_device(load_device("ideal"))])
     assert found.together.makespan_s == simulate(loop(3), "ideal").makespan_s
+
+
+@pytest.mark.parametrize(("was", "then"), [(breadth_first, depth_first), (depth_first, breadth_first)])
+@pytest.mark.parametrize("streams", [1, 3])
+def test_in_another_order_a_pattern_is_the_pattern_of_that_order(was: Any, then: Any, streams: int) -> None:
+    """Nothing is assumed for it. In the order in which it is it stays as it is."""
+    schedule, meant = (pattern(pipeline_of(12 * 65536), 6, streams) for pattern in (was, then))
+    name = then.__name__.replace("_", "-")
+    found = what_if(schedule, DEVICE, [change.order(name)])
+    assert found.scenario.schedule.ops == meant.ops
+    assert found.assumed == ()
+    assert what_if(meant, DEVICE, [change.order(name)]).scenario.schedule is meant
+
+
+def test_an_order_that_the_data_forbids_is_refused() -> None:
+    """The second copy overwrites what the first kernel reads."""
+    there, card = Region("h", 0, 8), Region("d", 0, 8)
+    step = Copy("h2d", 8, 1, there, card), Kernel(1, duration_s=NS, reads=(card,))
+    schedule = program(*step * 2, streams=1, buffers=(Buffer("h", 8, "pinned"), Buffer("d", 8, "device")))
+    with pytest.raises(InputError, match="cannot be issued breadth-first: its data needs another order"):
+        what_if(schedule, DEVICE, [change.order("breadth-first")])
 
 
 def test_what_is_not_shown_must_be_said() -> None:

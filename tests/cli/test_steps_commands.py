@@ -142,7 +142,7 @@ def test_best_says_what_it_has_not_tried_and_when_to_leave_a_program_alone(capsy
     assert "not tried: streams and pieces of a step: nothing in the schedule shows" in printed
     assert main(["best", "busy.json", "--device", "ideal", "--format", "csv"]) == 0
     assert capsys.readouterr().out.startswith(
-        "options,pinned,unblocked,drop_sync,chunks,streams,depth,makespan_s,gain\n"
+        "options,pinned,unblocked,drop_sync,chunks,streams,depth,order,makespan_s,gain\n"
     )
 
 

@@ -116,10 +116,18 @@ def test_what_changes_bring_is_predicted_from_the_recording_before_them(
     assert found == pytest.approx(untraced_s(after), rel=0.09)
 
 
+def test_a_program_issued_stage_by_stage_is_a_pipeline() -> None:
+    """Two copies in for each of four chunks, then their kernels, then their copies back; a chunk in each stream."""
+    recording = read_recording(SHARED / "public/t4-4streams-pinned.sqlite")
+    workload, config = repeated_step(untraced(recording, profile_of(recording)).schedule)
+    assert config == Config("breadth-first", 4, 4)
+    assert (workload.inputs, workload.outputs) == ((8 << 20, 8 << 20), (8 << 20,))
+    assert workload.host_work_s == 0
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("public/t4-4streams-pinned.sqlite", "no step is repeated"),
         ("public/a100-alexnet.json.gz", "streams wait for events"),
         ("public/a100-cloverleaf.sqlite", "step 1 has the kernel"),
     ],
