@@ -123,8 +123,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 ON_CARD = "test_gpu"  # how the files begin whose tests need it
-# A cluster, comparisons of records, a fit, a wheel.
-SHARING = ("test_sweep_dask", "test_accuracy", "test_calibrate", "test_wheel")
+# A cluster, comparisons of records, a fit, more comparisons, a wheel.
+SHARING = ("test_sweep_dask", "test_accuracy", "test_calibrate", "test_page_tables", "test_wheel")
 
 
 # What takes long and is the same

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from documents import ROOT
+from effort import THOROUGH
 
 from campaigns import tables
-from campaigns.tables import PLACE, TABLES, Table, newest, of_class, pages, rewritten, whole_alone
+from campaigns.tables import PLACE, TABLES, Table, newest, of_class, pages, rewritten, ways, whole_alone
+from streamsim import load_device
 from streamsim.compiled import available
 from streamsim_validate.compare import DEVICE_BOUND, HOST_BOUND, compare, percentile95
 from streamsim_validate.records import read_record
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
     from streamsim_validate.records import Record
 
-EVERY = 12  # schedules of a record, one in so many
+EVERY = 20  # schedules of a record, one in so many
+QUICK = ("accuracy", "lengths", "programs")  # of an ordinary run; a thorough one makes all
 
 ON_PAGES = [
     (page, place[2], place[3]) for page in pages() for place in PLACE.finditer(page.read_text(encoding="utf-8"))
@@ -51,8 +54,10 @@ def _few(record: Record) -> Record:
 @pytest.mark.skipif(not available(), reason="numba is not installed")
 @pytest.mark.measured
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize(("page", "name", "shown"), ON_PAGES, ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(("page", "name", "shown"), ON_PAGES, ids=[name for _, name, _ in ON_PAGES])
 def test_the_command_that_a_page_names_makes_its_table(page: Path, name: str, shown: str) -> None:
+    if name not in QUICK and not THOROUGH:
+        pytest.skip("some ten seconds; a thorough run does it")
     made = str(TABLES[name]()).splitlines()
     there = shown.splitlines()
     assert there[:2] == made[:2], f"{page.name}: cd validate; python -m campaigns.tables --write {name}"
@@ -66,7 +71,7 @@ def test_every_table_is_on_a_page() -> None:
 
 
 def test_a_table_takes_the_place_of_the_one_below_its_mark_and_nothing_else_changes() -> None:
-    page = "a\n\n<!-- table: one -->\n\n| old |\n|---|\n| 1 |\n\nb\n\n<!-- table: two -->\n\nc\n"
+    page = "a\n\n<!-- table: one -->\n\n| old |\n|---|\n| 1 |\n\nb\n\n<!-- table: two -->\n\n\nc\n"
     made = {"one": str(Table(("x", "y"), [("1", "2"), ("3", "4")])), "two": str(Table(("z",), []))}
     found = rewritten(page, lambda name: made[name])
     assert found == (
@@ -75,6 +80,12 @@ def test_a_table_takes_the_place_of_the_one_below_its_mark_and_nothing_else_chan
     )
     assert rewritten(found, lambda name: made[name]) == found
     assert rewritten(page, lambda _: "") == page
+
+
+def test_every_effect_that_is_switched_off_is_one_that_the_ideal_device_lacks() -> None:
+    ideal, real = load_device("ideal"), load_device("h200")
+    assert all(without(ideal) == ideal for without in ways().values())
+    assert [name for name, without in ways().items() if without(real) == real] == ["**the model**"]
 
 
 def test_the_newest_are_those_with_the_highest_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,11 +116,14 @@ def test_no_mark_of_a_table_is_misspelt() -> None:
 @pytest.mark.skipif(not available(), reason="numba is not installed")
 @pytest.mark.measured
 @pytest.mark.parametrize(
-    "path", [path for paths in newest("programs-suite").values() for path in paths], ids=lambda path: path.name
+    "path", [path for paths in newest("programs-suite", 1).values() for path in paths], ids=lambda path: path.name
 )
 def test_compiled_programs_are_predicted_from_the_whole_kernel_alone(path: Path) -> None:
     """To the goals that they are held to with a chunk's time as well: 2 and 8 % device-bound, 8 and 25 % host-bound."""
-    rows = [row for row in compare(whole_alone(read_record(path))).rows if row.front_end == "cuda-c++"]
+    record = whole_alone(read_record(path))
+    (run,) = record.runs
+    own = tuple(entry for entry in run.entries if entry.program and entry.program.language == "cuda-c++")
+    rows = compare(msgspec.structs.replace(record, runs=(msgspec.structs.replace(run, entries=own),))).rows
     for klass, middle, p95 in ((DEVICE_BOUND, 0.025, 0.08), (HOST_BOUND, 0.08, 0.25)):
         found = of_class(rows, klass)
         assert median(found) <= middle

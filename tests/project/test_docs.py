@@ -215,11 +215,3 @@ def test_the_picture_of_a_search_stars_what_best_finds() -> None:
         best = streamsim.best(workload, load_device("h200"), grid).best
         assert heat.optimum == (best.config.chunks, best.config.streams)
         assert heat.cells[heat.optimum] == best.makespan_s
-
-
-def test_every_effect_that_is_switched_off_is_one_that_the_ideal_device_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "figures")
-    effects = runpy.run_path(str(ROOT / "figures" / "effects.py"))["ways"]()
-    ideal, real = load_device("ideal"), load_device("h200")
-    assert all(without(ideal) == ideal for without in effects.values())
-    assert [name for name, without in effects.items() if without(real) == real] == ["the model"]

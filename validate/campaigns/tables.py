@@ -56,7 +56,7 @@ GOOD_CHOICE = 0.05  # slower than the best measured
 BEYOND = 0.05
 LENGTHS_US = (0.0, 5.0, 10.0, 20.0, 50.0, 100.0, inf)
 LANGUAGES = {"cupy": "CuPy", "pytorch": "PyTorch", "cuda-c++": "CUDA C++"}
-PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n\n?)((?:\|[^\n]*\n)*)")
+PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n)\n?((?:\|[^\n]*\n)*)\n?")
 
 
 class Table(NamedTuple):
@@ -147,8 +147,8 @@ def intervals() -> Table:
     rows = []
     for path in (path for paths in newest("random").values() for path in paths):
         found = by_class(expectations(read(path), comparison(path).rows, SAMPLES))
-        classes = (found[klass] for klass in (DEVICE_BOUND, HOST_BOUND))
-        cells = (f"{100 * share:.0f} %" for one in classes for share in (one.inside, one.mean_width))
+        classes = [found[klass] for klass in (DEVICE_BOUND, HOST_BOUND) if klass in found]
+        cells = [f"{100 * share:.0f} %" for one in classes for share in (one.inside, one.mean_width)]
         rows.append([path.name.partition(".")[0], *cells])
     return Table(("record", "device-bound: inside", "mean width", "host-bound: inside", "mean width"), rows)
 
@@ -237,18 +237,21 @@ def recorded() -> Table:
 
 def effects() -> Table:
     """The errors with each effect off, all other numbers as calibrated."""
-    ways: dict[str, Callable[[Device], Device]] = {"**the model**": lambda device: device}
-    ways |= {
-        f"{words} (`{name}`)": partial(_without, effect=name) for name, words in EFFECTS.items() if name != "launch"
-    }
     random = [read(path) for paths in newest("random").values() for path in paths]
     suite = [read(path) for paths in newest("standard").values() for path in paths]
     rows = []
-    for words, change in ways.items():
+    for words, change in ways().items():
         of_random, of_suite = (list(_changed(records, change)) for records in (random, suite))
         cells = (of_class(of_random, DEVICE_BOUND), of_class(of_random, HOST_BOUND), of_class(of_suite, DEVICE_BOUND))
         rows.append([words, *(errors(found, worst=False) for found in cells)])
     return Table(("without", "random, device-bound", "random, host-bound", "standard suite, device-bound"), rows)
+
+
+def ways() -> dict[str, Callable[[Device], Device]]:
+    """The model as it is, and without each effect that the calibration's probes show apart, by its words."""
+    shown = {name: words for name, words in EFFECTS.items() if name != "launch"}
+    of_each = {f"{words} (`{name}`)": partial(_without, effect=name) for name, words in shown.items()}
+    return {"**the model**": lambda device: device} | of_each
 
 
 def _without(device: Device, effect: str) -> Device:
@@ -317,7 +320,7 @@ def pages() -> list[Path]:
 
 def rewritten(text: str, made: Callable[[str], str]) -> str:
     """A page with what ``made`` gives for the name of each of its tables; "" leaves that table as it is."""
-    return PLACE.sub(lambda place: place[1] + (made(place[2]) or place[3]), text)
+    return PLACE.sub(lambda place: f"{place[1]}\n{made(place[2]) or place[3]}\n", text)
 
 
 def main() -> None:
