@@ -380,3 +380,15 @@ def test_no_change_loses_an_op_or_a_byte(number: int) -> None:
     assert took[1] == pytest.approx(took[0])
     starts = [i for i, op in enumerate(changed.ops) if isinstance(op, Copy) and op.direction == "d2h"]
     assert all(any(isinstance(op, Kernel) for op in changed.ops[a:b]) for a, b in pairwise([0, *starts]))
+
+
+def test_a_kernels_recorded_time_holds_some_of_the_gap_that_a_graph_has() -> None:
+    """Three fifths of it: 8 ticks are 5 and a gap of 5 in the graph. What was recorded in a graph holds all of it.
+
+    The first kernel is launched by itself: 10 ticks at least.
+    """
+    device = make_device(floor=10, graph_gap=5)
+    ops = [kernel(1, 8, call_s=call * NS) for call in (2, 2, 0)]
+    case = change.graph().make(Scenario(program(*ops, streams=1), device))
+    timeline = simulate(case.schedule, case.device)
+    assert list(zip(timeline.start, timeline.end, strict=True))[:3] == [(0, 10), (10, 20), (20, 28)]
