@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from streamsim.analysis.advice import advise, best_of, largest_of
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
+    from streamsim.analysis.advice import Advice
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 1
-NEGLIGIBLE = 0.02  # of the makespan: where less is lost above the bound, the bound is what there is to explain
+SCHEMA_VERSION = 2
 
 Key = Literal[
     "pageable-memory",
@@ -39,53 +40,147 @@ KEYS: tuple[Key, ...] = get_args(Key)
 
 
 class Cause(NamedTuple):
-    """Something that loses time, for people. ``otherwise``: what there is to say where no remedy can be made."""
+    """Something that loses time, for people.
+
+    ``meaning``: what happens, and what can be done about it beyond the remedies that are tried. ``otherwise``: what to
+    do where no remedy can be made.
+    """
 
     title: str
+    meaning: str
     otherwise: str
 
 
 CAUSES: dict[Key, Cause] = {
-    "pageable-memory": Cause("pageable host memory", "pin the host memory"),
-    "legacy-stream": Cause("legacy default stream", "issue its ops in non-blocking streams"),
-    "host-waits": Cause("synchronising or blocking call", "allocate and free outside of the pipeline"),
-    "issue-order": Cause("issue order", "the data allows no other order"),
-    "needless-order": Cause("wait that serialises", "give independent chunks streams and buffers of their own"),
+    "pageable-memory": Cause(
+        "pageable host memory",
+        "pageable copies are staged and hold the host: pin the host memory",
+        "pin the host memory",
+    ),
+    "legacy-stream": Cause(
+        "legacy default stream",
+        "its ops and those of blocking streams wait for each other: give every kernel and copy a non-blocking stream",
+        "issue its ops in non-blocking streams",
+    ),
+    "host-waits": Cause(
+        "synchronising or blocking call",
+        "the host waits for the card before it issues more: copy asynchronously, and wait as late and as seldom as the"
+        " results allow",
+        "allocate and free outside of the pipeline",
+    ),
+    "issue-order": Cause(
+        "issue order",
+        "an op that must wait blocks those that were issued after it",
+        "the data allows no other order",
+    ),
+    "needless-order": Cause(
+        "wait that serialises",
+        "chunks wait for each other: give independent chunks streams and buffers of their own",
+        "give independent chunks streams and buffers of their own",
+    ),
     "copied-once": Cause(
-        "copied once, before or after all chunks", "keep it on the card from run to run, or copy each chunk its part"
+        "copied once, before or after all chunks",
+        "all chunks wait for one copy, or one copy waits for all: keep that array on the card from run to run, or copy"
+        " each chunk its part",
+        "keep it on the card from run to run, or copy each chunk its part",
     ),
-    "connections": Cause("more streams than connections", "the card has no more hardware queues"),
-    "many-streams": Cause("more streams than pay", "chunks are not in streams of their own"),
-    "host-work": Cause("work of the host between its calls", "do it beforehand, or in another thread"),
-    "slow-calls": Cause("single calls that hold the host", "make them once before"),
-    "host-issue": Cause("host issue cost", "its calls cannot be captured in a graph; issue fewer and larger ops"),
+    "connections": Cause(
+        "more streams than connections",
+        "streams share a hardware queue: use fewer streams",
+        "the card has no more hardware queues",
+    ),
+    "many-streams": Cause(
+        "more streams than pay",
+        "each stream makes calls and hand-overs slower",
+        "chunks are not in streams of their own",
+    ),
+    "host-work": Cause(
+        "work of the host between its calls",
+        "the card waits while the host works between its calls: do that work beforehand, or in another thread, or capture"
+        " the steady part as a graph",
+        "do it beforehand, or in another thread",
+    ),
+    "slow-calls": Cause(
+        "single calls that hold the host",
+        "a single call holds the host far longer than its like: make it once before",
+        "make them once before",
+    ),
+    "host-issue": Cause(
+        "host issue cost",
+        "the host's calls set the time: issue fewer and larger ops, or capture the steady part as a graph",
+        "its calls cannot be captured in a graph; issue fewer and larger ops",
+    ),
     "small-chunks": Cause(
-        "chunks too small (latencies, hand-overs, kernel floor)", "these ops cannot be merged; issue larger ones"
+        "chunks too small (latencies, hand-overs, kernel floor)",
+        "what each op costs beside its work sets the time: issue fewer and larger ops",
+        "these ops cannot be merged; issue larger ones",
     ),
-    "duplex": Cause("duplex contention", "both directions share the link, whatever the schedule; move fewer bytes"),
-    "few-chunks": Cause("too few chunks (fill and drain)", "these ops cannot be cut finer"),
+    "duplex": Cause(
+        "duplex contention",
+        "both directions share the link, whatever the schedule: move fewer bytes",
+        "both directions share the link, whatever the schedule; move fewer bytes",
+    ),
+    "few-chunks": Cause(
+        "too few chunks (fill and drain)",
+        "the first copy in and the last copy out run alone: cut the work finer where it can be cut",
+        "these ops cannot be cut finer",
+    ),
     "same-direction": Cause(
-        "same-direction copies that queue", "one direction carries one copy at a time, in any stream; move fewer bytes"
+        "same-direction copies that queue",
+        "one direction carries one copy at a time, in any stream: move fewer bytes",
+        "one direction carries one copy at a time, in any stream; move fewer bytes",
     ),
     "full-kernels": Cause(
-        "kernels that fill the card", "those that fill the card cannot run side by side; make the kernels faster"
+        "kernels that fill the card",
+        "kernels that fill the card cannot run side by side: make the kernels faster",
+        "those that fill the card cannot run side by side; make the kernels faster",
     ),
     "unbalanced": Cause(
-        "unbalanced pipeline (little to overlap with)", "the others hide behind the longest stage; shorten that"
+        "unbalanced pipeline (little to overlap with)",
+        "the other stages hide behind the longest one: shorten that",
+        "the others hide behind the longest stage; shorten that",
     ),
 }
 LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
 LAST: Key = "few-chunks"
-BEHIND: dict[Key, Key] = {"needless-order": "issue-order", "connections": "issue-order"}  # removed after it
+LOSS_FIELDS = (
+    *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
+    *("assumes", "assuming_remedy", "assuming_gain_alone_s"),
+)
+# Removed after it: to blame for what is then left.
+BEHIND: dict[Key, Key] = {
+    "needless-order": "issue-order",
+    "connections": "issue-order",
+    "host-issue": "slow-calls",
+}
+
+
+class Assuming(NamedTuple):
+    """A remedy that is right only if something holds that the schedule does not show: ``assumes``, as "if" says it.
+
+    ``gain_alone_s`` and ``remedied`` are as of a :class:`Loss`.
+    """
+
+    assumes: str
+    remedy: str
+    gain_alone_s: float
+    remedied: Scenario | None
+
+    @property
+    def words(self) -> str:
+        """The condition, the remedy and its gain."""
+        return f"if {self.assumes}: {self.remedy} (gains {format_seconds(self.gain_alone_s)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.
 
+    ``remedy``: of the changes that remove more of this cause than of any other, the one that gains most.
     ``gain_alone_s``: by how much the makespan shrinks, in seconds, when the ``remedy`` alone is done; simulated. Below
     zero where it would cost time. ``remedied``: the schedule and the device with the remedy done; None where nothing
-    can be done: then ``gain_alone_s`` is what it would be worth if this cause could be removed.
+    can be done: then ``gain_alone_s`` is what it would be worth if this cause could be removed. ``assuming``: a change
+    that gains more, or at all, if something holds that the schedule does not show.
     """
 
     cause: Key
@@ -93,6 +188,7 @@ class Loss:
     gain_alone_s: float
     remedy: str
     remedied: Scenario | None = None
+    assuming: Assuming | None = None
 
     def __repr__(self) -> str:
         lost, gain = format_seconds(self.lost_s), format_seconds(self.gain_alone_s)
@@ -118,13 +214,18 @@ class Loss:
         """The cause in words."""
         return CAUSES[self.cause].title
 
+    @property
+    def meaning(self) -> str:
+        """What happens, and what can be done about it beyond the remedies that were tried."""
+        return CAUSES[self.cause].meaning
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Where the time of a schedule goes. Times in seconds.
 
     ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -
-    bound. The largest gain of a remedy comes first, what cannot be remedied last. ``limits``: what lies in the bound
+    bound. The cause that is named first comes first, then the largest. ``limits``: what lies in the bound
     itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split
     is over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races,
     so what its data needs is uncertain.
@@ -155,24 +256,29 @@ class Explanation:
         return sum(loss.ticks for loss in self.losses) * S_PER_TICK
 
     @property
+    def said(self) -> Advice:
+        """What to do first, and why."""
+        return advise(self.losses, self.limits, self.makespan_s)
+
+    @property
     def first(self) -> Loss | None:
-        """The cause whose remedy gains most when it alone is done. None where none gains anything."""
-        return next((loss for loss in self.losses if loss.helps), None)
+        """The cause that is named first. None where nothing is worth changing."""
+        return self.said.first
+
+    @property
+    def best(self) -> Loss | None:
+        """The cause whose remedy gains most, however little. None where none gains anything."""
+        return best_of(self.losses)
 
     @property
     def largest(self) -> Loss | None:
         """The cause that has lost most; or, where next to nothing is lost, the largest limit."""
-        is_lost = self.gap_s >= NEGLIGIBLE * self.makespan_s
-        return max((is_lost and self.losses) or self.limits or self.losses, key=lambda loss: loss.ticks, default=None)
+        return largest_of(self.losses, self.limits, self.makespan_s)
 
     @property
     def advice(self) -> str:
-        """What to do first, in a sentence; or, where no single change helps, what limits the schedule."""
-        if self.first is not None:
-            return f"{self.first.title}: {self.first.remedy}"
-        if self.largest is None:
-            return "nothing is lost"
-        return f"no single change helps; what limits it is {self.largest.title}"
+        """What to do first, in a sentence; or what sets the time, or that nothing is worth changing."""
+        return self.said.words
 
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
@@ -185,6 +291,7 @@ class Explanation:
             "even_s": self.even_s,
             "gap_s": self.gap_s,
             "first": self.first.cause if self.first else None,
+            "best": self.best.cause if self.best else None,
             "advice": self.advice,
             "losses": [_loss_json(loss) for loss in self.losses],
             "limits": [_loss_json(loss) for loss in self.limits],
@@ -197,5 +304,6 @@ class Explanation:
 
 
 def _loss_json(loss: Loss) -> dict[str, Any]:
-    names = ("cause", "title", "lost_s", "gain_alone_s", "made", "remedy")
-    return {name: getattr(loss, name) for name in names}
+    under = loss.assuming or Assuming("", "", 0.0, None)
+    said = (*(getattr(loss, name) for name in LOSS_FIELDS[:6]), under.assumes, under.remedy, under.gain_alone_s)
+    return dict(zip(LOSS_FIELDS, said, strict=True))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streamsim.analysis.causes import Explanation, Loss
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.device.profile import Device
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
@@ -58,9 +58,10 @@ def explain_command(
 ) -> None:
     """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what to do first.
 
-    Takes what predict takes, layers too, or a schedule from a .json file. First comes the change that gains most
-    when it alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
-    work with causes removed, and add up to all that is lost.
+    Takes what predict takes, layers too, or a schedule from a .json file. First comes what to change: each change is
+    made, and the schedule with it is simulated. If no change does much about the largest cause, this cause comes first;
+    if no change gains 3 %, that is said. The parts are simulations of the same work with causes removed, and add up to
+    all that is lost.
 
     \b
     Examples:
@@ -69,6 +70,7 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
+    from streamsim.analysis.causes import LOSS_FIELDS
     from streamsim.analysis.explain import explain
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
@@ -90,13 +92,15 @@ def explain_command(
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
-        names = ("where", "cause", "title", "lost_s", "gain_alone_s", "made", "remedy")
+        names = ("where", *LOSS_FIELDS)
         print_csv(rows or [dict.fromkeys(names, "")])
 
 
 def _remedied(explanation: "Explanation", path: Path) -> Schedule:
-    """The schedule with the first remedy done."""
+    """The schedule with the first remedy done; or with the best, where that is not said first."""
     first = explanation.first
+    if first is None or not first.helps:
+        first = explanation.best
     if first is None or first.remedied is None:
         raise InputError(one_line(f"--remedied {path}: {explanation.advice}; nothing to save"))
     if first.remedied.schedule == explanation.timeline.schedule:
@@ -113,15 +117,18 @@ class _Asked(NamedTuple):
     schedule: Schedule
     device: "Device"
     inputs: dict[str, Any]
-    source: "Source | None" = None
+    source: "Source | LayersSource | None" = None
     assumed: Sequence[str] = ()
 
 
 def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> _Asked:
     """A file, layers, or options of a pipeline."""
     if given := layers_given(context, of_layers, pipeline.memory):
+        from streamsim.analysis.remedies import LayersSource
+
         device = chosen.load()
-        return _Asked(schedule_of_layers(*given, device), device, {**inputs_of(*given), **chosen.inputs()})
+        inputs = {**inputs_of(*given), **chosen.inputs()}
+        return _Asked(schedule_of_layers(*given, device), device, inputs, LayersSource(*given))
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
@@ -179,19 +186,23 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     for name in ("part", "share", "alone"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("remedy", ratio=4)
-    small = [loss for loss in losses[1:] if max(loss.lost_s, loss.gain_alone_s) < least_s]
+    small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
     for loss in losses:
         if loss not in small:
-            table.add_row(
-                loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), loss.remedy
-            )
+            remedy = "; ".join((loss.remedy, *([loss.assuming.words] if loss.assuming else [])))
+            table.add_row(loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), remedy)
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
-        most_s = max(loss.gain_alone_s for loss in small)
+        most_s = max(map(_gain_s, small))
         gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
         table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
+
+
+def _gain_s(loss: "Loss") -> float:
+    """The most that is said to be gained against a cause."""
+    return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
 
 
 def _alone(loss: "Loss") -> str:
