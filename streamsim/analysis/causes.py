@@ -96,7 +96,7 @@ CAUSES: dict[Key, Cause] = {
     ),
     "host-work": Cause(
         "work of the host between its calls",
-        "the card waits while the host works between its calls: do that work beforehand, or in another thread, or capture"
+        "the card waits while the host works between its calls: do that beforehand, or in another thread, or capture"
         " the steady part as a graph",
         "do it beforehand, or in another thread",
     ),

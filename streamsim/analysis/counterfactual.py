@@ -105,7 +105,7 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
 
 
 def without_legacy_stream(schedule: Schedule) -> Schedule:
-    """The legacy default stream's ops in other streams, all of them non-blocking, in the order that their data needs."""
+    """The legacy default stream's ops in other streams, all non-blocking, in the order that their data needs."""
     return _still_ordered(schedule, without_legacy(schedule))
 
 

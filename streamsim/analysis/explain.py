@@ -66,21 +66,19 @@ from streamsim.rules.clock import S_PER_TICK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.analysis.remedies import LayersSource, Source
+    from streamsim.analysis.remedies import Origin
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 
 
-def explain(
-    schedule: Schedule, device: Device | str | Path, source: Source | LayersSource | None = None
-) -> Explanation:
+def explain(schedule: Schedule, device: Device | str | Path, source: Origin | None = None) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
-    ``source``: what it was made from, if that is known: a workload, or layers, and how they are run. Raises InputError for
-    an unknown device, when it has no cost for a kernel that the schedule names, or no room for its buffers, and for a
-    schedule of more than ``MOST_OPS`` ops.
+    ``source``: what it was made from, if that is known: a workload, or layers, and how they are run. Raises InputError
+    for an unknown device, when it has no cost for a kernel that the schedule names, or no room for its buffers, and for
+    a schedule of more than ``MOST_OPS`` ops.
     """
     check_schedule("schedule", schedule)
     if len(schedule) > MOST_OPS:

@@ -8,7 +8,7 @@ from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.even_load import ENGINE_OF, Load, loads_of
-from streamsim.analysis.remedies import LayersSource, Remedies, Source
+from streamsim.analysis.remedies import Remedies
 from streamsim.analysis.rework import Rework
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
@@ -18,6 +18,7 @@ from streamsim.rules.clock import S_PER_TICK, ticks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streamsim.analysis.remedies import Origin
     from streamsim.device.profile import Device
     from streamsim.timeline.timeline import Timeline
 
@@ -30,7 +31,7 @@ class Lab:
     ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
     """
 
-    def __init__(self, scenario: Scenario, source: Source | LayersSource | None = None, is_exact: bool | None = None) -> None:
+    def __init__(self, scenario: Scenario, source: Origin | None = None, is_exact: bool | None = None) -> None:
         self.case = scenario
         self._ops = len(scenario.schedule.ops)
         self._rework = Rework(_as_meant(scenario))

@@ -77,9 +77,7 @@ def _best(tried: Sequence[_Tried]) -> _Tried | None:
     return max(tried, key=lambda one: one.gain, default=None)  # of equals the simplest
 
 
-def _loss(
-    lab: Lab, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequence[_Tried], home: Key | None
-) -> Loss:
+def _loss(lab: Lab, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequence[_Tried], home: Key | None) -> Loss:
     best, under = _best(shown), _best(assumed)
     known = max(0, best.gain) if best else 0
     assuming = None
@@ -90,8 +88,8 @@ def _loss(
         return Loss(key, ticks, best.gain * S_PER_TICK, text, best.remedy.scenario, assuming)
     if home is not None:
         why = f"what helps stands under {CAUSES[home].title}"
-    elif assumed:
-        why = "what would help is right only if something holds that the schedule does not show"
+    elif under is not None:
+        why = "none without an assumption" if assuming else f"{under.remedy.text}; does not help alone"
     elif lab.remedies.has_any(key):
         why = "what would help has no room on the card"
     else:

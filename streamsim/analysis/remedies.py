@@ -34,7 +34,7 @@ from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload
-from streamsim.program.schedule import Copy, Synchronize
+from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.timeline.timeline import call_name
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Launch, Schedule
+    from streamsim.program.schedule import Launch, Op, Schedule
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)
@@ -81,6 +81,9 @@ class LayersSource(msgspec.Struct, frozen=True):
         check_is("config", self.config, Offload)
 
 
+Origin = Source | LayersSource
+
+
 class Remedy(NamedTuple):
     """A change in words, and the schedule and the device with it.
 
@@ -100,7 +103,7 @@ def _has_room(remedy: Remedy) -> bool:
 class Remedies:
     """The remedies for a scenario. ``rework``: of its schedule; ``source``: what that was made from, if known."""
 
-    def __init__(self, scenario: Scenario, rework: Rework, source: Source | LayersSource | None = None) -> None:
+    def __init__(self, scenario: Scenario, rework: Rework, source: Origin | None = None) -> None:
         self._case = scenario
         self._layers = source if isinstance(source, LayersSource) else None
         self._source = source if isinstance(source, Source) else None
@@ -223,9 +226,10 @@ class Remedies:
 
     def _prefetched(self) -> Iterator[Remedy]:
         """The next step's copies beside this step's work: of steps that do not name the buffers they copy into."""
-        if self._names_memory or without.has_legacy(self._case):
+        working = {op.stream for op in self._sound.ops if isinstance(op, Kernel) or _is_back(op)}
+        if self._names_memory or len(working) != 1 or without.has_legacy(self._case):
             return
-        reads_back = any(isinstance(op, Copy) and op.direction == "d2h" for op in self._sound.ops)
+        reads_back = any(map(_is_back, self._sound.ops))
         with suppress(InputError):
             yield self._remedy(
                 "copy the next step's input beside this step's work, into a second device buffer (a prefetcher)",
@@ -257,7 +261,7 @@ class Remedies:
             for n in several:
                 words = f"{text}, and {dealt.format(n)}" if text else dealt.format(n) + kept
                 words += ASYNCHRONOUS * self._holds
-                has_own_buffers = ring.slots == config.chunks and (text or config.is_prefetch)
+                has_own_buffers = ring.slots == config.chunks and (text or (config.is_prefetch and not config.buffers))
                 buffers = None if has_own_buffers else ring.slots
                 yield from self._as_options(words, order=order, streams=n, buffers=buffers)
 
@@ -389,6 +393,11 @@ class Remedies:
             text += f", depth-first{ASYNCHRONOUS}" * serial
             order = "depth-first" if serial else config.order
             yield from self._as_options(text, order=order, chunks=chunks, streams=streams)
+
+
+def _is_back(op: Op) -> bool:
+    """Whether an op copies from the card."""
+    return isinstance(op, Copy) and op.direction == "d2h"
 
 
 def _rings(workload: Workload, config: Config) -> Iterator[tuple[str, Config]]:

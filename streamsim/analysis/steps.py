@@ -261,6 +261,9 @@ def prefetched(schedule: Schedule, depth: int) -> Schedule:
         if k + depth < count:
             ops += load(k + depth)
         works = [i for i, op in enumerate(rest) if isinstance(op, Copy | Kernel)]
+        if not works:  # a last step that only copies to the card
+            ops += rest
+            continue
         streams = {op.stream for op in rest if isinstance(op, Copy | Kernel)}
         ops += rest[: works[0]]
         ops += (WaitEvent(loaded[k], stream) for stream in streams)

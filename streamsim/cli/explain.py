@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streamsim.analysis.causes import Explanation, Loss
-    from streamsim.analysis.remedies import LayersSource, Source
+    from streamsim.analysis.remedies import LayersSource, Origin, Source
     from streamsim.device.profile import Device
+    from streamsim.program.layers import Layers
+    from streamsim.program.offload import Offload
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
@@ -117,18 +119,16 @@ class _Asked(NamedTuple):
     schedule: Schedule
     device: "Device"
     inputs: dict[str, Any]
-    source: "Source | LayersSource | None" = None
+    source: "Origin | None" = None
     assumed: Sequence[str] = ()
 
 
 def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers: LayerOptions) -> _Asked:
     """A file, layers, or options of a pipeline."""
     if given := layers_given(context, of_layers, pipeline.memory):
-        from streamsim.analysis.remedies import LayersSource
-
         device = chosen.load()
         inputs = {**inputs_of(*given), **chosen.inputs()}
-        return _Asked(schedule_of_layers(*given, device), device, inputs, LayersSource(*given))
+        return _Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
@@ -144,6 +144,13 @@ def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     from streamsim.analysis.remedies import Source
 
     return Source(workload, pipeline.config())
+
+
+def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
+    """What the schedule of layers is made from."""
+    from streamsim.analysis.remedies import LayersSource
+
+    return LayersSource(layers, config)
 
 
 def print_explanation(explanation: "Explanation") -> None:
@@ -189,8 +196,8 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
     for loss in losses:
         if loss not in small:
-            remedy = "; ".join((loss.remedy, *([loss.assuming.words] if loss.assuming else [])))
-            table.add_row(loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), remedy)
+            part = format_seconds(loss.lost_s), _share(loss.lost_s, whole_s)
+            table.add_row(loss.title, *part, _alone(loss), _remedies(loss))
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
@@ -198,6 +205,13 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
         gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
         table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
+
+
+def _remedies(loss: "Loss") -> str:
+    """The remedy, and what more could be done if something holds."""
+    if loss.assuming is None:
+        return loss.remedy
+    return "; ".join((*[loss.remedy] * loss.made, loss.assuming.words))
 
 
 def _gain_s(loss: "Loss") -> float:

@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.cli.explain import source_of
+from streamsim.cli.explain import source_of, source_of_layers
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.causes import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import Origin
 
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
@@ -93,7 +93,8 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     if given := layers_given(context, of_layers, pipeline.memory):
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
-        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card)
+        origin = source_of_layers(*given) if wanted.explain else None
+        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin)
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
@@ -185,7 +186,7 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
 
 
 def _explanation(
-    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Source | None"
+    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Origin | None"
 ) -> "Explanation | None":
     if not wanted.explain:
         return None
@@ -209,7 +210,7 @@ def _report(
     inputs: dict[str, Any],
     wanted: _Wanted,
     device: Device,
-    source: "Source | None" = None,
+    source: "Origin | None" = None,
     assumed: Sequence[str] = (),
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""
