@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamsim.analysis.advice import NEAR
 from streamsim.analysis.causes import CAUSES, Assuming, Key, Loss
 from streamsim.analysis.lab import Lab
 from streamsim.analysis.shares import split_of
@@ -64,13 +65,15 @@ def _move(lab: Lab, parts: dict[Key, int], tried: dict[Key, list[_Tried]]) -> di
 
 
 def _home(lab: Lab, key: Key, remedy: Remedy, parts: dict[Key, int]) -> Key:
-    """The cause of which a remedy that was tried against ``key`` removes most; of equals the larger one."""
+    """The cause of which a remedy removes most; ``key``, against which it was tried, if it removes nearly as much."""
     if len(remedy.scenario.schedule) > MOST_OPS:
         return key
     after = Lab(remedy.scenario, is_exact=False)
     left = split_of(after).parts
     lab.simulations += after.simulations
-    return max(parts, key=lambda key: (parts[key] - left.get(key, 0), parts[key]))
+    removed = {cause: part - left.get(cause, 0) for cause, part in parts.items()}
+    most = max(removed, key=lambda cause: (removed[cause], parts[cause]))
+    return key if removed[key] >= NEAR * removed[most] > 0 else most
 
 
 def _best(tried: Sequence[_Tried]) -> _Tried | None:

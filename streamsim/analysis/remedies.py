@@ -339,8 +339,7 @@ class Remedies:
         schedule = with_step_graphs(self._sound, self._case.device)
         if schedule is not None:
             yield self._remedy(
-                "capture what comes again between two waits as a CUDA graph, and launch it each time: right if its"
-                " calls are the same each time",
+                "launch what comes again between two waits as a CUDA graph, if its calls are the same each time",
                 schedule,
             )
 
