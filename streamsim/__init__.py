@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
-    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.causes import Assuming, Loss
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.explain import explain
+    from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import EngineUse, Prediction, WithoutRing, predict
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
     from streamsim.code.layers import code_of_layers
     from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
@@ -217,8 +218,10 @@ _HOME = {
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
     "explain": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.causes",  # what explain gives
+    "Explanation": "analysis.explanation",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
+    "LayersSource": "analysis.remedies",  # the layers and how they are run that a schedule was made from, likewise
+    "Assuming": "analysis.causes",  # a remedy that is right only if something holds that the schedule does not show
     "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     "Scenario": "analysis.counterfactual",  # a schedule and a device with the remedy done
     # How sure
@@ -296,6 +299,7 @@ _HOME = {
 __all__ = [
     "AnnotationKind",
     "Annotations",
+    "Assuming",
     "Axis",
     "Best",
     "BestOffload",
@@ -337,6 +341,7 @@ __all__ = [
     "Layer",
     "LayerStep",
     "Layers",
+    "LayersSource",
     "LinkDirection",
     "Loss",
     "Memory",

@@ -1,21 +1,17 @@
-"""What loses time, and what an explanation says of it."""
+"""What loses time: the causes, and what each has lost."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from streamsim.analysis.advice import advise, best_of, largest_of
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from streamsim.analysis.advice import Advice
     from streamsim.analysis.counterfactual import Scenario
-    from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 2
 
 Key = Literal[
     "pageable-memory",
@@ -143,10 +139,6 @@ CAUSES: dict[Key, Cause] = {
 }
 LIMITS: tuple[Key, ...] = ("same-direction", "full-kernels", "unbalanced")
 LAST: Key = "few-chunks"
-LOSS_FIELDS = (
-    *("cause", "title", "lost_s", "gain_alone_s", "made", "remedy"),
-    *("assumes", "assuming_remedy", "assuming_gain_alone_s"),
-)
 # Removed after it: to blame for what is then left.
 BEHIND: dict[Key, Key] = {
     "needless-order": "issue-order",
@@ -164,7 +156,7 @@ class Assuming(NamedTuple):
     assumes: str
     remedy: str
     gain_alone_s: float
-    remedied: Scenario | None
+    remedied: Scenario
 
     @property
     def words(self) -> str:
@@ -218,92 +210,3 @@ class Loss:
     def meaning(self) -> str:
         """What happens, and what can be done about it beyond the remedies that were tried."""
         return CAUSES[self.cause].meaning
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Where the time of a schedule goes. Times in seconds.
-
-    ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -
-    bound. The cause that is named first comes first, then the largest. ``limits``: what lies in the bound
-    itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split
-    is over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races,
-    so what its data needs is uncertain.
-    ``link``: what link was assumed, and how well it is known.
-    """
-
-    timeline: Timeline
-    device: str
-    makespan_s: float
-    bound_s: float
-    bound_by: str
-    own_bound_s: float
-    even_s: float
-    losses: tuple[Loss, ...]
-    limits: tuple[Loss, ...]
-    simulations: int
-    is_exact: bool
-    is_racy: bool
-    link: str
-
-    def __repr__(self) -> str:
-        took, lost = format_seconds(self.makespan_s), format_seconds(self.gap_s)
-        return short(f"Explanation({took} on {self.device}, {lost} of it lost; {self.advice})")
-
-    @property
-    def gap_s(self) -> float:
-        """What is lost: the makespan less the bound of the work."""
-        return sum(loss.ticks for loss in self.losses) * S_PER_TICK
-
-    @property
-    def said(self) -> Advice:
-        """What to do first, and why."""
-        return advise(self.losses, self.limits, self.makespan_s)
-
-    @property
-    def first(self) -> Loss | None:
-        """The cause that is named first. None where nothing is worth changing."""
-        return self.said.first
-
-    @property
-    def best(self) -> Loss | None:
-        """The cause whose remedy gains most, however little. None where none gains anything."""
-        return best_of(self.losses)
-
-    @property
-    def largest(self) -> Loss | None:
-        """The cause that has lost most; or, where next to nothing is lost, the largest limit."""
-        return largest_of(self.losses, self.limits, self.makespan_s)
-
-    @property
-    def advice(self) -> str:
-        """What to do first, in a sentence; or what sets the time, or that nothing is worth changing."""
-        return self.said.words
-
-    def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "makespan_s": self.makespan_s,
-            "bound_s": self.bound_s,
-            "bound_by": self.bound_by,
-            "own_bound_s": self.own_bound_s,
-            "even_s": self.even_s,
-            "gap_s": self.gap_s,
-            "first": self.first.cause if self.first else None,
-            "best": self.best.cause if self.best else None,
-            "advice": self.advice,
-            "losses": [_loss_json(loss) for loss in self.losses],
-            "limits": [_loss_json(loss) for loss in self.limits],
-            "simulations": self.simulations,
-            "exact": self.is_exact,
-            "racy": self.is_racy,
-            "link": self.link,
-            "inputs": inputs or {"schedule": self.timeline.schedule.name, "device": self.device},
-        }
-
-
-def _loss_json(loss: Loss) -> dict[str, Any]:
-    under = loss.assuming or Assuming("", "", 0.0, None)
-    said = (*(getattr(loss, name) for name in LOSS_FIELDS[:6]), under.assumes, under.remedy, under.gain_alone_s)
-    return dict(zip(LOSS_FIELDS, said, strict=True))

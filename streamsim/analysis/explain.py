@@ -50,9 +50,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamsim.analysis.advice import ordered
-from streamsim.analysis.causes import KEYS, Explanation
+from streamsim.analysis.causes import KEYS
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.even_load import limits_of
+from streamsim.analysis.explanation import Explanation
 from streamsim.analysis.lab import Lab
 from streamsim.analysis.listed import losses_of
 from streamsim.analysis.remedies import MADE
@@ -66,14 +67,16 @@ from streamsim.rules.clock import S_PER_TICK
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.analysis.remedies import Origin
+    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 
 
-def explain(schedule: Schedule, device: Device | str | Path, source: Origin | None = None) -> Explanation:
+def explain(
+    schedule: Schedule, device: Device | str | Path, source: Source | LayersSource | None = None
+) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
     ``source``: what it was made from, if that is known: a workload, or layers, and how they are run. Raises InputError

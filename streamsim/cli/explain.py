@@ -29,7 +29,8 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.causes import Loss
+    from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.remedies import LayersSource, Origin, Source
     from streamsim.device.profile import Device
     from streamsim.program.layers import Layers
@@ -72,8 +73,8 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.causes import LOSS_FIELDS
     from streamsim.analysis.explain import explain
+    from streamsim.analysis.explanation import LOSS_FIELDS
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
     asked = _asked(context, Pipeline(**options), chosen, of_layers)

@@ -31,7 +31,7 @@ from streamsim.program.files import dump_schedule, read_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.analysis.causes import Explanation
+    from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.remedies import Origin

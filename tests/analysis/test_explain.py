@@ -30,7 +30,7 @@ from strategies import (
     schedules,
 )
 
-from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS, Explanation
+from streamsim.analysis.causes import BEHIND, CAUSES, KEYS, LIMITS
 from streamsim.analysis.counterfactual import Scenario, without_latencies
 from streamsim.analysis.explain import explain
 from streamsim.analysis.lab import Lab
@@ -45,6 +45,7 @@ from streamsim.program.schedule import Copy, Kernel, RecordEvent, Region, Schedu
 from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
+    from streamsim.analysis.explanation import Explanation
     from streamsim.device.profile import Device
 
 

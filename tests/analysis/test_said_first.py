@@ -15,7 +15,7 @@ from race_oracle import races
 from strategies import devices, schedules
 
 from streamsim.analysis.advice import advise
-from streamsim.analysis.causes import Explanation, Loss
+from streamsim.analysis.causes import Loss
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.explain import explain
 from streamsim.analysis.lab import Lab
@@ -44,6 +44,7 @@ from streamsim.program.workload import Workload, WorkloadKernel
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamsim.analysis.explanation import Explanation
     from streamsim.device.profile import Device
 
 MI = 1 << 20
