@@ -105,5 +105,5 @@ def _most(best: Loss | None, makespan_s: float) -> str:
     if best is None:
         return "no single change helps"
     share = best.gain_alone_s / makespan_s
-    gain = f"{format_seconds(best.gain_alone_s)} ({'less than 0.1 %' if share < 1e-3 else f'{share:.1%}'})"
+    gain = f"{format_seconds(best.gain_alone_s)} ({'under 0.1%' if share < 1e-3 else f'{share:.1%}'})"
     return f"no single change gains more than {gain}: {best.remedy}"

@@ -252,9 +252,16 @@ class Remedies:
         has_own = config.order in ("serial", "prefetch")
         order = "depth-first" if has_own else config.order
         dealt = f"issue chunks{' depth-first' * has_own} in {{}} non-blocking streams in turn"
+        if workload.in_order and not config.is_prefetch:
+            yield from self._as_options(
+                "copy the next chunk's input beside this chunk's kernels (a prefetcher): --order prefetch",
+                order="prefetch",
+                streams=1,
+                buffers=None,
+            )
         is_ring = config.is_prefetch and config.slots != config.chunks
         kept = f" with {config.slots} device buffers" * is_ring
-        several = [n for n in STREAMS if config.streams < n <= config.chunks]
+        several = [n for n in STREAMS if config.streams < n <= min(config.chunks, workload.most_streams)]
         for text, ring in _rings(workload, config):
             if text:
                 yield from self._as_options(text, buffers=ring.buffers)
@@ -386,6 +393,10 @@ class Remedies:
         if chunks == config.chunks or chunks > max(most, config.chunks):
             return
         was_one = config.chunks == 1 and not config.is_prefetch
+        if was_one and workload.in_order:
+            text = f"{_in_chunks(chunks, None)}, each copied in beside the kernels of the one before: --order prefetch"
+            yield from self._as_options(text, order="prefetch", chunks=chunks, streams=1, buffers=None)
+            return
         serial = config.order == "serial" and was_one
         for streams in SEVERAL if was_one else (min(config.streams, chunks),):
             text = _in_chunks(chunks, None if config.is_prefetch else streams)

@@ -135,6 +135,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
         check_calls(f"chunks = {self.chunks}", self.chunks * workload.calls_of_chunk)
+        if self.streams > workload.most_streams:
+            raise InputError(
+                f"streams = {self.streams}: in_order = true: chunks need each other's result, so their kernels stay in"
+                " one stream; use 1, or the order prefetch"
+            )
         if self.launch == "graph" and workload.has_host_work:
             field = "host_work_s" if workload.host_work_s else "host_load_s"
             raise InputError(

@@ -18,6 +18,7 @@ from streamsim.checks import (
     LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
+    MOST_CHUNKS,
     check_is,
     check_number,
     check_tuple,
@@ -229,7 +230,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     and read by every kernel (weights, tables); ``d2h_once``: of arrays that are copied back once, after the last chunk
     (what a reduction leaves). ``front_end``: what the program is written in, such as ``cupy`` ("": as the device says).
     The host works ``host_work_s`` seconds before it issues each chunk, such as a data loader does, however large that
-    is, and ``host_load_s`` over all of them, before each its share of that.
+    is, and ``host_load_s`` over all of them, before each its share of that. ``in_order``: chunks need each other's
+    result, as the steps of a training loop do, which share weights: their kernels stay in one stream.
     """
 
     elements: int | None = None
@@ -242,8 +244,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     front_end: str = ""
     host_work_s: float = 0.0
     host_load_s: float = 0.0
+    in_order: bool = False
 
     def __post_init__(self) -> None:
+        check_is("in_order", self.in_order, bool)
         if self.elements is not None:
             check_whole("elements", self.elements, 1, LARGEST_BYTES)
         check_tuple("kernels", self.kernels, WorkloadKernel)
@@ -297,6 +301,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def has_host_work(self) -> bool:
         """Whether the host does something before it issues a chunk."""
         return self.host_work_s > 0 or self.host_load_s > 0
+
+    @property
+    def most_streams(self) -> int:
+        """Over how many streams chunks may take turns."""
+        return 1 if self.in_order else MOST_CHUNKS
 
     def host_s(self, part: Part) -> float:
         """Seconds that the host works before it issues each such chunk."""

@@ -304,7 +304,8 @@ def _with_chunks(config: Config, chunks: int) -> Config:
 
 def _usual(workload: Workload, grid: Grid) -> Config:
     chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
-    return Config(chunks=chunks, streams=DEFAULT_STREAMS, memory=grid.memory).fitted()
+    streams = min(DEFAULT_STREAMS, workload.most_streams)
+    return Config(chunks=chunks, streams=streams, memory=grid.memory).fitted()
 
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:

@@ -15,7 +15,7 @@ from race_oracle import races
 from strategies import devices, schedules
 
 from streamsim.analysis.advice import advise
-from streamsim.analysis.causes import Loss
+from streamsim.analysis.causes import KEYS, Loss
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.explain import explain
 from streamsim.analysis.lab import Lab
@@ -40,6 +40,7 @@ from streamsim.program.schedule import (
     Synchronize,
 )
 from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.grid import Grid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,6 +252,35 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
     found = explain(schedule, H200)
     assert found.first is not None
     assert found.first.cause == "slow-calls"
+
+
+@examples(30)
+@given(
+    st.builds(Config, st.sampled_from(("depth-first", "breadth-first", "serial", "prefetch")), st.integers(1, 6)),
+    st.sampled_from((0.0, 1e-4)),
+)
+def test_a_workload_whose_steps_stay_in_order_is_never_told_to_run_them_side_by_side(
+    config: Config, host_s: float
+) -> None:
+    workload = replace(Workload(MI, (4,), (4,), (WorkloadKernel(duration_s=1e-3),)), host_work_s=host_s, in_order=True)
+    remedies = Lab(Scenario(config.schedule(workload), H200), Source(workload, config)).remedies
+    for key in KEYS:
+        for remedy in remedies.of(key):
+            of_kernels = {op.stream for op in remedy.scenario.schedule.ops if isinstance(op, Kernel)}
+            assert len(of_kernels) == 1, remedy.text
+    with pytest.raises(InputError, match="in_order = true"):
+        replace(config, order="depth-first", chunks=4, streams=2).schedule(workload)
+    found = Grid((1, 2, 4), (1, 2), ("depth-first", "breadth-first", "prefetch")).configs(workload)
+    assert {config.streams for config in found} == {1}
+    assert len(found) == len(set(found))
+
+
+def test_a_training_loop_in_one_chunk_is_told_to_cut_and_prefetch() -> None:
+    workload = Workload(MI, (64,), (), (WorkloadKernel(duration_s=2e-3),), in_order=True)
+    for config in (Config("serial"), Config("serial", 8)):
+        found = explain(config.schedule(workload), H200, Source(workload, config))
+        assert found.first is not None
+        assert found.first.remedy.endswith("--order prefetch")
 
 
 # One value read back
