@@ -7,6 +7,8 @@ remedies that gain nearly as much (``NEAR``) as the best one, the one whose caus
 **Else the largest cause comes first**, with what it means and the best change: where something costs much and no single
 change removes it, that is what to know. **Else nothing is worth changing**: no change gains a ``WORTH``, and either no
 cause costs as much, or what the largest costs is the card's, or all was tried that can be done about it.
+
+Changes that gain clearly more **together** than the best single one are said with it, or in place of it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from streamsim.text.quantities import format_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamsim.analysis.causes import Key, Loss
+    from streamsim.analysis.causes import Key, Loss, Together
 
 WORTH = 0.03  # of the makespan: what gains less, or costs less, is not worth a change
 THIRD = 1 / 3  # of the largest cause's part
@@ -41,7 +43,9 @@ class Advice(NamedTuple):
     words: str
 
 
-def advise(losses: Sequence[Loss], limits: Sequence[Loss], makespan_s: float) -> Advice:
+def advise(
+    losses: Sequence[Loss], limits: Sequence[Loss], makespan_s: float, together: Together | None = None
+) -> Advice:
     """Choose what to say first, in whatever order the causes come."""
     best, largest = best_of(losses), largest_of(losses, limits, makespan_s)
     if best is None and largest is None:
@@ -54,7 +58,11 @@ def advise(losses: Sequence[Loss], limits: Sequence[Loss], makespan_s: float) ->
     if is_worth and (chosen or not is_large):
         chosen = chosen or best  # which then lowers the bound itself
         assert chosen is not None
-        return Advice(chosen, f"{chosen.title}: {chosen.remedy}{assuming}")
+        more = f"; better still, {together.words}" if together else ""
+        return Advice(chosen, f"{chosen.title}: {chosen.remedy}{more}{assuming}")
+    if together is not None and largest is not None:
+        alone = f"; {_most(best, makespan_s)}" * (len(together.changes) > 1)
+        return Advice(largest, f"{together.words}{alone}{assuming}")
     if largest is not None and is_large and (is_worth or _says_more(largest)):
         return Advice(largest, f"{largest.title}: {largest.meaning}; {_most(best, makespan_s)}{assuming}")
     limit = f"; what limits it is {largest.title}" if largest else ""

@@ -164,6 +164,21 @@ class Assuming(NamedTuple):
         return f"if {self.assumes}: {self.remedy} (gains {format_seconds(self.gain_alone_s)})"
 
 
+class Together(NamedTuple):
+    """Changes that gain more together than a single one; ``makespan_s`` and ``remedied`` are with all of them."""
+
+    changes: tuple[str, ...]
+    makespan_s: float
+    remedied: Scenario
+
+    @property
+    def words(self) -> str:
+        """The changes and the time with all of them."""
+        several = f"{len(self.changes)} changes together: " if len(self.changes) > 1 else ""
+        *most, last = self.changes
+        return f"{several}{', '.join(most)}{' and ' * bool(most)}{last}: {format_seconds(self.makespan_s)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What a cause costs, and what to do about it. ``ticks``: its part of the lost time, in nanoseconds.

@@ -12,7 +12,7 @@ from streamsim.text.shown import short
 
 if TYPE_CHECKING:
     from streamsim.analysis.advice import Advice
-    from streamsim.analysis.causes import Loss
+    from streamsim.analysis.causes import Loss, Together
     from streamsim.timeline.timeline import Timeline
 
 SCHEMA_VERSION = 2
@@ -31,7 +31,8 @@ class Explanation:
     itself, down to ``even_s``. ``own_bound_s``: the lower bound of the schedule as it stands. ``is_exact``: the split
     is over all orders of removal, not over two. ``simulations``: how many it took. ``is_racy``: the schedule has races,
     so what its data needs is uncertain.
-    ``link``: what link was assumed, and how well it is known.
+    ``link``: what link was assumed, and how well it is known. ``together``: the shortest list of changes that gains
+    clearly more than any single one (:func:`streamsim.search.together.together`); None where it was not looked for.
     """
 
     timeline: Timeline
@@ -47,6 +48,7 @@ class Explanation:
     is_exact: bool
     is_racy: bool
     link: str
+    together: Together | None = None
 
     def __repr__(self) -> str:
         took, lost = format_seconds(self.makespan_s), format_seconds(self.gap_s)
@@ -59,7 +61,7 @@ class Explanation:
 
     @property
     def _said(self) -> Advice:
-        return advise(self.losses, self.limits, self.makespan_s)
+        return advise(self.losses, self.limits, self.makespan_s, self.together)
 
     @property
     def first(self) -> Loss | None:
@@ -94,6 +96,7 @@ class Explanation:
             "first": self.first.cause if self.first else None,
             "best": self.best.cause if self.best else None,
             "advice": self.advice,
+            "together": self.together and {"changes": self.together.changes, "makespan_s": self.together.makespan_s},
             "losses": [_loss_json(loss) for loss in self.losses],
             "limits": [_loss_json(loss) for loss in self.limits],
             "simulations": self.simulations,

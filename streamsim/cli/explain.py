@@ -1,6 +1,7 @@
 """Explain where the time of a pipeline or a schedule goes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,13 +74,12 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.analysis.explain import explain
     from streamsim.analysis.explanation import LOSS_FIELDS
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
     asked = _asked(context, Pipeline(**options), chosen, of_layers)
     with noting_compilation():
-        explanation = explain(asked.schedule, asked.device, asked.source)
+        explanation = explained(asked.schedule, asked.device, asked.source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
@@ -99,9 +99,24 @@ def explain_command(
         print_csv(rows or [dict.fromkeys(names, "")])
 
 
+def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
+    """Explain a schedule, and look for changes that gain more together where it is known what it was made from."""
+    from streamsim.analysis.explain import explain
+    from streamsim.analysis.remedies import Source
+
+    found = explain(schedule, device, source)
+    if not isinstance(source, Source):
+        return found
+    from streamsim.search.together import together
+
+    return replace(found, together=together(source, device, found))
+
+
 def _remedied(explanation: "Explanation", path: Path) -> Schedule:
-    """The schedule with the first remedy done; or with the best, where that is not said first."""
+    """The schedule with the first remedy done; or with the changes, or the best one, that are said in its place."""
     first = explanation.first
+    if explanation.together is not None and (first is None or first.remedy not in explanation.advice):
+        return explanation.together.remedied.schedule
     if first is None or not first.helps:
         first = explanation.best
     if first is None or first.remedied is None:

@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.cli.explain import source_of, source_of_layers
+from streamsim.cli.explain import explained, source_of, source_of_layers
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -190,10 +190,8 @@ def _explanation(
 ) -> "Explanation | None":
     if not wanted.explain:
         return None
-    from streamsim.analysis.explain import explain
-
     with noting_compilation():
-        return explain(prediction.schedule, device, source)
+        return explained(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":
