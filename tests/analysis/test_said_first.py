@@ -108,6 +108,30 @@ def test_of_remedies_that_gain_nearly_the_same_that_of_the_larger_part_is_first(
         assert gains[large.cause] < 0.8 * gains[small.cause]
 
 
+@given(
+    part=st.integers(30, 900),
+    gain=st.integers(1, 900),
+    other=st.integers(0, 900),
+    made=st.booleans(),
+    turn=st.booleans(),
+)
+def test_a_large_cause_comes_before_a_remedy_that_gains_less_than_a_third_of_it(
+    part: int, gain: int, other: int, made: bool, turn: bool
+) -> None:
+    """Of 1,000 ticks the host's calls lose ``part``, and what is tried against another cause gains ``gain``."""
+    scenario: Any = object()
+    calls = Loss("host-issue", part, 1e-9, "a graph", scenario if made else None)
+    order = Loss("issue-order", other, gain * 1e-9, "another order", scenario)
+    first, words = advise([calls, order] if turn else [order, calls], (), 1e-6)
+    if part > other and part >= 3 * gain:
+        assert first is calls
+        assert words.startswith(f"{calls.title}: {calls.meaning}; no single change gains more than ")
+        assert words.endswith(": another order") or gain == 1
+    elif 30 <= gain <= 3 * other and 3 * gain > max(part, other):
+        assert first is order
+        assert words == f"{order.title}: another order"
+
+
 @pytest.mark.parametrize("n_bytes", [MI, 5 * MI, 25 * MI])
 @pytest.mark.parametrize("device", ["h200", "ideal"])
 @pytest.mark.parametrize("named", [True, False])
@@ -143,6 +167,31 @@ def test_kernels_launched_without_a_stream_are_told_of_the_legacy_default_stream
     assert best.remedied is not None
     assert 0 not in best.remedied.schedule.used_streams
     assert (found.first.assuming is None) == named  # what its kernels need of each other, memory alone can say
+
+
+def test_kernels_that_leave_the_legacy_default_stream_stay_behind_the_copies_of_their_chunks() -> None:
+    """No memory is named. That a kernel needs its own chunk's copy is kept, whatever is assumed of other chunks."""
+    ops: list[Op] = []
+    for k in range(6):  # every chunk has another size, by which its ops are known
+        copies = [Copy(way, 16 + k, 1 + k % 3) for way in ("h2d", "d2h")]
+        ops += (copies[0], Kernel(0, f"{k}", duration_s=1e-4), copies[1])
+    schedule = Schedule((*ops, Synchronize()), ("blocking",) * 3)
+
+    def named(op: Op) -> Op:
+        number = op.bytes - 16 if isinstance(op, Copy) else int(op.name) if isinstance(op, Kernel) else 0
+        card = Region("card", 32 * number, 16 + number)
+        if isinstance(op, Copy):
+            return replace(op, device=card)
+        return replace(op, reads=(card,), writes=(card,)) if isinstance(op, Kernel) else op
+
+    lab, tried = Lab(Scenario(schedule, H200)), 0
+    for key in KEYS:
+        for remedy in lab.remedies.of(key):
+            if "cut into" not in remedy.text:
+                done, buffers = remedy.scenario.schedule, (Buffer("card", 256, "device"),)
+                assert not races(replace(done, ops=tuple(map(named, done.ops)), buffers=buffers)), remedy.text
+                tried += 1
+    assert tried > 3
 
 
 def test_a_remedy_stands_under_the_cause_of_which_it_removes_most() -> None:
@@ -252,6 +301,7 @@ def test_a_first_call_that_is_made_once_is_not_made_again_for_every_piece() -> N
     found = explain(schedule, H200)
     assert found.first is not None
     assert found.first.cause == "slow-calls"
+    assert found.first.lost_s >= found.first.gain_alone_s  # the cost of calls is to blame for the others only
 
 
 @examples(30)
