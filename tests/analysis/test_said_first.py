@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from effort import examples
 from explained import WORKLOAD
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from race_oracle import races
@@ -108,6 +108,7 @@ def test_of_remedies_that_gain_nearly_the_same_that_of_the_larger_part_is_first(
         assert gains[large.cause] < 0.8 * gains[small.cause]
 
 
+@example(part=600, gain=150, other=100, made=False, turn=True)
 @given(
     part=st.integers(30, 900),
     gain=st.integers(1, 900),
