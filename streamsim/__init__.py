@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
-    from streamsim.analysis.causes import Assuming, Loss
+    from streamsim.analysis.causes import Assuming, Loss, Together
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.explain import explain
     from streamsim.analysis.explanation import Explanation
@@ -221,6 +221,7 @@ _HOME = {
     "Explanation": "analysis.explanation",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
     "LayersSource": "analysis.remedies",  # the layers and how they are run that a schedule was made from, likewise
+    "Together": "analysis.causes",  # changes that gain more together than any single one
     "Assuming": "analysis.causes",  # a remedy that is right only if something holds that the schedule does not show
     "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     "Scenario": "analysis.counterfactual",  # a schedule and a device with the remedy done
@@ -380,6 +381,7 @@ __all__ = [
     "Synchronize",
     "TimedWay",
     "Timeline",
+    "Together",
     "Unread",
     "WaitEvent",
     "WaitThread",
