@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import streamsim_validate
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
@@ -40,7 +39,7 @@ CLASS_STYLE = {  # class: colour and marker, so that they are told apart without
     PAGEABLE: (DARK, "^"),
 }
 RECORDS = "standard-*.json.gz"  # of the standard suite
-FOLDER = Path(streamsim_validate.__file__).parent / "records"
+FOLDER = Path(__file__).parents[1] / "records"
 
 
 class Runs:

@@ -10,12 +10,14 @@ Names are imported when first used (PEP 562), so that ``import streamsim`` alone
 """
 
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
     from streamsim.analysis.causes import Assuming, Loss, Together
     from streamsim.analysis.counterfactual import Scenario
+    from streamsim.analysis.event_pairs import timed_alone
     from streamsim.analysis.explain import explain
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.formulas import published
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
     from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
+    from streamsim.analysis.work_bound import work_bound
     from streamsim.code.layers import code_of_layers
     from streamsim.code.programs import code_of, code_of_schedule, code_of_steps
     from streamsim.device.assumptions import link_words
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from streamsim.device.library import device_names, load_device
     from streamsim.device.profile import Compute, CopyEngines, Device, HandOver, Host, KernelUse, LinkDirection
     from streamsim.device.variations import changed
+    from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured, Next, Range, diagnose
     from streamsim.errors import InputError
     from streamsim.model import simulate
     from streamsim.program.builder import Event, Memory, Program, Stream
@@ -119,6 +123,7 @@ if TYPE_CHECKING:
     from streamsim.text.quantities import parse_bandwidth, parse_bytes, parse_seconds
     from streamsim.timeline.critical_path import Step, critical_path
     from streamsim.timeline.timeline import Span, Timeline, recorded_timeline
+    from streamsim.training.loop import Loop, LoopAdvice, LoopRow, loop_advice
 
     __version__: str
 
@@ -189,7 +194,9 @@ _HOME = {
     "critical_path": "timeline.critical_path",  # the chain of ops that sets the makespan
     "Step": "timeline.critical_path",  # one op of it, and what it waited for
     "Bound": "analysis.bounds",  # a lower bound and what sets it
-    "lower_bound": "analysis.bounds",  # no schedule of this work can be faster
+    "lower_bound": "analysis.bounds",  # the bound as issued: no run of this schedule can be faster
+    "timed_alone": "analysis.event_pairs",  # a workload's kernels less what a pair of events adds to their times
+    "work_bound": "analysis.work_bound",  # the bound of the work: no way to cut and issue it can be faster
     "published": "analysis.formulas",  # the published formulas
     "check": "analysis.races",  # races, and events and waits that do nothing
     "Finding": "analysis.races",  # what it finds
@@ -265,6 +272,16 @@ _HOME = {
     "RecordedTimes": "program.recorded_times",  # when the ops of a schedule were recorded to run
     "recorded_times": "recorded.times",  # of a recorded program
     "recorded_timeline": "timeline.timeline",  # the same as a time line, to draw
+    "diagnose": "diagnosis.diagnose",  # which usual mistakes make a program take its measured time
+    "Measured": "diagnosis.diagnose",  # a measured time
+    "Diagnosis": "diagnosis.diagnose",  # what explains it
+    "Explains": "diagnosis.diagnose",  # one explanation
+    "Range": "diagnosis.diagnose",  # least and most seconds
+    "Next": "diagnosis.diagnose",  # a second measurement that tells explanations apart
+    "loop_advice": "training.loop",  # what changes of a training loop bring
+    "Loop": "training.loop",  # a training loop
+    "LoopAdvice": "training.loop",  # what loop_advice gives
+    "LoopRow": "training.loop",  # a loop and what it takes
     "what_if": "analysis.what_if",  # what changes of a program bring, each alone and together
     "WhatIf": "analysis.what_if",  # what what_if gives
     "Outcome": "analysis.what_if",  # of one change, or of all
@@ -317,9 +334,11 @@ __all__ = [
     "CopyEngines",
     "CopyMemory",
     "Device",
+    "Diagnosis",
     "EngineReplay",
     "EngineUse",
     "Event",
+    "Explains",
     "Explanation",
     "Finding",
     "Flatness",
@@ -344,11 +363,16 @@ __all__ = [
     "Layers",
     "LayersSource",
     "LinkDirection",
+    "Loop",
+    "LoopAdvice",
+    "LoopRow",
     "Loss",
+    "Measured",
     "Memory",
     "Misplaced",
     "MissingWait",
     "NamedSpan",
+    "Next",
     "Offload",
     "Outcome",
     "Part",
@@ -356,6 +380,7 @@ __all__ = [
     "Point",
     "Prediction",
     "Program",
+    "Range",
     "RecordEvent",
     "RecordedAmount",
     "RecordedCalls",
@@ -406,12 +431,14 @@ __all__ = [
     "critical_path",
     "depth_first",
     "device_names",
+    "diagnose",
     "evaluate",
     "explain",
     "gantt",
     "interval",
     "link_words",
     "load_device",
+    "loop_advice",
     "lower_bound",
     "named_spans",
     "offload",
@@ -450,8 +477,10 @@ __all__ = [
     "simulate",
     "summarise",
     "sweep",
+    "timed_alone",
     "untraced",
     "what_if",
+    "work_bound",
     "workload_of_sizes",
     "write_device",
     "write_layers",
@@ -470,6 +499,10 @@ def _lookup(name: str) -> Any:
         value: Any = version("streamsim")
     elif name in _HOME:
         value = getattr(import_module(f"streamsim.{_HOME[name]}"), name)
+        if isinstance(value, FunctionType):
+            from streamsim.arguments import checked
+
+            value = checked(value, _lookup)
     else:
         raise AttributeError(f"module 'streamsim' has no attribute {name!r}")
     globals()[name] = value  # found at once the next time

@@ -124,7 +124,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 ON_CARD = "test_gpu"  # how the files begin whose tests need it
 # A cluster, comparisons of records, a fit, a wheel.
-SHARING = ("test_sweep_dask", "test_validate_accuracy", "test_validate_calibrate", "test_wheel")
+SHARING = ("test_sweep_dask", "test_accuracy", "test_calibrate", "test_wheel")
 
 
 # What takes long and is the same

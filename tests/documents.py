@@ -37,7 +37,7 @@ from streamsim_validate.records import read_record, write_record
 ROOT = Path(__file__).parent.parent
 FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)
 FREE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-RECORD = ROOT / "validate" / "records" / "standard-h200-1.json.gz"
+RECORD = ROOT / "records" / "standard-h200-1.json.gz"
 PROFILE = ROOT / "streamsim" / "device" / "profiles" / "h200.toml"
 MEASURED = 8  # schedules of the committed record that stand in for a new one
 NO_GPU = 3
@@ -159,10 +159,11 @@ def call(program: str, arguments: list[str]) -> tuple[int, str]:
                 code = validate(arguments)
             case "pip":
                 code = check_extras(arguments)
-            case "pdoc":
-                done = subprocess.run(
-                    [sys.executable, "-m", "pdoc", *arguments], stdout=subprocess.PIPE, text=True, check=False
-                )
+            case "sphinx-build":  # the site is of the repository, and goes into the test's folder
+                *options, source, site = arguments
+                assert source == "."
+                words = [sys.executable, "-m", "sphinx", *options, source, str(Path(site).resolve())]
+                done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
                 print(done.stdout, end="")
                 code = done.returncode
             case _:

@@ -1,4 +1,4 @@
-"""PyTorch and CuPy as far as ``programs.recorded`` calls them, on the card that is not there (``fake_cupti``).
+"""PyTorch and CuPy as far as ``campaigns.recorded`` calls them, on the card that is not there (``fake_cupti``).
 
 ``install`` shows them to a Python process. No values are computed; what is asked of the card is recorded, and takes as
 long as that card takes. Backward passes are asked for by a thread of their own, as PyTorch's are.

@@ -33,14 +33,15 @@ Clash = tuple[str, str, int, int]  # kind, buffer, first byte, byte after the la
 
 
 class Graph:
-    """Four nodes for op i, in an order in which every edge goes forward: its call, its start, its end, and its return.
+    """Five nodes for op i, in an order in which every edge goes forward.
 
+    Its call, its start, when it has read its pageable memory, its end, and its return.
     ``behind[n]``: the nodes that surely lie behind node n, as bits. ``more``: edges on top of CUDA's.
     """
 
     def __init__(self, schedule: Schedule, more: Iterable[tuple[int, int]] = ()) -> None:
         self.schedule = schedule
-        into: list[set[int]] = [set() for _ in range(4 * len(schedule) + 1)]
+        into: list[set[int]] = [set() for _ in range(NODES * len(schedule) + 1)]
         latest: dict[int, int] = {}  # call of each thread
         for i, op in enumerate(schedule):
             into[returns(i)].add(call(i))
@@ -65,7 +66,11 @@ class Graph:
     def _put(self, into: list[set[int]], i: int, op: Copy | Kernel | RecordEvent | WaitEvent) -> None:
         """What the command that ``op`` puts into its stream comes behind, and what its call waits for."""
         into[start(i)] |= {call(i)} | {end(j) for j in range(i) if self._are_in_order(j, op.stream)}
+        into[staged(i)].add(call(i))
         into[end(i)].add(start(i))
+        if self.is_staged(op):
+            into[end(i)].add(staged(i))
+            into[returns(i)].add(staged(i))
         if isinstance(op, WaitEvent):
             into[start(i)] |= {end(j) for j in self.latest_record(op.event, i)}
         if isinstance(op, Copy) and self._is_done_on_return(op):
@@ -78,6 +83,12 @@ class Graph:
             return False
         ordinary = [0, *(s for s, kind in enumerate(self.schedule.streams, 1) if kind == "blocking")]
         return other == stream or (0 in (other, stream) and other in ordinary and stream in ordinary)
+
+    def callers(self, stream: int) -> set[int]:
+        """The threads that have ops behind which, or before which, those of the stream stand by the stream alone."""
+        ordinary = {0, *(s for s, kind in enumerate(self.schedule.streams, 1) if kind == "blocking")}
+        streams = ordinary if stream in ordinary else {stream}
+        return {op.thread for op in self.schedule if op.stream in streams}
 
     def latest_record(self, event: int, before: int) -> list[int]:
         ops = self.schedule.ops[:before]
@@ -93,8 +104,12 @@ class Graph:
     def is_pageable(self, op: Copy) -> bool:
         return op.host is not None and op.host.buffer in self.schedule.pageable_names
 
+    def is_staged(self, op: Op) -> bool:
+        """Whether the call reads pageable memory, whatever the stream does."""
+        return isinstance(op, Copy) and self.is_pageable(op) and op.direction == "h2d"
+
     def _is_done_on_return(self, op: Copy) -> bool:
-        if self.is_pageable(op) and op.direction == "h2d":
+        if self.is_staged(op):
             return op.blocking and op.stream != 0  # staged otherwise; cudaMemcpy (stream 0) promises no more
         return op.blocking or self.is_pageable(op)
 
@@ -111,9 +126,8 @@ class Graph:
         if isinstance(op, Copy):
             if op.device is not None:
                 found.append((op.device, op.direction == "h2d", *span))
-            if op.host is not None:  # pageable memory is staged while the host makes the call
-                staged = self.is_pageable(op) and op.direction == "h2d"
-                found.append((op.host, op.direction == "d2h", *((call(i), returns(i)) if staged else span)))
+            if op.host is not None:
+                found.append((op.host, op.direction == "d2h", *((call(i), staged(i)) if self.is_staged(op) else span)))
         return found
 
     def clashes(self, i: int, j: int) -> set[Clash]:
@@ -130,21 +144,33 @@ class Graph:
         works = (i for i, op in enumerate(self.schedule) if isinstance(op, Copy | Kernel))
         return {i for i in works if self.is_behind(end(i), node)}
 
+    def done_by(self, node: int) -> set[int]:
+        """The nodes before this one at which an op has done with some memory."""
+        works = [i for i, op in enumerate(self.schedule) if isinstance(op, Copy | Kernel)]
+        return {n for i in works for n in (staged(i), end(i)) if self.is_behind(n, node)}
+
+
+NODES = 5
+
 
 def call(i: int) -> int:
-    return 4 * i
+    return NODES * i
 
 
 def start(i: int) -> int:
-    return 4 * i + 1
+    return NODES * i + 1
+
+
+def staged(i: int) -> int:
+    return NODES * i + 2
 
 
 def end(i: int) -> int:
-    return 4 * i + 2
+    return NODES * i + 3
 
 
 def returns(i: int) -> int:
-    return 4 * i + 3
+    return NODES * i + 4
 
 
 def races(schedule: Schedule) -> dict[tuple[int, int], set[Clash]]:
@@ -169,7 +195,8 @@ def reported(schedule: Schedule) -> tuple[dict[tuple[int, int], set[Clash]], Gra
         for i in last:
             if clashes := graph.clashes(i, j):
                 found[i, j] = clashes
-                more.append((end(event_after(graph, i, j)), start(j)))
+                at_call = graph.is_staged(schedule.ops[j]) and any(c[1] in schedule.pageable_names for c in clashes)
+                more.append((end(event_after(graph, i, j)), call(j) if at_call else start(j)))
                 graph = Graph(schedule, more)
     return found, graph
 
@@ -188,16 +215,20 @@ def event_after(graph: Graph, i: int, j: int) -> int:
 
 
 def redundant(graph: Graph) -> set[int]:
-    """The waits for an event whose work is behind the stream's next op even without the wait."""
+    """The waits that the next op of their stream, by any thread that has ops there, does not need to be where it is."""
     found = set()
     schedule = graph.schedule
     for i, op in enumerate(schedule):
         if not isinstance(op, WaitEvent) or (op.stream == 0 and "blocking" in schedule.streams):
             continue
         record = graph.latest_record(op.event, i)
-        earlier = (j for j in range(i) if graph._are_in_order(j, op.stream))
-        without = graph.works_behind(call(i)).union(*(graph.works_behind(end(j)) for j in earlier))
-        if record and graph.works_behind(end(record[0])) <= without:
+        without = set().union(*(graph.done_by(end(j)) for j in range(i) if graph._are_in_order(j, op.stream)))
+        brings = graph.done_by(end(record[0])) if record else set()
+        if len(graph.callers(op.stream)) == 1:  # it knows what this one knows
+            without |= graph.done_by(call(i))
+        else:
+            brings |= graph.done_by(call(i))
+        if record and brings <= without:
             found.add(i)
     return found
 

@@ -339,9 +339,9 @@ OWN_CALLS, THREADS = st.sampled_from((None, None, 0, 1, 5)), st.sampled_from((1,
 
 
 @st.composite
-def hosted(draw: st.DrawFn, issued: Sequence[Op]) -> list[Op]:
+def hosted(draw: st.DrawFn, issued: Sequence[Op], count: st.SearchStrategy[int] = THREADS) -> list[Op]:
     """The ops issued by several threads that wait for each other now and then, with calls that cost what they say."""
-    threads = draw(THREADS)
+    threads = draw(count)
     found: list[Op] = []
     for op in issued:
         thread = draw(st.integers(0, threads - 1))

@@ -1,6 +1,7 @@
-"""Lower bounds on a schedule's makespan.
+"""The bound as issued: a lower bound on the makespan of a schedule, whatever order the engines choose.
 
-A bound holds whatever order the engines choose: the simulated makespan is never below it.
+The simulated makespan is never below it. Another schedule of the same work may well be faster: what no way to cut and
+issue it beats is the bound of the work (:mod:`streamsim.analysis.work_bound`).
 """
 
 import math
@@ -17,7 +18,7 @@ from streamsim.lowering.costs import D2H, H2D, NOTHING, Shape
 from streamsim.lowering.host import NO_SEGMENT
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.rules.hand_overs import heard
 from streamsim.rules.side_by_side import FULL_CARD
 from streamsim.text.quantities import format_seconds
@@ -29,11 +30,12 @@ ENGINE_WORDS = {
     "compute": "compute engine",
     "gpu": "copies and kernels in turn",
 }
+BOUND_OF_WORK, BOUND_AS_ISSUED, BUSIEST_ENGINE = "bound of the work", "bound as issued", "busiest engine alone"
 LINK, HOST, CHAIN = "link, both directions", "host issue", "longest chain"
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """No schedule of these ops with these dependences ends before ``seconds`` on the device.
+    """Something takes no less than ``seconds`` on a device: a schedule, or every way to cut and issue a workload.
 
     ``bound_by``: what sets it, in words for people. ``each``: the bound of every resource by itself, in seconds.
     """
@@ -46,8 +48,14 @@ class Bound(msgspec.Struct, frozen=True):
         return f"Bound({format_seconds(self.seconds)} by {self.bound_by})"
 
 
+def bound_json(name: str, bound: Bound | None) -> dict[str, float | str | None]:
+    """A bound as JSON has it, under its name; None: it is not known."""
+    found = (None, None) if bound is None else (bound.seconds, bound.bound_by)
+    return dict(zip((f"{name}_bound_s", f"{name}_bound_by"), found, strict=True))
+
+
 def lower_bound(schedule: Schedule, device: Device | str | Path) -> Bound:
-    """Bound the makespan from below: the engines' work, the link's, the host's, and the longest chain.
+    """Bound the makespan of this schedule as it is issued: by its engines, the link, the host and the longest chain.
 
     ``device``: a Device, or the name or file of one. Linear time. Raises InputError for an unknown device, and when it
     has no cost for a kernel that the schedule names.
@@ -69,7 +77,7 @@ def bound_of(lowered: Lowered) -> Bound:
         CHAIN: longest.end,
     }
     bound_by = max(ticks, key=lambda name: ticks[name])  # the first of equals
-    return Bound(ticks[bound_by] * S_PER_TICK, bound_by, {name: tick * S_PER_TICK for name, tick in ticks.items()})
+    return Bound(ticks[bound_by] / TICKS_PER_S, bound_by, {name: tick / TICKS_PER_S for name, tick in ticks.items()})
 
 
 Amounts = Sequence[tuple[Shape, int]]  # shapes of ops, and how many there are of each

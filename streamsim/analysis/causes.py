@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -214,7 +214,7 @@ class Loss:
     @property
     def lost_s(self) -> float:
         """Its part of the lost time in seconds."""
-        return self.ticks * S_PER_TICK
+        return self.ticks / TICKS_PER_S
 
     @property
     def title(self) -> str:

@@ -106,14 +106,14 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
 
 def without_legacy_stream(schedule: Schedule) -> Schedule:
     """The legacy default stream's ops in other streams, all non-blocking, in the order that their data needs."""
-    return _still_ordered(schedule, without_legacy(schedule))
+    return still_ordered(schedule, without_legacy(schedule))
 
 
 def without_host_waits(schedule: Schedule) -> Schedule:
     """No call holds the host before the last copy or kernel has been issued."""
     last = last_work(schedule)
     ops = [op for i, op in enumerate(unblocked(schedule).ops) if i > last or not isinstance(op, Synchronize)]
-    return _still_ordered(schedule, replace(schedule, ops=tuple(ops)))
+    return still_ordered(schedule, replace(schedule, ops=tuple(ops)))
 
 
 def legacy_apart(schedule: Schedule) -> Schedule:
@@ -159,10 +159,13 @@ def unblocked(schedule: Schedule) -> Schedule:
     return replace(schedule, ops=tuple(ops))
 
 
-def _still_ordered(before: Schedule, after: Schedule) -> Schedule:
-    """``after`` with waits for events where it has lost an order that its data needs."""
-    if is_racy(before):
-        return after  # what its data needs was not kept in the first place
+def still_ordered(before: Schedule, after: Schedule) -> Schedule:
+    """``after`` with waits for events where it has lost an order that its data needs.
+
+    As far as ``before`` has that order: what the data of a program with races needs was not kept in the first place.
+    """
+    if after is before or not after.buffers or is_racy(before):
+        return after
     return repaired(after, [finding for finding in check(after) if finding.rule == "race"])
 
 

@@ -62,7 +62,7 @@ from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.schedule import check_schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def explain(
     split = split_of(lab)
     losses = {key: 0 for key in KEYS if key in MADE} | split.parts
     even, limits = limits_of(lab.loads, split.floor)
-    makespan_s = lab.makespan * S_PER_TICK
+    makespan_s = lab.makespan / TICKS_PER_S
     found = [loss for loss in losses_of(lab, losses) if loss.ticks or loss.helps or loss.assuming]
     inside = [lab.limit(key, ticks) for key, ticks in limits.items() if ticks]
     inside.sort(key=lambda loss: -loss.ticks)
@@ -103,10 +103,10 @@ def explain(
         timeline=lab.timeline,
         device=device.name,
         makespan_s=makespan_s,
-        bound_s=split.floor * S_PER_TICK,
+        bound_s=split.floor / TICKS_PER_S,
         bound_by=split.bound_by,
         own_bound_s=split.own_s,
-        even_s=even * S_PER_TICK,
+        even_s=even / TICKS_PER_S,
         losses=ordered(found, inside, makespan_s),
         limits=tuple(inside),
         simulations=lab.simulations,

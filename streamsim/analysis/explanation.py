@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.advice import advise, best_of, largest_of
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -57,7 +57,7 @@ class Explanation:
     @property
     def gap_s(self) -> float:
         """What is lost: the makespan less the bound of the work."""
-        return sum(loss.ticks for loss in self.losses) * S_PER_TICK
+        return sum(loss.ticks for loss in self.losses) / TICKS_PER_S
 
     @property
     def _said(self) -> Advice:

@@ -13,7 +13,7 @@ from streamsim.device.profile import Device, LinkDirection
 from streamsim.lowering.costs import D2H, H2D, KERNEL, NOTHING
 from streamsim.lowering.lowered import Lowered, lower
 from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 
 def napkin(h2d_s: float, kernel_s: float, d2h_s: float, chunks: int) -> float:
@@ -115,8 +115,8 @@ def stages_of(schedule: Schedule, device: Device, lowered: Lowered | None = None
     for index, count in Counter(lowered.shape).items():
         shape = lowered.shapes[index]
         if shape.kind != NOTHING:
-            calls_s += shape.call * count * S_PER_TICK
-            kernels_s += shape.duration * count * S_PER_TICK * (shape.kind == KERNEL)
+            calls_s += shape.call * count / TICKS_PER_S
+            kernels_s += shape.duration * count / TICKS_PER_S * (shape.kind == KERNEL)
     return Stages(
         h2d_s=h2d_s,
         kernel_s=kernels_s,

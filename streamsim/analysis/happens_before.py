@@ -1,21 +1,37 @@
-"""Which ops have surely ended when another starts: CUDA's order, as the host issues ops one by one.
+"""Which ops have surely ended when another starts: CUDA's order, for any number of threads of the host.
 
-It needs no device: it follows from streams, events, the legacy default stream and what the host waits for.
+It needs no device. These laws, of what CUDA promises, are all of it:
+
+1. A thread makes one call after another: a call begins when the one before it has returned.
+2. What a call puts into a stream (a copy, a kernel, a record, a wait) starts after the call began, and after all that
+   stands before it in the stream has ended. The order in a stream is that of the schedule, whichever thread calls.
+3. The legacy default stream and the blocking streams also wait for each other, in the order of the schedule.
+4. A wait also starts after the event's latest record before it, in the order of the schedule, has ended.
+5. A call that synchronises returns after all that it waits for has ended. So does the call of a blocking copy, and of a
+   copy into pageable memory. A wait for a thread returns after the calls of that thread before it have.
+6. A copy from pageable memory reads that memory between its call and its return, whatever its stream does meanwhile.
+   The copy ends after that. Its call may return before it ends, also that of ``cudaMemcpy`` (blocking in stream 0).
+   Only a blocking copy in another stream, which synchronises that stream, returns after its end.
+
+So a record or a wait hands on what the thread that called it knew: who comes after it, comes after that too.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.touched_bytes import NEVER
 from streamsim.program.cuda_order import StreamOrder
+from streamsim.program.schedule import LEGACY_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamsim.program.schedule import Schedule
+    from streamsim.program.schedule import Schedule, Synchronize
 
-# For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream.
+# For every stream the last op in it that has surely ended, or NEVER: that op and all before it in the stream. With
+# several threads also for every thread the last of its copies that has surely read its pageable memory.
 Clock = tuple[Any, ...]  # a tree of tuples: see _Clocks
 NODE_BITS = 6  # of a stream's number, that choose among the parts of a node
 
@@ -80,26 +96,37 @@ class _Clocks:
 
 
 class HappensBefore:
-    """Which ops have surely ended when the next one starts, as the host issues them one by one.
+    """Which ops have surely ended when the next one starts; told of the calls in the order of the schedule.
 
     An op's clock leaves out its own stream, where the order is that of issue; ops with nothing new to wait for
     then share one clock, and a clock costs time only where streams or the host wait for each other.
+    ``has_threads``: several threads issue ops. What one of them knows, others need not.
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        width = len(schedule.streams) + 1
+        width, threads = len(schedule.streams) + 1, sorted({op.thread for op in schedule.ops})
+        self.has_threads = len(threads) > 1
         self.streams = StreamOrder(schedule)
-        self._clocks = _Clocks(width)
+        self._lines = {thread: width + k for k, thread in enumerate(threads)}  # by thread: what it reads when it calls
+        self._clocks = _Clocks(width + len(threads) * self.has_threads)
         self.nothing = self._clocks.nothing
         self._hosts: dict[int, Clock] = {}  # by thread of the host: what it knows to have ended
         self._stream_of = [op.stream or 0 for op in schedule.ops]
+        self._thread_of = [op.thread for op in schedule.ops]
         self._known = [self.nothing] * len(schedule.ops)
         # Of every stream: its last ops and the thread's clock when it was last asked for, and the clock it had then.
         self._last: list[tuple[tuple[int, ...], Clock, Clock]] = [((), self.nothing, self.nothing)] * width
+        # With several threads, what those knew that called records and waits: of each stream's so far, by event.
+        self._carried = [self.nothing] * width
+        self._recorded: dict[int, Clock] = {}
+        self._callers: list[set[int]] = [set() for _ in range(width)]  # by stream
+        for op in schedule.ops if self.has_threads else ():
+            if op.stream is not None:
+                self._callers[op.stream].add(op.thread)
 
     def now(self, stream: int, thread: int) -> Clock:
         """What has surely ended when an op that ``thread`` issues now in ``stream`` starts."""
-        before, own = self.streams.before(stream), self._host(thread)
+        before, own = self.streams.before(stream), self._called(stream, thread)
         seen, host, clock = self._last[stream]
         if before != seen or host is not own:
             clock = self.after(clock if host is own else own, before)
@@ -110,18 +137,95 @@ class HappensBefore:
         """Put ``op``, which ``thread`` issues, into ``stream`` behind what ``clock`` says."""
         self._known[op] = clock
         self.streams.append(stream, op)
-        self._last[stream] = (op,), self._host(thread), clock
+        self._last[stream] = (op,), self._called(stream, thread), clock
 
-    def _host(self, thread: int) -> Clock:
+    def with_read(self, op: int, thread: int, clock: Clock) -> Clock:
+        """The ``clock`` of ``op`` once it has read its pageable memory: when its call, by ``thread``, returns."""
+        line = self._lines[thread]
+        self._hosts[thread] = self._clocks.put(self.host(thread), line, op)
+        return self._clocks.put(clock, line, op)
+
+    def host(self, thread: int) -> Clock:
+        """What ``thread`` knows to have ended when it makes its next call."""
         return self._hosts.get(thread, self.nothing)
+
+    def _called(self, stream: int, thread: int) -> Clock:
+        """What those knew that made the calls for ``stream`` up to the next one, which ``thread`` makes."""
+        if not self.has_threads:
+            return self.host(thread)  # it knew no more before
+        return self._clocks.join(self.host(thread), self._carried_in(stream))
+
+    def _carried_in(self, stream: int) -> Clock:
+        if stream != LEGACY_STREAM:
+            return self._carried[stream]
+        return reduce(self._clocks.join, [self._carried[ordinary] for ordinary in self.streams.ordinary])
+
+    def _carry(self, stream: int, clock: Clock) -> None:
+        for behind in self.streams.ordinary if stream == LEGACY_STREAM else (stream,):
+            self._carried[behind] = clock
+
+    def record(self, stream: int, event: int, thread: int) -> tuple[int, ...]:
+        """The ops whose end completes ``event``, which ``thread`` records now."""
+        completes = self.streams.record(stream, event)
+        if self.has_threads:
+            self._recorded[event] = self._called(stream, thread)
+            self._carry(stream, self._recorded[event])
+        return completes
+
+    def wait(self, stream: int, event: int, thread: int) -> None:
+        """Put the stream behind the event's latest record, by a call of ``thread``."""
+        self.streams.wait(stream, event)
+        if self.has_threads:
+            self._carry(stream, self._clocks.join(self._called(stream, thread), self.handed_on(event)))
+
+    def handed_on(self, event: int) -> Clock:
+        """What is known by the event's latest record beside the ops that complete it."""
+        return self._recorded.get(event, self.nothing)
+
+    def waits_in_vain(self, stream: int, event: int, thread: int, completes: Iterable[int]) -> bool:
+        """Whether the next op of the stream comes after what the event stands for without a wait for it too.
+
+        Where several threads issue ops in the stream, whichever of them the next one is from.
+        """
+        clocks, adds = self._clocks, self.handed_on(event)
+        if len(self._users(stream)) <= 1:
+            clock = self.now(stream, thread)
+        else:
+            adds = clocks.join(adds, self.host(thread))
+            clock = self.after(self._carried_in(stream), self.streams.before(stream))
+        if not all(self.has_ended(op, clock, stream) for op in completes):
+            return False
+        clock = clocks.put(clock, stream, len(self._known))  # its own order is that of issue
+        return adds is self.nothing or clocks.join(adds, clock) == clock
+
+    def _users(self, stream: int) -> set[int]:
+        """The threads whose ops come behind what is in the stream, by the stream alone; none where there is one."""
+        ordinary = self.streams.ordinary
+        return set().union(*(self._callers[s] for s in ordinary)) if stream in ordinary else self._callers[stream]
+
+    def synchronize(self, sync: Synchronize) -> None:
+        """The thread that calls goes on when what it waits for has ended."""
+        self.host_waits(sync.thread, self.streams.awaited(sync))
+        if self.has_threads:
+            if sync.event is not None:
+                known = self.handed_on(sync.event)
+            elif sync.stream is not None:
+                known = self._carried_in(sync.stream)
+            else:
+                known = reduce(self._clocks.join, self._carried)
+            self.host_learns(sync.thread, known)
 
     def host_waits(self, thread: int, ops: Iterable[int]) -> None:
         """The thread goes on when ``ops`` have ended."""
-        self._hosts[thread] = self.after(self._host(thread), ops)
+        self._hosts[thread] = self.after(self.host(thread), ops)
+
+    def host_learns(self, thread: int, clock: Clock) -> None:
+        """The thread knows what ``clock`` says as well."""
+        self._hosts[thread] = self._clocks.join(self.host(thread), clock)
 
     def thread_waits(self, thread: int, other: int) -> None:
         """The thread goes on when all calls of another one so far have returned: it knows what that one knows."""
-        self._hosts[thread] = self._clocks.join(self._host(thread), self._host(other))
+        self.host_learns(thread, self.host(other))
 
     def after(self, clock: Clock, ops: Iterable[int]) -> Clock:
         """``clock`` once ``ops`` have ended too, and with them what they came after."""
@@ -132,10 +236,18 @@ class HappensBefore:
                 clock = clocks.put(clocks.join(clock, self._known[op]), stream, op)
         return clock
 
-    def has_ended(self, op: int, clock: Clock, stream: int) -> bool:
-        """Whether ``op`` has ended by ``clock`` of a later op in ``stream``."""
+    def after_event(self, clock: Clock, event: int) -> Clock:
+        """``clock`` once what the event's latest record hands on is known too."""
+        return self._clocks.join(clock, self.handed_on(event))
+
+    def has_ended(self, op: int, clock: Clock, stream: int | None) -> bool:
+        """Whether ``op`` has ended by ``clock`` of a later op in ``stream`` (None: of the host)."""
         of = self._stream_of[op]
         return of == stream or self._clocks.at(clock, of) >= op
+
+    def has_staged(self, op: int, clock: Clock) -> bool:
+        """Whether ``op``, a copy from pageable memory, has read that memory by ``clock``."""
+        return self._clocks.at(clock, self._lines[self._thread_of[op]]) >= op
 
     def host_waited_for(self, op: int) -> bool:
         """Whether a thread of the host has waited until ``op`` ended."""

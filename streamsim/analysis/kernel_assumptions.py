@@ -10,9 +10,10 @@ from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
+    from streamsim.program.workload import Workload, WorkloadKernel
 
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
+MOST = 0.5  # of what all launches take
 
 
 def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[str]:
@@ -20,12 +21,14 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[
 
     A time of the whole that lies beyond those given, launches shorter than the device's least, parts that take less
     than their share or, by the latency given, than in so few threads, and a number of threads not told, of which more
-    would take less in so many chunks.
+    would take less in so many chunks. And of several launches, whose they are.
     """
     found = []
     for kernel in (kernel for kernel in workload.kernels if kernel.is_timed):
-        alone, whole_s = replace(workload, kernels=(kernel,)), kernel.whole_s(workload.work)
+        alone, whole_s = replace(workload, kernels=(kernel,)).in_chunks(chunks), kernel.whole_s(workload.work)
         name = f"kernel {kernel.name!r}"
+        if kernel.launches > 1 and chunks > 1:
+            found.append(_whose_launches(kernel, alone, chunks, device))
         said = f"{name}: {format_seconds(whole_s)} over everything"
         if kernel.is_extrapolated(workload.work):
             found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
@@ -38,9 +41,25 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[
             if cut_s < (1 - DECIDES) * whole_s:
                 parts = f"cut into {chunks} {format_seconds(cut_s)} in all, by the times of parts that are given"
                 found.append(f"{said}, and {parts}")
-        elif kernel.latency_s or not kernel.threads:
+        elif kernel.per == "chunk" and (kernel.latency_s or not kernel.threads):
             found += _by_threads(alone, name, chunks, device)
     return found
+
+
+def _whose_launches(kernel: WorkloadKernel, alone: Workload, chunks: int, device: Device) -> str:
+    """How many launches a chunk makes, what all take, and whether the least times of launches are most of that."""
+    each, all_s = alone.launches_of_chunk, _cut_s(alone, chunks, device)
+    if kernel.per == "chunk":
+        taken = f"all {each:,} launches (per=chunk)"
+        other = "; if each launch belongs to an item, say per=item"
+    else:
+        taken = f"{each:,} of the {kernel.launches:,} launches (per=item)"
+        other = "; if each chunk goes through all of them, say per=chunk"
+    least_s = chunks * each * device.compute.floor_s
+    least = f", of which {format_seconds(least_s)} are the least times of launches" if least_s > MOST * all_s else ""
+    return (
+        f"kernel {kernel.name!r}: each of {chunks} chunks makes {taken}, {format_seconds(all_s)} in all{least}{other}"
+    )
 
 
 def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list[str]:

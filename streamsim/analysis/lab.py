@@ -13,7 +13,7 @@ from streamsim.analysis.rework import Rework
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import S_PER_TICK, ticks
+from streamsim.rules.clock import TICKS_PER_S, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ class Lab:
 
     def worth_s(self, key: Key) -> float:
         """By how much the makespan shrinks, in seconds, without a cause."""
-        return (self.makespan - self._alone(key)) * S_PER_TICK
+        return (self.makespan - self._alone(key)) / TICKS_PER_S
 
     def _alone(self, key: Key) -> int:
         """The makespan in ticks without one cause, or with its limit out of the way."""

@@ -14,7 +14,7 @@ from streamsim.analysis.advice import NEAR
 from streamsim.analysis.causes import CAUSES, Assuming, Key, Loss
 from streamsim.analysis.lab import Lab
 from streamsim.analysis.shares import split_of
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,10 +85,10 @@ def _loss(lab: Lab, key: Key, ticks: int, shown: Sequence[_Tried], assumed: Sequ
     known = max(0, best.gain) if best else 0
     assuming = None
     if under is not None and under.gain > known:
-        assuming = Assuming(under.remedy.assumes, under.remedy.text, under.gain * S_PER_TICK, under.remedy.scenario)
+        assuming = Assuming(under.remedy.assumes, under.remedy.text, under.gain / TICKS_PER_S, under.remedy.scenario)
     if best is not None:
         text = best.remedy.text + "; does not help alone" * (best.gain <= 0)
-        return Loss(key, ticks, best.gain * S_PER_TICK, text, best.remedy.scenario, assuming)
+        return Loss(key, ticks, best.gain / TICKS_PER_S, text, best.remedy.scenario, assuming)
     if home is not None:
         why = f"what helps stands under {CAUSES[home].title}"
     elif under is not None:

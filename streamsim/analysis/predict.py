@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from streamsim.analysis.bounds import bound_of
+from streamsim.analysis.bounds import Bound, bound_json, bound_of
 from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
@@ -14,7 +15,7 @@ from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import check_schedule
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 from streamsim.timeline.critical_path import critical_path_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
     from streamsim.program.schedule import Schedule
     from streamsim.timeline.timeline import Timeline
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SerialProgram = Literal["unchunked", "one by one", "given"]
 ELSEWHERE = "waiting"  # the part of the critical path that is spent on no engine
 
@@ -52,11 +53,12 @@ class Prediction(msgspec.Struct, frozen=True):
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the
     ``"unchunked"`` program that the schedule says it was cut from; or, where it says none, its own ops ``"one by
     one"``, with blocking copies; or one that was ``"given"``; it would hold ``serial_device_bytes`` on the card, which
-    may be more than there is room for. ``one_by_one_s``: the second, always. ``bound_by``: what
-    sets ``lower_bound_s``. ``critical_s``: the makespan split over the engines that its critical path runs
-    through, and ``waiting`` (host calls, hand-overs). ``formulas``: the published predictors, by name.
-    ``memory_bytes``: the card's memory, if known. ``link``: what link was assumed, and how well it is known.
-    ``without_ring``: what a ring of buffers is compared with.
+    may be more than there is room for. ``one_by_one_s``: the second, always. ``issued_bound``: what
+    no run of this schedule beats. ``work_bound``: what no way to cut and issue its workload beats; None where that is
+    not known. ``calls_return_s``: when all calls but the last wait have returned to the host. ``critical_s``: the
+    makespan split over the engines that its critical path runs through, and ``waiting`` (host calls, hand-overs).
+    ``formulas``: the published predictors, by name. ``memory_bytes``: the card's memory, if known. ``link``: what link
+    was assumed, and how well it is known. ``without_ring``: what a ring of buffers is compared with.
     """
 
     timeline: Timeline
@@ -66,14 +68,15 @@ class Prediction(msgspec.Struct, frozen=True):
     serial_program: SerialProgram
     serial_device_bytes: int
     one_by_one_s: float
-    lower_bound_s: float
-    bound_by: str
+    issued_bound: Bound
+    calls_return_s: float
     engines: dict[str, EngineUse]
     overlap_s: float
     critical_s: dict[str, float]
     formulas: dict[str, float]
     memory_bytes: int | None
     link: str
+    work_bound: Bound | None = None
     without_ring: WithoutRing | None = None
 
     def __repr__(self) -> str:
@@ -107,10 +110,18 @@ class Prediction(msgspec.Struct, frozen=True):
     def _gain(self, seconds: float) -> float:
         return seconds / self.makespan_s if self.makespan_s else 1.0
 
-    @property
-    def over_bound(self) -> float:
-        """Predicted time over lower bound, 1 at best (1 when there is nothing to do)."""
-        return self.makespan_s / self.lower_bound_s if self.lower_bound_s else 1.0
+    def over(self, bound: Bound) -> float:
+        """Predicted time over that of a bound, 1 at best (1 when there is nothing to do)."""
+        return self.makespan_s / bound.seconds if bound.seconds else 1.0
+
+    def beside(self, bound: Bound) -> Prediction:
+        """The same beside the bound of its work, which no run of this schedule beats either.
+
+        The rounding of the model's clock may put that bound above the makespan.
+        """
+        least = msgspec.structs.replace(bound, seconds=min(bound.seconds, self.makespan_s))
+        issued = max(self.issued_bound, least, key=attrgetter("seconds"))
+        return msgspec.structs.replace(self, work_bound=least, issued_bound=issued)
 
     def to_json(self, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
         """Plain numbers and strings; units are in the names. ``inputs``: what was asked."""
@@ -123,8 +134,9 @@ class Prediction(msgspec.Struct, frozen=True):
             "speedup": self.speedup,
             "one_by_one_s": self.one_by_one_s,
             "speedup_over_one_by_one": self.speedup_over_one_by_one,
-            "lower_bound_s": self.lower_bound_s,
-            "bound_by": self.bound_by,
+            **bound_json("work", self.work_bound),
+            **bound_json("issued", self.issued_bound),
+            "calls_return_s": self.calls_return_s,
             "overlap_s": self.overlap_s,
             "engines": {
                 name: {"busy_s": use.busy_s, "utilisation": use.utilisation} for name, use in self.engines.items()
@@ -160,7 +172,6 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     timeline = run(lowered)
     one_by_one_s = simulate(serialized(schedule), device).makespan_s
     serial_program, serial_s, serial_bytes = _serial(schedule, serial_schedule, one_by_one_s, device)
-    bound = bound_of(lowered)
     makespan_s = timeline.makespan_s
     return Prediction(
         timeline=timeline,
@@ -170,11 +181,11 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
         serial_program=serial_program,
         serial_device_bytes=serial_bytes,
         one_by_one_s=one_by_one_s,
-        lower_bound_s=bound.seconds,
-        bound_by=bound.bound_by,
+        issued_bound=bound_of(lowered),
+        calls_return_s=timeline.calls_return_s,
         engines={name: EngineUse(busy, _share(busy, makespan_s)) for name, busy in timeline.busy_s.items()},
         overlap_s=timeline.overlap_s,
-        critical_s=_critical_s(timeline, lowered, makespan_s),
+        critical_s=_critical_s(timeline, lowered),
         formulas=published_of(stages_of(schedule, device, lowered)),
         memory_bytes=device.memory_bytes,
         link=link_words(device, bool(schedule.pageable_names)),
@@ -191,7 +202,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict[str, float]:
+def _critical_s(timeline: Timeline, lowered: Lowered) -> dict[str, float]:
     spent = dict.fromkeys(timeline.engine_names, 0)
     ended = 0  # kernels side by side may both be on the path: count each tick once
     for step in critical_path_of(timeline, lowered):
@@ -199,8 +210,8 @@ def _critical_s(timeline: Timeline, lowered: Lowered, makespan_s: float) -> dict
         if engine >= 0 and end > ended:
             spent[timeline.engine_names[engine]] += end - max(timeline.start[step.op], ended)
             ended = end
-    found = {name: ticks * S_PER_TICK for name, ticks in spent.items()}
-    return {**found, ELSEWHERE: max(0.0, makespan_s - sum(found.values()))}
+    waits = max(0, ticks(timeline.makespan_s) - sum(spent.values()))
+    return {name: spent_ticks / TICKS_PER_S for name, spent_ticks in {**spent, ELSEWHERE: waits}.items()}
 
 
 def _serial(

@@ -2,14 +2,14 @@
 
 Two ops that touch the same bytes of a buffer, at least one of them writing, need an order: by their stream, by
 an event, by the legacy default stream, or by a host that waited in between. Without one the result depends on
-luck. The order needs no device: it follows from the schedule alone
-(:class:`streamsim.analysis.happens_before.HappensBefore`).
+luck. The order needs no device: it follows from the schedule alone, by the laws that
+:mod:`streamsim.analysis.happens_before` states for any number of threads.
 
 What is found, by rule:
 
 ``race`` (error)
-    A conflict without an order, in device or in pinned host memory: for the latter, a host buffer is reused
-    before its asynchronous copy has finished.
+    A conflict without an order. In pinned host memory, a buffer is reused before its asynchronous copy has finished.
+    In pageable memory, two threads use a buffer at the same time.
 ``unrecorded-event`` (warning)
     A stream or the host waits for an event that was not recorded before: CUDA does nothing then.
 ``unsynchronised-output`` (warning)
@@ -23,8 +23,8 @@ reported once, not with everything that follows from it, and with all of them (:
 
 Which copies the host may take as done when the call returns is what CUDA promises, not what a card usually does:
 a blocking copy, and a pageable copy to the host. A pageable copy to the card has then read the host's memory (so
-pageable memory is never raced for) but may still be under way to the card; so may ``cudaMemcpy`` of pageable
-memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronization behavior".
+one thread alone never races for pageable memory) but may still be under way to the card; so may ``cudaMemcpy`` of
+pageable memory (``blocking`` in stream 0). Source: CUDA Runtime API, "API synchronization behavior".
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ from streamsim.program.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from streamsim.analysis.happens_before import Clock
+
 Rule = Literal["race", "unrecorded-event", "unsynchronised-output", "redundant-wait"]
 HazardKind = Literal["read-after-write", "write-after-read", "write-after-write"]
 Severity = Literal["error", "warning"]
@@ -73,12 +75,14 @@ class Hazard(msgspec.Struct, frozen=True):
 class MissingWait(msgspec.Struct, frozen=True):
     """The wait that would order two ops: just before ``before``, for ``event``, which comes after the op ``after``.
 
-    ``event`` None: for a new event, recorded just after ``after`` in its stream.
+    ``event`` None: for a new event, recorded just after ``after`` in its stream. ``host``: the thread that issues
+    ``before`` must wait, not its stream, because ``before`` reads pageable memory as soon as it is called.
     """
 
     after: int
     before: int
     event: int | None = None
+    host: bool = False
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -116,12 +120,17 @@ def repaired(schedule: Schedule, findings: Iterable[Finding]) -> Schedule:
     waits = [finding.wait for finding in findings if finding.wait is not None]
     sources = sorted({wait.after for wait in waits if wait.event is None})
     events = {op: event for event, op in enumerate(sources, schedule.events)}
-    before: dict[int, list[int]] = {}
+    before: dict[int, list[Op]] = {}
     for wait in waits:
-        before.setdefault(wait.before, []).append(events[wait.after] if wait.event is None else wait.event)
+        op, event = schedule.ops[wait.before], events[wait.after] if wait.event is None else wait.event
+        on_host, on_card = (
+            Synchronize(event=event, thread=op.thread),
+            WaitEvent(event, op.stream or 0, thread=op.thread),
+        )
+        before.setdefault(wait.before, []).append(on_host if wait.host else on_card)
     ops: list[Op] = []
     for i, op in enumerate(schedule.ops):
-        ops += (WaitEvent(event, op.stream or 0, thread=op.thread) for event in before.get(i, ()))
+        ops += before.get(i, ())
         ops.append(op)
         if i in events:
             ops.append(RecordEvent(events[i], op.stream or 0, thread=op.thread))
@@ -137,6 +146,13 @@ def unnamed_memory(schedule: Schedule) -> int:
     )
 
 
+class _Touch(NamedTuple):
+    """An earlier op that touched the same bytes as the next one, of ``pageable`` memory or of other."""
+
+    op: int
+    pageable: bool
+
+
 class _Record(NamedTuple):
     """A call that recorded an event: its op, and the ops whose end completes the event."""
 
@@ -149,6 +165,7 @@ class _Checker:
         self._schedule = schedule
         self._order = HappensBefore(schedule)
         self._pageable = schedule.pageable_names
+        self._ignored = frozenset[str]() if self._order.has_threads else self._pageable  # no race of one thread's
         self._histories = {buffer.name: History() for buffer in schedule.buffers}
         self._records: dict[int, _Record] = {}  # by event: the latest
         self._record_after: dict[int, tuple[int, _Record]] = {}  # by op: an event, and its record soon after the op
@@ -175,28 +192,61 @@ class _Checker:
     def _work(self, i: int, op: Copy | Kernel) -> Iterator[Finding]:
         stream, order = op.stream, self._order
         clock = order.now(stream, op.thread)
-        racing = [earlier for earlier in self._earlier(i, op) if not order.has_ended(earlier, clock, stream)]
+        racing = [touch for touch in self._earlier(i, op) if not self._is_behind(op, touch, clock)]
         if racing:
-            for earlier in order.last_of(racing):
-                if not order.has_ended(earlier, clock, stream):
+            for earlier in order.last_of({touch.op for touch in racing}):
+                kinds = {t.pageable for t in racing if t.op == earlier and not self._is_behind(op, t, clock)}
+                if kinds:
+                    on_host = True in kinds and self._is_staged(op)
                     event, record = self._event_after(earlier)
-                    yield self._race(earlier, i, event)
-                    clock = order.after(clock, record.completes)
+                    yield self._race(MissingWait(earlier, i, event, on_host), kinds)
+                    clock = self._waited(op, clock, event, record, on_host)
+        if order.has_threads and self._is_staged(op):
+            clock = order.with_read(i, op.thread, clock)
         order.start(i, stream, op.thread, clock)
         self._note(i, op)
         if isinstance(op, Copy) and self._is_done_on_return(op):
             order.host_waits(op.thread, (i,))
 
-    def _earlier(self, i: int, op: Copy | Kernel) -> list[int]:
-        """The ops that must have ended before ``op`` starts, for what it touches."""
+    def _waited(self, op: Copy | Kernel, clock: Clock, event: int | None, record: _Record, on_host: bool) -> Clock:
+        """The clock of ``op`` once its stream, or (``on_host``) the thread that issues it, has waited for a record."""
+        order = self._order
+        if not on_host:
+            clock = order.after(clock, record.completes)
+            return clock if event is None else order.after_event(clock, event)
+        order.host_waits(op.thread, record.completes)
+        if event is not None:
+            order.host_learns(op.thread, order.handed_on(event))
+        return order.now(op.stream, op.thread)
+
+    def _earlier(self, i: int, op: Copy | Kernel) -> list[_Touch]:
+        """The ops that must have ended, or read their pageable memory, before ``op`` touches what it touches."""
         found = []
-        for region, writes in touched(op, self._pageable):
+        for region, writes in touched(op, self._ignored):
             history, start = self._histories[region.buffer], region.offset
+            pageable = region.buffer in self._pageable
             if writes:
-                found += history.write(i, start, start + region.bytes)
-            else:
-                found += history.read(i, op.stream, start, start + region.bytes)
+                earlier = history.write(i, start, start + region.bytes)
+            else:  # pageable memory is read by the thread, in the order of its calls
+                reader = -1 - op.thread if pageable else op.stream
+                earlier = history.read(i, reader, start, start + region.bytes)
+            found += [_Touch(k, pageable) for k in earlier]
         return found
+
+    def _is_behind(self, op: Copy | Kernel, touch: _Touch, clock: Clock) -> bool:
+        """Whether ``op``, which has this clock, touches the bytes only when the earlier op has done with them."""
+        order = self._order
+        if touch.pageable and self._is_staged(op):  # at once, whatever its stream does
+            return order.has_ended(touch.op, order.host(op.thread), None)
+        if touch.pageable and self._is_staged(self._schedule.ops[touch.op]):
+            return order.has_staged(touch.op, clock)
+        return order.has_ended(touch.op, clock, op.stream)
+
+    def _is_staged(self, op: Op) -> bool:
+        """Whether an op reads pageable memory, which it does while the thread makes the call."""
+        return (
+            isinstance(op, Copy) and op.direction == "h2d" and op.host is not None and op.host.buffer in self._pageable
+        )
 
     def _is_done_on_return(self, copy: Copy) -> bool:
         if copy.host is not None and copy.host.buffer in self._pageable:
@@ -220,16 +270,12 @@ class _Checker:
             return None, _Record(op, (op,))
         return event, record
 
-    def _race(self, first: int, second: int, event: int | None) -> Finding:
-        hazards = tuple(_hazards(self._schedule.ops[first], self._schedule.ops[second], self._pageable))
-        return Finding(
-            "race",
-            (first, second),
-            self._clash(first, second, hazards),
-            self._missing(first, second, event),
-            hazards,
-            MissingWait(first, second, event),
-        )
+    def _race(self, wait: MissingWait, kinds: set[bool]) -> Finding:
+        """The race that a wait is missing for, over memory that is pageable or not: those of ``kinds``."""
+        first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
+        hazards = tuple(h for h in _hazards(first, second, self._ignored) if (h.buffer in self._pageable) in kinds)
+        what = self._clash(wait.after, wait.before, hazards)
+        return Finding("race", (wait.after, wait.before), what, self._missing(wait), hazards, wait)
 
     def _clash(self, first: int, second: int, hazards: tuple[Hazard, ...]) -> str:
         shown = [self._reach(hazard) for hazard in hazards[:MOST_SHOWN]]
@@ -239,21 +285,25 @@ class _Checker:
 
     def _reach(self, hazard: Hazard) -> str:
         reach = f"{hazard.kind} of bytes {hazard.offset}..{hazard.offset + hazard.bytes} of {hazard.buffer!r}"
-        on_host = hazard.buffer not in self._on_device
-        return f"{reach} (a host buffer used again before its asynchronous copy has finished)" if on_host else reach
+        if hazard.buffer in self._on_device:
+            return reach
+        if hazard.buffer in self._pageable:
+            return f"{reach} (pageable memory that two threads use at the same time)"
+        return f"{reach} (a host buffer used again before its asynchronous copy has finished)"
 
-    def _missing(self, first: int, second: int, event: int | None) -> str:
-        here, there = self._schedule.ops[first].stream, self._schedule.ops[second].stream
-        if event is None:
-            record = f"record an event in stream {here} after ops[{first}]"
-            return f"{record} and wait for it in stream {there} before ops[{second}]"
-        by = self._records[event].op
-        return f"wait for event {event} (recorded by ops[{by}]) in stream {there} before ops[{second}]"
+    def _missing(self, wait: MissingWait) -> str:
+        first, second = self._schedule.ops[wait.after], self._schedule.ops[wait.before]
+        where = f"in thread {second.thread} of the host" if wait.host else f"in stream {second.stream}"
+        if wait.event is None:
+            record = f"record an event in stream {first.stream} after ops[{wait.after}]"
+            return f"{record} and wait for it {where} before ops[{wait.before}]"
+        by = self._records[wait.event].op
+        return f"wait for event {wait.event} (recorded by ops[{by}]) {where} before ops[{wait.before}]"
 
     # Events and the host
 
     def _record(self, i: int, op: RecordEvent) -> None:
-        completes = self._order.streams.record(op.stream, op.event)
+        completes = self._order.record(op.stream, op.event, op.thread)
         record = self._records[op.event] = _Record(i, completes)
         for earlier in self._unrecorded_ops.pop(op.stream, ()):
             self._record_after[earlier] = op.event, record
@@ -262,16 +312,16 @@ class _Checker:
         order, record = self._order, self._records.get(op.event)
         if record is None:
             yield self._unrecorded(i, op.event)
-        elif op.stream != LEGACY_STREAM or not self._has_blocking_streams:
-            clock = order.now(op.stream, op.thread)
-            if all(order.has_ended(earlier, clock, op.stream) for earlier in record.completes):
-                yield self._redundant(i, op, record)
-        order.streams.wait(op.stream, op.event)
+        elif op.stream == LEGACY_STREAM and self._has_blocking_streams:
+            pass  # all of them wait for each other
+        elif order.waits_in_vain(op.stream, op.event, op.thread, record.completes):
+            yield self._redundant(i, op, record)
+        order.wait(op.stream, op.event, op.thread)
 
     def _synchronize(self, i: int, op: Synchronize) -> Iterator[Finding]:
         if op.event is not None and op.event not in self._records:
             yield self._unrecorded(i, op.event)
-        self._order.host_waits(op.thread, self._order.streams.awaited(op))
+        self._order.synchronize(op)
 
     def _unrecorded(self, i: int, event: int) -> Finding:
         later = self._first_records.get(event)

@@ -14,13 +14,14 @@ and what writes such a range is neither cut nor merged, nor is a copy back of wh
 from __future__ import annotations
 
 from itertools import groupby
-from math import fsum, gcd
+from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from streamsim.analysis.pieces import bytes_shared, in_pieces, sizes
 from streamsim.analysis.rework import NON_BLOCKING, Rework, is_work, issued, working_streams
-from streamsim.analysis.touched_bytes import History, touched
+from streamsim.analysis.touched_bytes import touched
 from streamsim.program.schedule import Copy, Kernel, Op, Region, Schedule, Synchronize
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ ROUNDING = 1e-9  # relative, of sums of shares
 class Recut:
     """Cuts a schedule without races anew. ``rework``: of this schedule, if there is one.
 
-    ``chunks`` and ``streams``: how many it has. ``by_chunk``: every chunk is in one stream; else streams have parts to
-    play, such as copying in. Where ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams
-    in turn; with None every op stays in its stream. ``holds``: the host waits where it does now; else only at the end.
+    ``chunks`` and ``streams``: how many it has. ``has_common``: chunks have something in common, which one alone does
+    not show. ``by_chunk``: every chunk is in one stream; else streams have parts to play, such as copying in. Where
+    ``streams`` is asked for, chunks are dealt out to so many new, non-blocking streams in turn; with None every op
+    stays in its stream. ``holds``: the host waits where it does now; else only at the end.
     """
 
     def __init__(self, schedule: Schedule, rework: Rework | None = None) -> None:
@@ -48,6 +50,7 @@ class Recut:
                 self._members.setdefault(rework.chunk[i], []).append(i)
         self.chunks = len(self._members)
         self.streams = len(working_streams(schedule))
+        self.has_common = bool(rework.shared or rework.common)
         self.by_chunk = all(len({schedule.ops[i].stream for i in ops}) == 1 for ops in self._members.values())
 
     def dealt(self, streams: int | None, *, holds: bool = True, keeps_waits: bool = True) -> Schedule:
@@ -70,14 +73,15 @@ class Recut:
         """
         cuts: dict[int, list[Op]] = {}
         for members in self._members.values():
-            found = self._cut(members, pieces)
+            wholes = [self._schedule.ops[i] for i in members]
+            found = in_pieces(wholes, [self._rework.shared.get(i, set()) for i in members], pieces)
             if found is None:
                 return None
             cuts.update(zip(members, found, strict=True))
         for by_piece in (True, False):
             parts = self._parts(pieces, holds, by_piece)
             ops = [cuts[i][p] if i in cuts else self._op(i, holds) for i, p in parts]
-            edges = self._bytes_shared(ops, parts)
+            edges = bytes_shared(self._schedule, ops, [i for i, _ in parts])
             if edges is not None:
                 break
         else:
@@ -151,7 +155,7 @@ class Recut:
         """By device buffer that chunks use one after another: the chunks that need nothing in it but their own data."""
         schedule, rework = self._schedule, self._rework
         on_card = {buffer.name for buffer in schedule.buffers if buffer.memory == "device"}
-        touches = [{r.buffer for r, _ in touched(op, frozenset())} & on_card for op in schedule.ops]
+        touches = [{r.buffer for r, _ in touched(op)} & on_card for op in schedule.ops]
         again = {
             name
             for i, before in enumerate(rework.conflicts)
@@ -193,32 +197,6 @@ class Recut:
             else:
                 yield from ((k, q) for q in range(pieces))
 
-    def _bytes_shared(self, ops: Sequence[Op], parts: Sequence[Part]) -> list[set[int]] | None:
-        """Of each op those before it with which it shares bytes; None where two came into another order than theirs."""
-        histories = {buffer.name: History() for buffer in self._schedule.buffers}
-        found: list[set[int]] = []
-        for k, op in enumerate(ops):
-            edges = set[int]()
-            for region, writes in touched(op, frozenset()):
-                history, end = histories[region.buffer], region.offset + region.bytes
-                edges.update(history.write(k, region.offset, end) if writes else history.read(k, k, region.offset, end))
-            edges.discard(k)
-            if any(parts[earlier][0] >= parts[k][0] for earlier in edges):
-                return None
-            found.append(edges)
-        return found
-
-    def _cut(self, ops: Sequence[int], pieces: int) -> list[list[Op]] | None:
-        """The ops of a chunk, each in pieces; None where there is too little of one."""
-        wholes = [(self._schedule.ops[i], self._rework.shared.get(i, set())) for i in ops]
-        sizes = [size for op, shared in wholes for size in _sizes(op, shared)]
-        if min(sizes, default=pieces) < pieces:
-            return None
-        items = gcd(*sizes)  # of which each op has a whole number
-        if items < pieces:
-            items = 0
-        return [[_piece(op, p, pieces, items, shared) for p in range(pieces)] for op, shared in wholes]
-
     def _op(self, i: int, holds: bool) -> Op:
         op = self._schedule.ops[i]
         return op if holds else _asynchronous(op)
@@ -250,45 +228,6 @@ class Recut:
 
 def _asynchronous(op: Op) -> Op:
     return replace(op, blocking=False) if isinstance(op, Copy) and op.blocking else op
-
-
-def _sizes(op: Op, shared: set[Region]) -> list[int]:
-    """Of what is cut with an op."""
-    if isinstance(op, Copy):
-        return [op.bytes]
-    assert isinstance(op, Kernel)
-    return [region.bytes for region in op.reads + op.writes if region not in shared] + [op.elements] * (op.elements > 0)
-
-
-def _piece(op: Op, piece: int, pieces: int, items: int, shared: set[Region]) -> Op:
-    """One of the pieces of a copy or kernel of so many items, which are cut as evenly as they can be; 0: by bytes."""
-
-    def ends(size: int) -> tuple[int, int]:
-        each = size // items if items and size else 1
-        whole = size // each
-        return whole * piece // pieces * each, whole * (piece + 1) // pieces * each
-
-    def part(region: Region | None) -> Region | None:
-        if region is None or region in shared:
-            return region
-        start, end = ends(region.bytes)
-        return Region(region.buffer, region.offset + start, end - start)
-
-    if isinstance(op, Copy):
-        start, end = ends(op.bytes)
-        return replace(op, bytes=end - start, host=part(op.host), device=part(op.device))
-    assert isinstance(op, Kernel)
-    start, end = ends(op.elements)
-    share = (end - start) / op.elements if op.elements else 1 / pieces
-    return replace(
-        op,
-        elements=end - start,
-        duration_s=None if op.duration_s is None else op.duration_s * share,
-        reads=tuple(map(part, op.reads)),
-        writes=tuple(map(part, op.writes)),
-        share=op.share if op.duration_s is None else op.share * share,
-        threads=max(1, round(op.threads * share)) if op.threads else 0,
-    )
 
 
 def _form(op: Op) -> Any:
@@ -328,7 +267,7 @@ def _one_kernel(kernels: list[Kernel]) -> Kernel | None:
         return None
     if timed and not _are_of_one_launch(kernels):
         return None
-    if not _are_in_proportion([_sizes(kernel, _alike(kernels)) for kernel in kernels]):
+    if not _are_in_proportion([sizes(kernel, _alike(kernels)) for kernel in kernels]):
         return None
     # What all read alike, the merged one reads too.
     regions = [some[0] if len(set(some)) == 1 else _joined(some) for some in zip(*touching[0], strict=True)]
@@ -394,7 +333,7 @@ def _lacking(ops: Sequence[Op]) -> set[str]:
     written: dict[str, list[Region]] = {}
     found = set[str]()
     for op in ops:
-        for region, writes in touched(op, frozenset()):
+        for region, writes in touched(op):
             if writes:
                 written.setdefault(region.buffer, []).append(region)
             elif not _covers(written.get(region.buffer, []), region):

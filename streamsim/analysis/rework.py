@@ -122,7 +122,7 @@ class Rework:
         histories = {buffer.name: History() for buffer in self._schedule.buffers}
         for i, op in enumerate(ops):
             reads, conflicts, versions = self.unknown(i), set(self.unknown(i)), dict[Region, frozenset[int]]()
-            for region, writes in touched(op, frozenset()):
+            for region, writes in touched(op):
                 history, end = histories[region.buffer], region.offset + region.bytes
                 if writes:
                     found = history.write(i, region.offset, end)
@@ -144,11 +144,12 @@ class Rework:
 
         Of a sum that is too small to give each chunk an aligned piece some kernels write no byte. It is copied back at
         once, behind all of them by events, or behind what others are copied back in its stream, or where some kernels
-        write nothing at all.
+        write nothing at all, or long after another copy back of what the same kernel has written.
         """
         ops, found = self._schedule.ops, set[int]()
         kernels = {i for i, op in enumerate(ops) if isinstance(op, Kernel)}
         backs = Counter(op.device.buffer for op in ops if isinstance(op, Copy) and op.direction == "d2h" and op.device)
+        early = [k for k in range(max(kernels, default=0)) if _stage(ops[k]) == 2]
         has_mute = any(isinstance(op, Kernel) and op.reads and not op.writes for op in ops)
         for i in range(max(kernels, default=self.last) + 1, self.last + 1):
             op = ops[i]
@@ -158,7 +159,8 @@ class Rework:
                 continue
             earlier = self.before[i] - self.awaits(i)
             follows = earlier & found or any(kernels <= _all_from(k, self.reads_from) for k in earlier)
-            is_more = follows or has_mute or self.awaits(i) - self.reads_from[i]
+            is_late = any(self.reads_from[k] & self.reads_from[i] for k in early)
+            is_more = follows or has_mute or is_late or self.awaits(i) - self.reads_from[i]
             if is_more and kernels <= _all_from(i, self.before) and not kernels <= _all_from(i, self.reads_from):
                 found.add(i)
         for i in found:
@@ -193,7 +195,10 @@ class Rework:
         return found or self._find_tables()
 
     def _find_tables(self) -> dict[int, set[Region]]:
-        """What kernels read that read the same and write other parts of the same arrays, of one group of such alone."""
+        """What kernels read that read the same and write other parts of the same arrays, of one group of such alone.
+
+        Or that write a part of these in turn.
+        """
         groups: dict[frozenset[tuple[Region, frozenset[int]]], list[int]] = {}
         for i, versions in enumerate(self._versions):
             groups.setdefault(frozenset(versions.items()), []).append(i)
@@ -201,13 +206,31 @@ class Rework:
         if len(several) != 1:
             return {}
         ((read, kernels),) = several
-        written = [
-            {region for region, writes in touched(self._schedule.ops[i], frozenset()) if writes} for i in kernels
-        ]
-        buffers = {frozenset(region.buffer for region in regions) for regions in written}
-        if not all(written) or len(buffers) > 1 or not _are_disjoint(written):
+        outputs, buffers = self._outputs(set(kernels)), dict[tuple[str, int], list[set[str]]]()
+        for name, turn, regions in outputs:
+            if regions:
+                buffers.setdefault((name, turn), []).append({region.buffer for region in regions})
+        names = {name for name, _, _ in outputs}
+        if names != {name for name, _ in buffers} or not all(set.intersection(*some) for some in buffers.values()):
+            return {}  # a kernel that writes nothing, or elsewhere, may be of the same chunk
+        written = {frozenset((turn, region) for region in regions) for _, turn, regions in outputs}
+        if len(outputs) == len(names) or not _are_disjoint(written):
             return {}
         return {i: {region for region, _ in read} for i in kernels}
+
+    def _outputs(self, kernels: Collection[int]) -> set[tuple[str, int, frozenset[Region]]]:
+        """What kernels are and write, and in which turn: one ends with a copy back of what any of them writes.
+
+        Kernels of one chunk write the same ranges. Those of another one write others, or the same in another turn.
+        """
+        ops, turn, found = self._schedule.ops, 0, set[tuple[str, int, frozenset[Region]]]()
+        buffers = {region.buffer for i in kernels for region, writes in touched(ops[i]) if writes}
+        for i, op in enumerate(ops):
+            if isinstance(op, Kernel) and i in kernels:
+                found.add((op.name, turn, frozenset(op.writes)))
+            elif isinstance(op, Copy) and op.direction == "d2h" and op.device is not None:
+                turn += op.device.buffer in buffers
+        return found
 
     def _hands_over(self, i: int) -> set[int]:
         """The ops whose data ``i`` reads, but for what kernels of other chunks read as well."""
@@ -443,7 +466,7 @@ def _all_from(i: int, edges: Sequence[Collection[int]]) -> set[int]:
     return found
 
 
-def _are_disjoint(sets: Sequence[set[Any]]) -> bool:
+def _are_disjoint(sets: Collection[Collection[Any]]) -> bool:
     return sum(map(len, sets)) == len(set().union(*sets))
 
 

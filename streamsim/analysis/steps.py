@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim.analysis.pieces import bytes_shared
+from streamsim.analysis.pieces import in_pieces as cut_each
+from streamsim.analysis.recut import Recut
+from streamsim.analysis.rework import Rework, is_racy
 from streamsim.errors import InputError
 from streamsim.program.schedule import (
     LEGACY_STREAM,
@@ -27,7 +31,7 @@ from streamsim.program.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streamsim.program.schedule import Op, Schedule, StreamKind
+    from streamsim.program.schedule import Op, Region, Schedule, StreamKind
 
 NON_BLOCKING: StreamKind = "non-blocking"
 SHORT_WORK_S = 1e-3  # work of the host up to so long, without a name, is what the front end does for a call
@@ -167,22 +171,41 @@ def in_pieces(schedule: Schedule, pieces: int) -> Schedule:
     What the host does right before an op of the card, it does for every piece; what it does before the step's first op,
     once. A step's first calls come behind a wait and find the host's caches cold, and those of its later pieces do not:
     these take no longer than the fast quarter of such calls in the program, and so does the work for them. Right only
-    if a step's work can be cut so. Raises InputError as :func:`steps_of`, and for a copy that has fewer bytes than
-    pieces.
+    if a step's work can be cut so. Raises InputError as :func:`steps_of`, for a copy that has fewer bytes than pieces,
+    and where named memory shows that a piece would come before what it needs.
     """
     found = steps_of(schedule)
-    warm = _Warm(found.steps)
-    ops = list(found.before)
+    warm, shared = _Warm(found.steps), _tables(schedule)
+    ops, numbers = list(found.before), list(range(len(found.before)))
     for step in found.steps:
-        first = next(i for i, op in enumerate(step) if isinstance(op, Copy | Kernel))
-        last = max(i for i, op in enumerate(step) if isinstance(op, Copy | Kernel))
+        place = numbers[-1] + 1 if numbers else 0
+        works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
+        first, end = works[0], works[-1] + 1
+        cut = cut_each([step[i] for i in works], [shared.get(place + i, set()) for i in works], pieces)
+        if cut is None:
+            raise _too_small([step[i] for i in works], pieces)
+        piece_of = dict(zip(works, cut, strict=True))
         ops += step[:first]
-        again = step[first : last + 1]
         for piece in range(pieces):
-            ops += (_piece(op, piece, pieces) for op in again)
-            again = warm.calls(again) if piece == 0 else again
-        ops += step[last + 1 :]
+            again = [piece_of[i][piece] if i in piece_of else step[i] for i in range(first, end)]
+            ops += again if piece == 0 else warm.calls(again)
+        ops += step[end:]
+        numbers += [place + i for i in (*range(first), *list(range(first, end)) * pieces, *range(end, len(step)))]
+    if schedule.buffers and bytes_shared(schedule, ops, numbers) is None:
+        raise InputError(f"a step cannot be cut into {pieces} pieces: some would come before what they read is there")
     return replace(schedule, ops=(*ops, *found.after))
+
+
+def _tables(schedule: Schedule) -> dict[int, set[Region]]:
+    """By kernel the ranges that kernels of other chunks read as well, which no piece of it reads in part."""
+    names_memory = any(isinstance(op, Kernel) and (op.reads or op.writes) for op in schedule.ops)
+    return Rework(schedule).shared if names_memory else {}
+
+
+def _too_small(ops: Iterable[Op], pieces: int) -> InputError:
+    least = min((op.bytes for op in ops if isinstance(op, Copy)), default=0)
+    what = f"a copy of {least} bytes" if least < pieces else "a kernel with fewer elements or bytes"
+    return InputError(f"{what} cannot be cut into {pieces} pieces; give fewer")
 
 
 class _Warm:
@@ -224,66 +247,78 @@ def _at_most(seconds: float, others_s: Sequence[float]) -> float:
     return min(seconds, sorted(others_s)[(len(others_s) - 1) // 4])
 
 
-def _piece(op: Op, piece: int, pieces: int) -> Op:
-    if isinstance(op, Copy):
-        start, end = (op.bytes * k // pieces for k in (piece, piece + 1))
-        if start == end:
-            raise InputError(f"a copy of {op.bytes} bytes cannot be cut into {pieces} pieces; give fewer")
-        host, device = (
-            side and replace(side, offset=side.offset + start, bytes=end - start) for side in (op.host, op.device)
-        )
-        return replace(op, bytes=end - start, host=host, device=device)
-    if isinstance(op, Kernel):
-        seconds = None if op.duration_s is None else op.duration_s / pieces
-        return replace(op, share=op.share / pieces, duration_s=seconds, elements=op.elements // pieces)
-    return op
-
-
 def prefetched(schedule: Schedule, depth: int) -> Schedule:
     """The copies to the card of the next ``depth`` steps beside this step's work, in a stream of their own.
 
     What the host does for a copy goes with it; it waits for none of them. A step's other work waits for its copies by
-    an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers. Right if
-    what is copied is there so much earlier. Raises InputError as :func:`steps_of`.
+    an event, and copies into a buffer for the work of the step that had it: there are ``depth`` + 1 buffers, which are
+    made where named memory shows fewer. Right if what is copied is there so much earlier. Raises InputError as
+    :func:`steps_of`, and where named memory shows that it is not.
     """
-    found, first_event = steps_of(schedule), schedule.events
-    copying, count = len(schedule.streams) + 1, len(found.steps)
-    parts = [_loads_and_rest(step) for step in found.steps]
-    loaded, done = range(first_event, first_event + count), range(first_event + count, first_event + 2 * count)
-
-    def load(k: int) -> list[Op]:
-        copies = [replace(op, stream=copying, blocking=False) if isinstance(op, Copy) else op for op in parts[k][0]]
-        reuse = [WaitEvent(done[k - depth - 1], copying)] if k > depth else []
-        return [*reuse, *copies, RecordEvent(loaded[k], copying)]
-
-    ops = [*found.before, *(op for k in range(min(depth, count)) for op in load(k))]
-    for k, (_, rest) in enumerate(parts):
-        if k + depth < count:
-            ops += load(k + depth)
-        works = [i for i, op in enumerate(rest) if isinstance(op, Copy | Kernel)]
-        if not works:  # a last step that only copies to the card
-            ops += rest
-            continue
-        streams = {op.stream for op in rest if isinstance(op, Copy | Kernel)}
-        ops += rest[: works[0]]
-        ops += (WaitEvent(loaded[k], stream) for stream in streams)
-        ops += rest[works[0] : works[-1] + 1]
-        ops += (RecordEvent(done[k], stream) for stream in list(streams)[-1:])
-        ops += rest[works[-1] + 1 :]
-    return replace(
-        schedule,
-        ops=(*ops, *found.after),
-        streams=(*schedule.streams, NON_BLOCKING),
-        events=first_event + 2 * count,
+    made, numbers = _prefetched(schedule, depth)
+    if not schedule.buffers or bytes_shared(schedule, made.ops, numbers) is not None:
+        return made
+    more = None if is_racy(schedule) else Recut(schedule).with_buffers(depth + 1)
+    if more is not None:
+        made, numbers = _prefetched(more, depth)
+        if bytes_shared(more, made.ops, numbers) is not None:
+            return made
+    raise InputError(
+        f"steps cannot be copied {depth} ahead: a step copies to the card what a step before it copies back or computes"
     )
 
 
-def _loads_and_rest(step: Sequence[Op]) -> tuple[list[Op], list[Op]]:
-    """The step's copies to the card and what the host does for them; and the rest. No wait for the copies is kept."""
+def _prefetched(schedule: Schedule, depth: int) -> tuple[Schedule, list[int]]:
+    """See :func:`prefetched`; and which op of ``schedule`` each op is (-1: none)."""
+    found, first_event = steps_of(schedule), schedule.events
+    copying, count = len(schedule.streams) + 1, len(found.steps)
+    place, parts = len(found.before), list[tuple[list[int], list[int]]]()
+    for step in found.steps:
+        loads, rest = _loads_and_rest(step)
+        parts.append(([place + i for i in loads], [place + i for i in rest]))
+        place += len(step)
+    loaded, done = range(first_event, first_event + count), range(first_event + count, first_event + 2 * count)
+    numbered: list[tuple[int, Op]] = list(enumerate(found.before))
+
+    def load(k: int) -> None:
+        if k > depth:
+            numbered.append((-1, WaitEvent(done[k - depth - 1], copying)))
+        for i in parts[k][0]:
+            op = schedule.ops[i]
+            numbered.append((i, replace(op, stream=copying, blocking=False) if isinstance(op, Copy) else op))
+        numbered.append((-1, RecordEvent(loaded[k], copying)))
+
+    for k in range(min(depth, count)):
+        load(k)
+    for k, (_, rest) in enumerate(parts):
+        if k + depth < count:
+            load(k + depth)
+        numbered += _behind([(i, schedule.ops[i]) for i in rest], loaded[k], done[k])
+    numbered += enumerate(found.after, place)
+    numbers, ops = zip(*numbered, strict=True)
+    streams_then, events = (*schedule.streams, NON_BLOCKING), first_event + 2 * count
+    return replace(schedule, ops=ops, streams=streams_then, events=events), list(numbers)
+
+
+def _behind(rest: list[tuple[int, Op]], loaded: int, done: int) -> list[tuple[int, Op]]:
+    """The rest of a step, whose work waits for the event ``loaded``, and ``done`` recorded behind that work."""
+    works = [(n, op.stream) for n, (_, op) in enumerate(rest) if isinstance(op, Copy | Kernel)]
+    if not works:  # a last step that only copies to the card
+        return rest
+    (first, _), (last, stream) = works[0], works[-1]
+    waits: list[tuple[int, Op]] = [(-1, WaitEvent(loaded, used)) for used in dict.fromkeys(used for _, used in works)]
+    return [*rest[:first], *waits, *rest[first : last + 1], (-1, RecordEvent(done, stream)), *rest[last + 1 :]]
+
+
+def _loads_and_rest(step: Sequence[Op]) -> tuple[list[int], list[int]]:
+    """The places of the step's copies to the card and what the host does for them; and of the rest.
+
+    No wait for the copies is kept.
+    """
     works = [i for i, op in enumerate(step) if isinstance(op, Copy | Kernel)]
     is_load = [isinstance(op, Copy) and op.direction == "h2d" for op in step]
     loads = [i for i in works if is_load[i]]
     end = loads[-1] + 1 if loads else 0
     then = next((i for i in works if not is_load[i]), end)
-    rest = [op for op in step[end:then] if not isinstance(op, Synchronize)]
-    return [op for op in step[:end] if not isinstance(op, Synchronize)], [*rest, *step[then:]]
+    kept = [i for i, op in enumerate(step) if i >= then or not isinstance(op, Synchronize)]
+    return [i for i in kept if i < end], [i for i in kept if i >= end]

@@ -13,16 +13,13 @@ if TYPE_CHECKING:
 NEVER = -1  # in place of an op
 
 
-def touched(op: Op, pageable: frozenset[str]) -> Iterator[tuple[Region, bool]]:
-    """The bytes that an op touches while it runs on the card, and whether it writes them.
-
-    Pageable memory is not among them: it is read or written before the call returns.
-    """
+def touched(op: Op, ignored: frozenset[str] = frozenset()) -> Iterator[tuple[Region, bool]]:
+    """The bytes that an op touches, and whether it writes them; of host memory, but for that of ``ignored`` buffers."""
     if isinstance(op, Copy):
         to_card = op.direction == "h2d"
         if op.device is not None:
             yield op.device, to_card
-        if op.host is not None and op.host.buffer not in pageable:
+        if op.host is not None and op.host.buffer not in ignored:
             yield op.host, not to_card
     elif isinstance(op, Kernel):
         for region in op.reads:

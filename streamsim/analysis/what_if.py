@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from streamsim.analysis.bounds import lower_bound
-from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apart, pinned, unblocked
-from streamsim.analysis.steps import are_independent, in_pieces, is_of_a_call, over_streams, prefetched
+from streamsim.analysis.chunks import chunk_count, in_chunks, in_streams, shows_independence
+from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apart, pinned, still_ordered, unblocked
+from streamsim.analysis.steps import is_of_a_call, prefetched
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -95,16 +96,20 @@ def what_if(schedule: Schedule, device: Device | str | Path, changes: Sequence[C
 
 
 def changed_by(changes: Iterable[Change], case: Scenario) -> Scenario:
-    """With all changes, made one after another. Raises InputError for one that cannot be made."""
+    """With all changes, made one after another, and the waits that their data needs then.
+
+    Raises InputError for one that cannot be made.
+    """
     for change in changes:
-        case = change.make(case)
+        made = change.make(case)
+        case = Scenario(still_ordered(case.schedule, made.schedule), made.device)
     return case
 
 
 def _each_alone(changes: Iterable[Change], case: Scenario, before: Outcome) -> Iterator[Outcome]:
     for change in changes:
         with suppress(InputError):  # another one makes it possible
-            yield _outcome(change.option, change.make(case), before)[0]
+            yield _outcome(change.option, changed_by([change], case), before)[0]
 
 
 def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:
@@ -169,26 +174,26 @@ def streams(count: int, assumed: bool) -> Change:
     """The steps in so many streams in turn: ``assumed`` to be independent, or shown to be."""
 
     def make(case: Scenario) -> Scenario:
-        if not assumed and not are_independent(case.schedule):
+        if not assumed and not shows_independence(case.schedule):
             raise InputError(
                 f"--streams {count}: nothing in the schedule shows that its steps need nothing of each other; if so,"
                 " say it with --independent"
             )
-        return Scenario(over_streams(case.schedule, count), case.device)
+        return Scenario(in_streams(case.schedule, count), case.device)
 
     return Change(f"--streams {count}", make, "a step needs nothing of the steps before it" * assumed)
 
 
 def chunks(count: int, assumed: bool) -> Change:
-    """Every step in so many pieces: ``assumed`` to be possible, which no schedule shows."""
+    """The work in so many chunks in all: ``assumed`` to be possible, which no schedule shows."""
 
     def make(case: Scenario) -> Scenario:
-        if not assumed:
+        if not assumed and chunk_count(case.schedule) != count:
             raise InputError(
                 f"--chunks {count}: nothing in the schedule shows that a step can be cut; if it can, say it with"
                 " --independent"
             )
-        return Scenario(in_pieces(case.schedule, count), case.device)
+        return Scenario(in_chunks(case.schedule, count), case.device)
 
     return Change(f"--chunks {count}", make, "a step's copies and kernels can be cut into equal pieces")
 

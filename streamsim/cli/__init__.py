@@ -12,6 +12,7 @@ COMMANDS = {
     "predict": "streamsim.cli.predict:predict_command",
     "simulate": "streamsim.cli.predict:simulate_command",
     "schedule": "streamsim.cli.predict:schedule_command",
+    "diagnose": "streamsim.cli.diagnose:diagnose_command",
     "explain": "streamsim.cli.explain:explain_command",
     "best": "streamsim.cli.best:best_command",
     "code": "streamsim.cli.code:code_command",
@@ -21,6 +22,7 @@ COMMANDS = {
     "check": "streamsim.cli.check:check_command",
     "import": "streamsim.cli.import_trace:import_command",
     "whatif": "streamsim.cli.whatif:whatif_command",
+    "loop": "streamsim.cli.loop:loop_command",
 }
 
 
@@ -29,10 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     return run(app, "streamsim", arguments)
 
 
-@click.group(
-    cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
-)
-@click.version_option(package_name="streamsim", message="streamsim %(version)s")
+@click.group(cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(None, "--version", "-v", package_name="streamsim", message="streamsim %(version)s")
 def app() -> None:
     """Predict how long a chunked GPU pipeline takes, and whether streams pay, with no GPU at hand.
 

@@ -17,10 +17,12 @@ from streamsim.cli.options import (
     PLAIN,
     Chosen,
     Pipeline,
+    complete_list,
     device_options,
     format_options,
     one_of,
     taken,
+    timed_alone_noted,
     workload_options,
 )
 from streamsim.cli.printing import print_csv, print_json, with_assumed
@@ -55,6 +57,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     "--orders",
     default="depth-first,breadth-first",
     show_default=True,
+    shell_complete=complete_list(lambda: ORDERS),
     help=f"Issue orders to search, separated by commas: {', '.join(ORDERS)}.",
 )
 @click.option(
@@ -154,6 +157,7 @@ def _best_of_grid(
     program: tuple[Language, Path] | None,
     form: str,
 ) -> None:
+    workload, of_events = timed_alone_noted(workload, card)
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
         found = _search(workload, card, grid, exact)
     if program is not None:
@@ -161,8 +165,8 @@ def _best_of_grid(
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
-    assumed = kernel_assumptions(workload, chunks, card)
-    return _report(found, workload, grid, asked_of, form, assumed)
+    assumed = [*of_events, *kernel_assumptions(workload, chunks, card)]
+    return _report(found, workload, grid, card, asked_of, form, assumed)
 
 
 def _best_layers(
@@ -184,7 +188,7 @@ def _best_layers(
     if form == "table":
         return print_best_layers(found, layers)
     value = found.to_json({**bounds.inputs(layers), **device_chosen.inputs()})
-    return print_json(value) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
+    return print_json(value, card) if form == "json" else print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
 def _note_calls_of_another(card: Device, language: Language) -> None:
@@ -210,7 +214,9 @@ def _search(workload: Workload, card: Device, grid: Grid, exact: bool) -> "Best"
         return best(workload, card, grid, progress, budget_ops=None if exact else BUDGET_OPS)
 
 
-def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, form: str, assumed: list[str]) -> None:
+def _report(
+    found: "Best", workload: Workload, grid: Grid, card: Device, asked_of: Chosen, form: str, assumed: list[str]
+) -> None:
     if form == "table":
         return _print_best(found, assumed)
     asked = msgspec.to_builtins(grid) | {
@@ -221,14 +227,14 @@ def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, for
     inputs = {"workload": msgspec.to_builtins(workload), **sizes, "grid": asked}
     value = found.to_json({**inputs, **asked_of.inputs()})
     if form == "json":
-        return print_json(with_assumed(value, assumed))
+        return print_json(with_assumed(value, assumed), card)
     return print_csv([{k: v for k, v in value.items() if k != "inputs"}])
 
 
 def _print_best(best: "Best", assumed: list[str]) -> None:
-    from rich.console import Console
+    from streamsim.cli.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal()
     console.print(_table(best))
     proved = best.programs - best.simulated - best.left_open
     left_open = f", {best.left_open} left open" if best.left_open else ""
@@ -238,13 +244,13 @@ def _print_best(best: "Best", assumed: list[str]) -> None:
         style="dim",
     )
     if best.left_open:
-        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim\\[fast] or --exact leaves nothing open.")
+        console.print(f"{_doubt(best)}: {best.left_open_because}. streamsim[fast] or --exact leaves nothing open.")
     if best.most_chunks is not None:
         console.print(f"No more than {best.most_chunks} chunks were looked at: the workload has no more.")
     if best.left_out:
         console.print(f"{best.left_out} programs of the grid were left out: {best.left_out_why}.")
     for line in (f"{best.device}: {best.link}", *assumed):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _doubt(best: "Best") -> str:
@@ -266,11 +272,10 @@ def _percent(share: float) -> str:
 def _table(best: "Best") -> "Table":
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
     from streamsim.text.quantities import format_seconds
 
-    table = Table(title=Text(f"best on {best.device}"), title_justify="left", show_header=False, box=SIMPLE)
+    table = Table(title=f"best on {best.device}", title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
@@ -285,6 +290,7 @@ Row = tuple[str, float | None, str]
 
 
 def _sections(best: "Best") -> list[list[Row]]:
+    from streamsim.analysis.bounds import BOUND_OF_WORK
     from streamsim.search.best import FASTER
     from streamsim.text.quantities import format_bytes, format_change, format_seconds
 
@@ -307,7 +313,7 @@ def _sections(best: "Best") -> list[list[Row]]:
             "serial",
             best.serial_s,
             f"the unchunked program{worked}, blocking copies{_room(best.serial_fits)};"
-            f" {the_best} is {best.speedup:.2f}x",
+            f" {the_best} is {best.speedup:.2f}x as fast",
         ),
         (
             "usual",
@@ -316,10 +322,10 @@ def _sections(best: "Best") -> list[list[Row]]:
             f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
         ),
     ]
-    over = optimum / best.lower_bound_s - 1 if best.lower_bound_s else 0.0
+    over = optimum / best.work_bound.seconds - 1 if best.work_bound.seconds else 0.0
     waits = max(best.critical_s, key=lambda name: best.critical_s[name])
     binds: list[Row] = [
-        ("lower bound", best.lower_bound_s, f"by {best.bound_by}; {the_best} is {over:.1%} above"),
+        (BOUND_OF_WORK, best.work_bound.seconds, f"by {best.work_bound.bound_by}; {the_best} is {over:.1%} above"),
         (
             "critical path",
             sum(best.critical_s.values()),

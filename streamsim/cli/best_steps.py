@@ -12,12 +12,11 @@ from streamsim.analysis.what_if import changed_by, what_if
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import schedule_given
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.search.best_steps import best_steps
 from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.search.best_steps import BestSteps, TimedWay
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 NOT_TAKEN = ("orders", "exact")  # of a workload's options, besides those of a pipeline
 
 
@@ -78,45 +77,43 @@ def print_best_steps(
     if form == "table":
         return _print(found, told, f"{'' if file is None else file.name} on {device.name}")
     value = _json(found, told, {"program": str(file), **chosen.inputs(), "independent": independent})
-    return print_json(value) if form == "json" else print_csv([value["use"]])
+    return print_json(value, device) if form == "json" else print_csv([value["use"]])
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.report.what_if import what_if_table
 
-    console = Console(highlight=False)
     if told is None:
         took = format_seconds(found.as_it_is.makespan_s)
-        print(f"{one_line(title)}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")
+        tell(f"{title}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")
     else:
-        console.print(what_if_table(told, f"best for {title}"))
-        print(f"use {found.use.way.words}: the simplest within 1 % of the fastest found")
+        Terminal().print(what_if_table(told, f"best for {title}"))
+        tell(f"use {found.use.way.words}: the simplest within 1 % of the fastest found")
     if found.fastest.makespan_s < found.use.makespan_s:
-        print(f"fastest found: {found.fastest.way.words}, {format_seconds(found.fastest.makespan_s)}")
-    print(f"{found.steps} steps; {found.simulated} ways to issue them simulated")
+        tell(f"fastest found: {found.fastest.way.words}, {format_seconds(found.fastest.makespan_s)}")
+    tell(f"{found.steps} steps; {found.simulated} ways to issue them simulated")
     for left_out in found.left_out:
-        print(f"not tried: {one_line(left_out)}")
+        tell(f"not tried: {left_out}")
 
 
 def _json(found: BestSteps, told: WhatIf | None, inputs: dict[str, Any]) -> dict[str, Any]:
     """As of ``whatif``, and the ways as numbers."""
     said = {"alone": [], "assumed": [], "notes": []} if told is None else told.to_json()
-    before_s = found.as_it_is.makespan_s
     return {
         "schema_version": SCHEMA_VERSION,
         "inputs": inputs,
         "steps": found.steps,
-        "before": _way(found.as_it_is, before_s),
-        "use": _way(found.use, before_s),
-        "fastest": _way(found.fastest, before_s),
+        "before": _way(found.as_it_is, found),
+        "use": _way(found.use, found),
+        "fastest": _way(found.fastest, found),
         **{name: said[name] for name in ("alone", "assumed", "notes")},
         "simulated": found.simulated,
         "not_tried": found.left_out,
     }
 
 
-def _way(timed: TimedWay, before_s: float) -> dict[str, Any]:
-    gain = before_s / timed.makespan_s if timed.makespan_s else 1.0
-    return {"options": timed.way.words, **asdict(timed.way), "makespan_s": timed.makespan_s, "gain": gain}
+def _way(timed: TimedWay, found: BestSteps) -> dict[str, Any]:
+    gain = found.as_it_is.makespan_s / timed.makespan_s if timed.makespan_s else 1.0
+    way = {**asdict(timed.way), "chunks": timed.way.chunks or found.steps}
+    return {"options": timed.way.words, **way, "makespan_s": timed.makespan_s, "gain": gain}

@@ -13,11 +13,9 @@ from streamsim.program.files import read_schedule, write_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from streamsim.analysis.races import Finding
+    from streamsim.cli.terminal import Terminal
 
-SCHEMA_VERSION = 1
 MOST_ROWS = 50  # of the table; --json has them all
 
 
@@ -74,7 +72,6 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
     import msgspec
 
     return {
-        "schema_version": SCHEMA_VERSION,
         "schedule": str(path),
         "name": program.name,
         **_counts(program, findings),
@@ -84,24 +81,24 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
 
 def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
     from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    console = Console(highlight=False)
+    from streamsim.cli.terminal import Terminal
+
+    console = Terminal()
     if findings:
         table = Table("", "rule", "what", "remedy", box=SIMPLE)
         for found in findings[:MOST_ROWS]:
             style = "red" if found.severity == "error" else "yellow"
-            severity = f"[{style}]{found.severity}[/]"
-            table.add_row(severity, found.rule, escape(found.what), escape(found.remedy))
+            table.add_row(Text(found.severity, style), found.rule, found.what, found.remedy)
         console.print(table)
     if len(findings) > MOST_ROWS:
         console.print(f"and {len(findings) - MOST_ROWS} more; --json has them all")
     _print_counts(console, **_counts(program, findings))
 
 
-def _print_counts(console: "Console", ops: int, ops_with_unnamed_memory: int, errors: int, warnings: int) -> None:
+def _print_counts(console: "Terminal", ops: int, ops_with_unnamed_memory: int, errors: int, warnings: int) -> None:
     console.print(f"{ops} ops: {_number(errors, 'error')}, {_number(warnings, 'warning')}")
     if ops_with_unnamed_memory:
         unseen = f"{ops_with_unnamed_memory} of them do not name all the memory they touch: no race over it shows"

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import print_csv, print_data, print_json
+from streamsim.cli.printing import print_csv, print_data, print_json, print_object, tell
 from streamsim.device.assumptions import link_words
 from streamsim.device.files import dump_device, read_device
 from streamsim.device.library import device_names, load_device
@@ -14,7 +14,6 @@ from streamsim.device.profile import Device
 from streamsim.device.schemas import KINDS
 from streamsim.device.schemas import schema as file_schema
 from streamsim.text.quantities import format_bytes
-from streamsim.text.shown import one_line
 
 
 @click.group("devices", invoke_without_command=True)
@@ -38,14 +37,14 @@ def show_device(name: str) -> None:
 def check_device(file: Path) -> None:
     """Check a profile; an error names the field, its value and what was expected."""
     device = read_device(file)
-    print(one_line(f"{file}: ok: {device.name}, {device.description}"))
+    tell(f"{file}: ok: {device.name}, {device.description}")
 
 
 @click.command("schema")
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 def schema_command(kind: str) -> None:
     """Print the JSON Schema of a schedule (JSON), workload, layers or device (TOML) file."""
-    print_json(file_schema(kind))
+    print_object(file_schema(kind))
 
 
 def _device_row(device: Device) -> dict[str, Any]:
@@ -63,12 +62,13 @@ def _device_row(device: Device) -> dict[str, Any]:
 
 def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
-        return print_json({"schema_version": 1, "devices": rows})
+        return print_json({"devices": rows})
     if form == "csv":
         return print_csv(rows)
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
+
+    from streamsim.cli.terminal import Terminal
 
     table = Table("name", "memory", "link", "description", box=SIMPLE)
     for column in table.columns[:2]:
@@ -76,4 +76,4 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     for row in rows:
         memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
         table.add_row(row["name"], memory, row["link"], row["description"])
-    return Console(highlight=False).print(table)
+    return Terminal().print(table)

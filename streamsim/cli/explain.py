@@ -19,9 +19,11 @@ from streamsim.cli.options import (
     pipeline_options,
     schedule_given,
     taken,
+    timed_alone_noted,
 )
-from streamsim.cli.printing import print_csv, print_json, with_assumed
+from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.errors import InputError
+from streamsim.program.config import Config
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 from streamsim.program.workload import Workload
@@ -30,6 +32,7 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from streamsim.analysis.bounds import Bound
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.remedies import LayersSource, Origin, Source
@@ -60,7 +63,7 @@ def explain_command(
     remedied: Path | None,
     **options: Any,
 ) -> None:
-    """Say why a pipeline takes longer than its lower bound: which cause loses how much, and what to do first.
+    """Say why a pipeline takes longer than its busiest engine alone: which cause loses how much, what to do first.
 
     Takes what predict takes, layers too, or a schedule from a .json file. First comes what to change: each change is
     made, and the schedule with it is simulated. If no change does much about the largest cause, this cause comes first;
@@ -74,6 +77,7 @@ def explain_command(
       streamsim explain workload.toml --chunks 64 --streams 4 --device a100 --plot why.png
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
+    from streamsim.analysis.bounds import bound_json
     from streamsim.analysis.explanation import LOSS_FIELDS
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
@@ -86,12 +90,14 @@ def explain_command(
         from streamsim.report.gantt import save_explanation
 
         save_explanation(explanation, plot)
+    work = _work(asked)
     if form == "table":
-        print_explanation(explanation)
+        print_explanation(explanation, work)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
-            print(one_line(line))
+            tell(line)
     elif form == "json":
-        print_json(with_assumed(explanation.to_json(asked.inputs), asked.assumed))
+        said = {**explanation.to_json(asked.inputs), **bound_json("work", work)}
+        print_json(with_assumed(said, asked.assumed), asked.device)
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
@@ -150,9 +156,10 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
-    schedule, assumed = pipeline.on(device, workload)
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
-    return _Asked(schedule, device, inputs, source_of(pipeline, workload), assumed)
+    workload, of_events = timed_alone_noted(workload, device)
+    schedule, assumed = pipeline.on(device, workload)
+    return _Asked(schedule, device, inputs, source_of(pipeline, workload), [*of_events, *assumed])
 
 
 def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
@@ -169,27 +176,44 @@ def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
     return LayersSource(layers, config)
 
 
-def print_explanation(explanation: "Explanation") -> None:
-    """What is lost and to what, for people."""
-    from rich.console import Console
-    from rich.text import Text
+def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
+    """What no way to cut and issue the workload beats, from the memory and by the launch of ``config``."""
+    from streamsim.analysis.work_bound import work_bound
 
+    return work_bound(workload, device, config.memory, config.launch)
+
+
+def _work(asked: _Asked) -> "Bound | None":
+    """The bound of the work, where a workload is asked for."""
+    from streamsim.analysis.remedies import Source
+
+    source = asked.source
+    return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None
+
+
+def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
+    """What is lost and to what, for people. ``work``: the bound of the work, where it is known."""
+    from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
+    from streamsim.cli.terminal import Terminal
     from streamsim.text.quantities import format_seconds
 
-    console = Console(highlight=False)
+    console = Terminal()
     name = explanation.timeline.schedule.name or "schedule"
-    times = [explanation.makespan_s, explanation.bound_s, explanation.own_bound_s]
-    makespan, bound, own_bound = (format_seconds(seconds) for seconds in times)
-    console.print(Text(f"{name} on {explanation.device}: {makespan}"))
-    console.print(Text(f"lower bound of the work: {bound} by {explanation.bound_by}; as issued: {own_bound}"))
-    console.print(Text(f"first: {explanation.advice}"))
+    issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
+    times = [explanation.makespan_s, explanation.bound_s, issued_s]
+    makespan, alone, issued = (format_seconds(seconds) for seconds in times)
+    console.print(f"{name} on {explanation.device}: {makespan}")
+    bounds = [f"{BOUND_OF_WORK}: {format_seconds(work.seconds)} by {work.bound_by}"] if work else []
+    console.print("; ".join([*bounds, f"{BOUND_AS_ISSUED}: {issued}"]))
+    console.print(f"{BUSIEST_ENGINE}: {alone} by {explanation.bound_by}; lost is what is above it")
+    console.print(f"first: {explanation.advice}")
     least_s = FOLDED * explanation.makespan_s
     if explanation.losses:
         title = f"Lost: {format_seconds(explanation.gap_s)}"
         console.print(_table(title, explanation.losses, explanation.gap_s, least_s))
     if explanation.limits:
         inside_s = explanation.bound_s - explanation.even_s
-        title = f"In the bound itself: {format_seconds(inside_s)}"
+        title = f"In the {BUSIEST_ENGINE}: {format_seconds(inside_s)}"
         console.print(_table(title, explanation.limits, inside_s, least_s))
     if explanation.is_racy:
         console.print("The schedule has races (streamsim check): what its data needs is uncertain.", style="yellow")
@@ -200,11 +224,10 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     """The causes; those that neither lost nor would gain ``least_s`` are one line, but for the first."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
     from streamsim.text.quantities import format_seconds
 
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE)
+    table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("cause", ratio=3)
     for name in ("part", "share", "alone"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, OUTPUT
-from streamsim.cli.printing import print_json
+from streamsim.cli.options import FILE, OUTPUT, complete_device
+from streamsim.cli.printing import print_json, tell
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from streamsim.recorded.program import RecordedProgram
     from streamsim.recorded.recording import Recording
     from streamsim.recorded.replay import Replay
-
-SCHEMA_VERSION = 1
 
 
 @click.command("import")
@@ -36,6 +34,7 @@ SCHEMA_VERSION = 1
 @click.option(
     "--profile",
     metavar="NAME|FILE",
+    shell_complete=complete_device,
     help="Replay it on this device; without it on the one of the card's name, else with the recording's copy rates.",
 )
 @click.option("--save-profile", type=OUTPUT, help="Write the profile that it is replayed on to this file.")
@@ -84,8 +83,7 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.summary import summarise
     from streamsim.recorded.windows import part_of
@@ -105,11 +103,11 @@ def import_command(
         _write(recording, *found, output, save_profile, plot, trace)
     if as_json:
         told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
-        return print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **told})
-    Console(highlight=False).print(recording_table(summary, file.name))
+        return print_json({"inputs": asked, **told})
+    Terminal().print(recording_table(summary, file.name))
     if isinstance(found, str):
-        return click.echo(f"not replayed: {found}")
-    return Console(highlight=False).print(replay_table(*found, untraced_s))
+        return tell(f"not replayed: {found}")
+    return Terminal().print(replay_table(*found, untraced_s))
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
@@ -174,16 +172,15 @@ def _write(
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> None:
     """What may be chosen of a recording, for people; as JSON with what was ``asked``."""
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table
 
     spans = named_spans(recording)
     if asked is None:
-        Console(highlight=False).print(choices_table(recording, spans, title))
+        Terminal().print(choices_table(recording, spans, title))
     else:
-        print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **_choices(recording), "windows": _plain(spans)})
+        print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
 
 
 def _choices(recording: Recording) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_bytes
-from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,35 +145,34 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
 def print_best_layers(best: BestOffload, layers: Layers) -> None:
     """What to use and what it gains, for people."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
+    from streamsim.cli.terminal import Terminal
     from streamsim.text.quantities import format_bytes, format_seconds
 
-    console = Console(highlight=False)
+    console = Terminal()
     several = f", {layers.passes} passes" * (layers.passes > 1)
     words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
-    title = Text(f"best on {best.device}: {words}")
-    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
+    table = Table(title=f"best on {best.device}: {words}", title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
     for section in _sections(best):
         for name, value, remark in section:
-            table.add_row(name, format_seconds(value) if isinstance(value, float) else value, Text(remark))
+            table.add_row(name, format_seconds(value) if isinstance(value, float) else value, remark)
         table.add_section()
     console.print(table)
-    console.print(_how_sure(best), style="dim" if best.exact else None, markup=False, soft_wrap=True)
+    console.print(_how_sure(best), style="dim" if best.exact else None, soft_wrap=True)
     stay = ", ".join(best.lean.config.resident) or "none"
-    console.print(one_line(f"stay on the card: {stay}"), markup=False, soft_wrap=True)
-    console.print(f"{best.device}: {best.link}", markup=False, soft_wrap=True)
+    console.print(f"stay on the card: {stay}", soft_wrap=True)
+    console.print(f"{best.device}: {best.link}", soft_wrap=True)
 
 
 Row = tuple[str, float | str, str]
 
 
 def _sections(best: BestOffload) -> list[list[Row]]:
+    from streamsim.analysis.bounds import BOUND_AS_ISSUED
     from streamsim.search.best_offload import FASTER
     from streamsim.text.quantities import format_bytes, format_change
 
@@ -204,7 +202,7 @@ def _sections(best: BestOffload) -> list[list[Row]]:
     waits = max(best.critical_s, key=lambda name: best.critical_s[name])
     path = f"{best.critical_s[waits] / took:.0%} of the optimum's {'on ' * (waits != 'waiting')}{waits}"
     binds: list[Row] = [
-        ("lower bound", best.lower_bound_s, f"by {best.bound_by}"),
+        (BOUND_AS_ISSUED, best.issued_bound.seconds, f"by {best.issued_bound.bound_by}"),
         ("critical path", best.critical_s[waits], path),
         *((f"{name} {FASTER}x as fast", s, format_change(s / took - 1)) for name, s in best.faster_s.items()),
     ]

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
-from streamsim.text.shown import one_line
+from streamsim.text.shown import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,22 +85,26 @@ class _Steps:
             return
         if what != self._said:
             self._progress.reset(self._task)  # its pace is another
-        self._progress.update(self._task, description=what, completed=done, total=of_all, refresh=True)
+        self._progress.update(self._task, description=printable(what), completed=done, total=of_all, refresh=True)
         self._said, self._shown_at = what, now
 
 
 def _bar(stream: TextIO, auto_refresh: bool = True) -> Progress:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(file=stream), transient=True, auto_refresh=auto_refresh)
+    from streamsim.cli.terminal import Terminal
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Terminal(stream), transient=True, auto_refresh=auto_refresh)
 
 
 @contextmanager
 def noting_compilation() -> Iterator[None]:
     """Say once if the model is compiled meanwhile, as on a machine that has not done so yet."""
-    from streamsim.compiled import COMPILATION, telling
+    from streamsim.compiled import COMPILATION, keeps_code, telling
 
-    with telling(lambda: note(f"compiling the model, {COMPILATION}; the next run finds it done")):
+    def begins() -> None:
+        note(f"compiling the model, {COMPILATION}{'; the next run finds it done' if keeps_code() else ''}")
+
+    with telling(begins):
         yield

@@ -1,6 +1,7 @@
 """Options that several commands share, and what they stand for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.notes import note
 from streamsim.code.steps import FRONT_END_OF, Language
-from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_of, with_front_end
+from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
 from streamsim.device.library import device_names, load_device, names_front_end
 from streamsim.device.profile import Device
 from streamsim.device.settings import parse_settings
@@ -25,7 +26,7 @@ from streamsim.program.schedule import LAUNCHES, Launch, Schedule
 from streamsim.program.workload import SHORTEST_KERNEL_S, Workload, WorkloadKernel
 from streamsim.program.workload_text import parse_kernel, workload_of_sizes
 from streamsim.report.pictures import picture_format
-from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.quantities import format_seconds, parse_bytes, parse_count, parse_number, parse_seconds
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -81,9 +82,56 @@ COUNT = Quantity("count", parse_count)
 CHUNKS = Quantity("count", partial(parse_number, most=MOST_CHUNKS))
 
 
+Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionItem | str]"]
+
+
 def complete_device(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
-    """The shipped profiles whose names begin with what was typed."""
-    return [name for name in device_names() if name.startswith(incomplete.lower())]
+    """The shipped profiles and the TOML files whose names begin with what was typed; else what the shell finds."""
+    from click.shell_completion import CompletionItem
+
+    return [*_devices_like(incomplete)] or [CompletionItem(incomplete, type="file")]
+
+
+def complete_devices(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The same for the last one of several with commas between them."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _devices_like(last)]
+
+
+def _devices_like(incomplete: str) -> list[str]:
+    from glob import escape, glob
+
+    shipped = [name for name in device_names() if name.startswith(incomplete.lower())]
+    return [*shipped, *sorted(filter(str.isprintable, glob(f"{escape(incomplete)}*.toml")))]
+
+
+def complete_list(names: Callable[[], Iterable[str]]) -> Completion:
+    """Complete the last one of several words with commas between them, of those that ``names`` gives."""
+
+    def complete(_context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last.lower())]
+
+    return complete
+
+
+def complete_setting(context: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The numbers and rules of the device on the command line, with the = that follows them."""
+    from streamsim.device.settings import names
+
+    return [f"{name}=" for name in names(_device_so_far(context)) if name.startswith(incomplete.lower())]
+
+
+def complete_front_end(context: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem | str]":
+    """The front ends of the device on the command line; several with commas between them."""
+    return complete_list(lambda: front_end_names(_device_so_far(context)))(context, param, incomplete)
+
+
+def _device_so_far(context: click.Context) -> Device:
+    """The device that stands on a command line which is being written; h200 where none does that can be read."""
+    with suppress(InputError):
+        return load_device(context.params.get("device") or "h200")
+    return load_device("h200")
 
 
 def all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -126,7 +174,9 @@ workload_options = all_of(
         type=KERNEL,
         multiple=True,
         help="Time of a kernel over all the work, such as 0.57ms; with that of a part, 0.57ms,9us@64Ki (elements) or"
-        " 0.57ms,9us@1/256; of 600 launches together, 25ms/600. Repeatable.",
+        " 0.57ms,9us@1/256. 25ms/600: of 600 launches together, all of which each chunk makes, as of a network;"
+        " 25ms/600,per=item: a chunk makes its share of them. 15us,timed=events: what two CUDA events around it show,"
+        " which is 4 to 6 us too long: the launch on this host is taken off. Repeatable.",
     ),
     click.option("--d2h", type=SIZE, multiple=True, help="Size of an output array. Repeatable."),
     click.option("--h2d-once", type=SIZE, multiple=True, help="Size of an array copied once, before the first chunk."),
@@ -185,12 +235,14 @@ device_options = all_of(
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
+        shell_complete=complete_setting,
         help="Another number or rule of the profile: h2d.bandwidth=51GB/s, host.kernel=4us, link.bandwidth=50GB/s (both"
         " directions). Repeatable.",
     ),
     click.option("--memory-limit", type=SIZE, help="The most that the device buffers may hold, such as 8GiB."),
     click.option(
         "--front-end",
+        shell_complete=complete_front_end,
         help="What the program is written in, which sets what its calls cost: calls (CUDA C++, the default), cupy,"
         " pytorch or one of the profile's.",
     ),
@@ -333,6 +385,22 @@ class Chosen(msgspec.Struct, frozen=True):
         if self.settings:
             found["set"] = list(self.settings)
         return found if self.memory_limit is None else {**found, "memory_limit_bytes": self.memory_limit}
+
+
+def timed_alone_noted(workload: Workload, device: Device) -> tuple[Workload, list[str]]:
+    """The workload with its kernels' own times; and a line for each that was timed with events: its own time."""
+    if all(kernel.timed == "alone" for kernel in workload.kernels):
+        return workload, []
+    from streamsim.analysis.event_pairs import timed_alone
+
+    alone = timed_alone(workload, device)
+    lines = [
+        f"kernel {kernel.name!r}: {format_seconds(kernel.whole_s(workload.work))} between two events is taken for"
+        f" {format_seconds(own.whole_s(workload.work))} on the card: the rest is its launch on this host"
+        for kernel, own in zip(workload.kernels, alone.kernels, strict=True)
+        if kernel.timed == "events"
+    ]
+    return alone, lines
 
 
 Taken = TypeVar("Taken", bound=msgspec.Struct)

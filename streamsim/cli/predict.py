@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.cli.explain import explained, source_of, source_of_layers
+from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -23,6 +23,7 @@ from streamsim.cli.options import (
     output_options,
     pipeline_options,
     taken,
+    timed_alone_noted,
 )
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
@@ -98,12 +99,13 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
+    workload, of_events = timed_alone_noted(workload, card)
     schedule, assumed = pipeline.on(card, workload)
-    prediction = _predict(schedule, card)
+    prediction = _predict(schedule, card).beside(bound_of_work(workload, pipeline.config(), card))
     if pipeline.buffers is not None:
         prediction = _beside_no_ring(prediction, pipeline.config().without_ring().schedule(workload), card)
     source = source_of(pipeline, workload) if wanted.explain else None
-    return _report(prediction, inputs, wanted, card, source, assumed)
+    return _report(prediction, inputs, wanted, card, source, [*of_events, *assumed])
 
 
 @click.command("simulate")
@@ -234,7 +236,7 @@ def _report(
     if form == "table":
         _print_prediction(prediction, explanation, interval, assumed)
     elif form == "json":
-        print_json(with_assumed(said, assumed))
+        print_json(with_assumed(said, assumed), device)
     else:
         print_csv([{k: v for k, v in said.items() if k != "inputs"}])
 
@@ -242,20 +244,21 @@ def _report(
 def _print_prediction(
     prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
 ) -> None:
-    from rich.console import Console
-
+    from streamsim.cli.terminal import Terminal
     from streamsim.report.text import gantt, summary
 
-    console = Console(highlight=False)
+    console = Terminal()
     console.print(summary(prediction))
     for line in (f"{prediction.device}: {prediction.link}", *assumed):
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
     console.print()
     if interval is not None:
-        console.print(f"  {interval}\n", soft_wrap=True)
-    console.print(gantt(prediction.timeline, console.width), markup=False)
+        console.print(f"  {interval}", soft_wrap=True)
+        console.print()
+    for line in gantt(prediction.timeline, console.width).splitlines():
+        console.print(line)
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
     if explanation is not None:
         from streamsim.cli.explain import print_explanation
 
-        print_explanation(explanation)
+        print_explanation(explanation, prediction.work_bound)

@@ -1,16 +1,50 @@
-"""JSON, CSV and files on standard output."""
+"""Lines, JSON, CSV and files on standard output."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from streamsim.text.shown import as_unicode
+from streamsim.text.shown import as_unicode, printable
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+LATER_CONTROLS = re.compile("[\x7f-\x9f]")  # a terminal obeys these as it obeys ESC
 
 
-def print_json(value: dict[str, Any]) -> None:
-    """One object; numbers that JSON lacks are an error. File names are text, whatever the locale."""
+def tell(*lines: str) -> None:
+    """Print lines for people. Control characters, which names in files may hold, are escaped."""
+    for line in lines:
+        print(printable(line))
+
+
+def print_json(value: dict[str, Any], device: "Device | None" = None) -> None:
+    """Print a result as one object, which begins with what identifies it (:func:`stamp`).
+
+    ``device``: what it was worked out for. Numbers that JSON lacks are an error. File names are text, whatever the
+    locale.
+    """
+    print_object({**stamp(device), **value})
+
+
+def print_object(value: dict[str, Any]) -> None:
+    """Print an object as it is, such as a schema."""
     print(json.dumps(_as_unicode(value), indent=2, allow_nan=False))
+
+
+def stamp(device: "Device | None" = None) -> dict[str, Any]:
+    """What every result begins with: the version of its keys and of streamsim, and the profile, if there is one.
+
+    The keys have version 1 unless the result says another. The profile's digest changes with any of its numbers, so
+    that results of two profiles of one name can be told apart.
+    """
+    from streamsim import __version__  # here and below: tables do without what looks it up
+    from streamsim.device.library import digest_of
+
+    found: dict[str, Any] = {"schema_version": 1, "streamsim": __version__}
+    return found if device is None else {**found, "profile": {"name": device.name, "digest": digest_of(device)}}
 
 
 def _as_unicode(value: Any) -> Any:
@@ -27,7 +61,11 @@ def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any
 
 
 def print_data(data: bytes) -> None:
-    """What belongs into a file: in UTF-8, whatever the terminal can show."""
+    """What belongs into a file: in UTF-8, whatever the terminal can show.
+
+    Writers of JSON and TOML escape the control characters of ASCII in names; the others are escaped here, as both read.
+    """
+    data = LATER_CONTROLS.sub(lambda found: rf"\u{ord(found[0]):04x}", data.decode()).encode()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

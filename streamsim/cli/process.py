@@ -4,12 +4,14 @@ Exit codes: :mod:`streamsim.errors`. ``STREAMSIM_TRACEBACK=1`` shows where an un
 """
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -18,22 +20,28 @@ from streamsim.cli.notes import drop_output, say
 from streamsim.errors import BAD_INPUT, INTERRUPTED, OK, UNEXPECTED, InputError, Notice
 from streamsim.text.shown import one_line
 
+UNIT = re.compile(r"([kKMGT]?B|[kmgt]ib)(/s)?|[num\u00b5\u03bc]?s|[KMGT]i", re.ASCII | re.IGNORECASE)
 TRACEBACK = "STREAMSIM_TRACEBACK"
 
 
 class Group(click.Group):
-    """Commands; a mistyped one is told what it is like."""
+    """Commands whose options are given once, and whose quantities are one word."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command that is called, its name and its arguments; an option that it takes once is there once."""
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            nearest = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        """The command that is called, its name and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
+            _check_units(rest)
             _check_once(command, rest, ctx)
         return name, command, rest
+
+
+def _check_units(arguments: list[str]) -> None:
+    """Raise InputError for a quantity in two words, as in ``--h2d 200 MB``: the shell makes two arguments of it."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for number, unit in pairwise(own):
+        if number[-1:].isdigit() and UNIT.fullmatch(unit) and not os.path.exists(unit):
+            raise InputError(f"{number} {unit}: is in two words; write it as one: {number}{unit}")
 
 
 def _check_once(command: click.Command, arguments: list[str], context: click.Context) -> None:
@@ -57,6 +65,7 @@ class LazyGroup(Group):
     def __init__(self, *arguments: Any, places: Mapping[str, str], **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._places = places
+        self.commands = dict.fromkeys(places, click.Command(None))  # their names are those that Click suggests
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return list(self._places)
@@ -72,8 +81,9 @@ def run(app: click.Command, name: str, arguments: list[str] | None, interrupted:
     _open_closed_streams()
     _show_warnings_as_lines(name)
     try:
-        code = app.main(arguments, prog_name=name, standalone_mode=False)
-        return _flushed(code if isinstance(code, int) else OK, name)
+        given = sys.argv[1:] if arguments is None else arguments
+        code = app.main(given or ["--help"], prog_name=name, standalone_mode=False)
+        return _flushed(code if isinstance(code, int) else OK, name) if given else _flushed(BAD_INPUT, name)
     except click.ClickException as error:
         return complain(name, _usage(error))
     except InputError as error:
@@ -137,15 +147,25 @@ def _flushed(code: int, name: str) -> int:
 
 
 def _usage(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption):
+        error = _with_near_options(error)
     message = " ".join(error.format_message().split())
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message} Try {context.command_path} --help" if context else message
+
+
+def _with_near_options(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The same with those of its suggestions that are like it: Click counts the dashes, which all options have."""
+    names = {option.lstrip("-"): option for option in error.possibilities or ()}
+    near = [names[name] for name in get_close_matches(error.option_name.lstrip("-"), names)]
+    return click.NoSuchOption(error.option_name, possibilities=near or None, ctx=error.ctx)
 
 
 def _unexpected(error: Exception) -> str:
     if os.environ.get(TRACEBACK, "0") not in ("", "0"):
         import traceback
 
-        traceback.print_exc()
+        for line in traceback.format_exc().splitlines():
+            say(line)
         return f"unexpected {type(error).__name__}: {error}"
     return f"unexpected {type(error).__name__}: {error}; please report it, with what {TRACEBACK}=1 shows"

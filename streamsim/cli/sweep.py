@@ -11,12 +11,22 @@ import click
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import FILE, OUTPUT, PICTURE, formats
-from streamsim.cli.printing import print_data
+from streamsim.cli.options import (
+    FILE,
+    OUTPUT,
+    PICTURE,
+    complete_devices,
+    complete_front_end,
+    complete_list,
+    complete_setting,
+    formats,
+)
+from streamsim.cli.printing import print_data, tell
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
-from streamsim.program.config import Config
+from streamsim.program.config import HOST_MEMORIES, ORDERS, Config
+from streamsim.program.schedule import LAUNCHES
 from streamsim.program.workload import Workload
 from streamsim.report.pictures import picture_format
 from streamsim.search.evaluate import SLOW, evaluate, is_fast
@@ -36,6 +46,9 @@ from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
 CLUSTER_S = 5.0  # for how long a cluster is looked for
+COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
+    complete_list, (lambda: ORDERS, lambda: HOST_MEMORIES, lambda: LAUNCHES)
+)
 
 
 @click.command("sweep")
@@ -52,20 +65,33 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 @click.option("--scale", help="The whole workload, elements and times of kernels and of --host-load: 0.25..4*2.")
 @click.option("--chunks", help="Numbers of chunks: 1..64, 1..64*2, 1,2,4. Default: 1.")
 @click.option("--streams", help="Numbers of streams. Default: 1.")
-@click.option("--order", help="Issue orders: depth-first,breadth-first,serial,prefetch. Default: depth-first.")
+@click.option(
+    "--order",
+    shell_complete=COMPLETE_ORDERS,
+    help="Issue orders: depth-first,breadth-first,serial,prefetch. Default: depth-first.",
+)
 @click.option(
     "--buffers", help="Device buffers used in turn: 2,3,4; all (the default): one for every chunk, of prefetch 2."
 )
-@click.option("--memory", help="Host memory: pinned,pageable. Default: pinned.")
-@click.option("--launch", help="live,graph. Default: live.")
-@click.option("--device", help="Shipped profiles and TOML files, separated by commas. Default: h200.")
-@click.option("--front-end", help="What the program is written in: calls,cupy,pytorch. Default: calls.")
+@click.option("--memory", shell_complete=COMPLETE_MEMORIES, help="Host memory: pinned,pageable. Default: pinned.")
+@click.option("--launch", shell_complete=COMPLETE_LAUNCHES, help="live,graph. Default: live.")
+@click.option(
+    "--device",
+    shell_complete=complete_devices,
+    help="Shipped profiles and TOML files, separated by commas. Default: h200.",
+)
+@click.option(
+    "--front-end",
+    shell_complete=complete_front_end,
+    help="What the program is written in: calls,cupy,pytorch. Default: calls.",
+)
 @click.option("--call-cost", help="What the call of each copy and operation costs the host, as for predict: 9us.")
 @click.option("--connections", help="Hardware queues: 1..32*2. Default: the profile's number.")
 @click.option(
     "--set",
     multiple=True,
     metavar="NAME=VALUES",
+    shell_complete=complete_setting,
     help="A number or rule of the profile: link.bandwidth=25GB/s,50GB/s,100GB/s (both directions),"
     " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
@@ -219,19 +245,18 @@ def _summarise(sweep: Sweep, written: Journal, output: Path) -> None:
         row = dict(zip(sweep.columns, written.fastest, strict=True))
         found = ", ".join(f"{name} {row[name]}" for name in ("device", "chunks", "streams", "order"))
         took = f"{format_seconds(row['makespan_s'])}, {row['speedup']:.2f}x as fast as the unchunked program"
-        print(one_line(f"{written.rows} rows in {output}; the fastest: {found}: {took}"))
-    for line in _taken_for_granted(sweep):
-        print(line)
+        tell(f"{written.rows} rows in {output}; the fastest: {found}: {took}")
+    tell(*_taken_for_granted(sweep))
 
 
 def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
     """What link each device is taken to have; and what is assumed of kernels on the first one, in the most chunks."""
     moved = "; but for what is set" if any("." in axis.name for axis in sweep.axes) else ""
     for device in sweep.devices:
-        yield one_line(f"{device.name}: {link_words(device)}{moved}")
+        yield f"{device.name}: {link_words(device)}{moved}"
     with suppress(InputError):  # the first combination may be one that cannot be issued
         point = sweep.point(0)
         workload = sweep.workload_at(point)
         chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
         for line in kernel_assumptions(workload, chunks, sweep.device(point)):
-            yield one_line(f"in {chunks} chunks {line}")
+            yield f"in {chunks} chunks {line}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
+from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, one_of, taken
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamsim.program.recorded_times import RecordedTimes
     from streamsim.timeline.timeline import Timeline
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
 COUNT = click.IntRange(1, 1024)
 
 
@@ -33,7 +33,7 @@ COUNT = click.IntRange(1, 1024)
     "--async", "is_async", is_flag=True, help="No copy holds the host, nor a synchronisation right behind one."
 )
 @click.option("--drop-sync", is_flag=True, help="The host waits at the end only.")
-@click.option("--chunks", type=COUNT, help="Every step cut into so many: its copies, kernels and copies back.")
+@click.option("--chunks", type=CHUNKS, help="The work in so many chunks in all: a multiple of those there are.")
 @click.option("--streams", type=COUNT, help="The steps over so many streams in turn.")
 @click.option("--prefetch", type=COUNT, metavar="DEPTH", help="The next steps' copies beside this step's work.")
 @click.option("--graph", is_flag=True, help="Captured once, launched once.")
@@ -46,7 +46,9 @@ COUNT = click.IntRange(1, 1024)
     metavar="NAME=0.8x",
     help="Kernels of that name (gemm* for several) in that part of the time. Repeatable.",
 )
-@click.option("--on-device", metavar="NAME|FILE", help="On another device than --device.")
+@click.option(
+    "--on-device", metavar="NAME|FILE", shell_complete=complete_device, help="On another device than --device."
+)
 @click.option("--independent", is_flag=True, help="Steps need nothing of each other, and can be cut: assume it.")
 @click.option(
     "--output",
@@ -82,15 +84,14 @@ def whatif_command(
       streamsim whatif program.json --device h200 --pin --async --trace both.json --plot both.png
       streamsim whatif schedule.json --device h200 --prefetch 1 --kernel 'kern*=0.8x'
       streamsim whatif schedule.json --device h200 --streams 4 --independent --as pytorch -o pipeline.py
-      streamsim whatif schedule.json --device h200 --chunks 2 --streams 4 --independent --json
+      streamsim whatif schedule.json --device h200 --chunks 16 --streams 4 --independent --json
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
+    from streamsim.cli.terminal import Terminal
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import read_recorded_schedule, write_schedule
     from streamsim.report.what_if import what_if_table
@@ -113,9 +114,9 @@ def whatif_command(
     elif output is not None:
         write_schedule(found.scenario.schedule, output)
     if as_json:
-        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
+        print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()}, device)
     else:
-        Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
+        Terminal().print(what_if_table(found, f"{schedule.name} on {device.name}"))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -30,7 +30,7 @@ def code_of(workload: Workload, config: Config, language: Language) -> str:
     The program takes other numbers of chunks, streams and buffers as arguments and prints its wall times as JSON.
     Raises InputError for a workload or a configuration that the language cannot say.
     """
-    return _written(plan_of(workload, config), language)
+    return _written(plan_of(workload.in_chunks(config.chunks), config), language)
 
 
 def code_of_schedule(schedule: Schedule, language: Language) -> str:

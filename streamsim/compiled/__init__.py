@@ -7,6 +7,8 @@ cache where that cannot be written.
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
 
-__all__ = ["COMPILATION", "available", "makespans", "simulate", "simulate_one_of_many", "telling"]
+__all__ = ["COMPILATION", "available", "keeps_code", "makespans", "simulate", "simulate_one_of_many", "telling"]
 
-COMPILATION = "which takes 10 to 30 seconds, once"
+SWITCH = "NUMBA_DISABLE_JIT"  # numba's own: its functions run uncompiled, which ours cannot
+COMPILATION = "which takes 10 to 30 seconds"
 LOADING_OPS = 20_000  # that SimPy simulates in the second that loading numba takes
 _simulated = 0  # ops of this process that might have been simulated compiled
 _to_tell: list[Callable[[], None]] = []  # who wants to know that compilation begins
@@ -34,11 +37,20 @@ _listening: list[Any] = []  # numba's listener that tells them
 
 
 def available() -> bool:
-    """Whether numba is installed; does not import it."""
-    return find_spec("numba") is not None
+    """Tell whether numba is installed and its compiler is on (``NUMBA_DISABLE_JIT``); does not import numba."""
+    is_off = os.environ.get(SWITCH, "0").strip() not in ("", "0")
+    return not is_off and find_spec("numba") is not None
+
+
+def keeps_code() -> bool:
+    """Tell whether numba finds a folder in which it can keep what it compiles; True before it has looked."""
+    numba_code = sys.modules.get("streamsim.compiled.numba_code")
+    return numba_code is None or numba_code.keeps_code()
 
 
 def _check_available() -> None:
+    if os.environ.get(SWITCH) and not available():
+        raise InputError(f"{SWITCH} = {os.environ[SWITCH]!r}: switches numba's compiler off; unset it")
     if not available():
         raise InputError("numba is not installed: the compiled model needs it; pip install 'streamsim[fast]'")
     try:

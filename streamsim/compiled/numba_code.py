@@ -51,6 +51,11 @@ def sources() -> int:
     return int.from_bytes(digest.digest()[:7])  # within an int64
 
 
+def keeps_code() -> bool:
+    """Tell whether what is compiled is kept on disk."""
+    return _cache
+
+
 def compiled(make: Callable[[int], Any]) -> Any:
     """The function that ``make`` makes, compiled, and kept on disk where a folder can be written.
 

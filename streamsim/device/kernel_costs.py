@@ -101,10 +101,22 @@ def part_s(
         for larger in reversed(more):
             found_s += _weight(least, larger[0]) * (_on_a_line(share, known[0], larger) - found_s)
         return floor_s + max(by_rule_s, found_s)
-    (one, one_s), (other, other_s) = next(pair for pair in pairwise(known) if share <= pair[1][0])
-    is_part = waves and one > LEAST_SHARE and other_s  # else a latency
-    until = min(LEAST_THREADS / waves, other * one_s / other_s) if is_part else one
-    return floor_s + (one_s if share <= until else _on_a_line(share, (max(one, until), one_s), (other, other_s)))
+    one, other = next(pair for pair in pairwise(known) if share <= pair[1][0])
+    until = _alike_until(one, other, waves)
+    return floor_s + (one[1] if share <= until else _on_a_line(share, (max(one[0], until), one[1]), other))
+
+
+def bends(whole_s: float, waves: float, floor_s: float, parts: Sequence[tuple[float, float]] = ()) -> list[float]:
+    """Shares between which :func:`part_s` is a straight line, and below which time over share falls with the share."""
+    known = [(part, max(0.0, took_s - floor_s)) for part, took_s in (*parts, (1.0, whole_s))]
+    untils = (_alike_until(one, other, waves) for one, other in pairwise(known))
+    return [*(share for share, _ in known), *(until for until in untils if 0 < until < 1)]
+
+
+def _alike_until(one: tuple[float, float], other: tuple[float, float], waves: float) -> float:
+    """Up to which share all take what the part ``one`` does; ``other``: the next larger part; less their floor."""
+    is_part = waves and one[0] > LEAST_SHARE and other[1]  # else a latency
+    return min(LEAST_THREADS / waves, other[0] * one[1] / other[1]) if is_part else one[0]
 
 
 def _weight(one: float, other: float) -> float:

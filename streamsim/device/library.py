@@ -5,6 +5,8 @@ from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
+
 from streamsim.device.files import parse_device, read_device
 from streamsim.device.front_ends import COMPILED, SEPARATOR, with_front_end
 from streamsim.device.profile import Device
@@ -37,6 +39,15 @@ def load_device(name_or_path: str | Path) -> Device:
     if path.suffix != SUFFIX and not os.path.isfile(path):
         raise InputError(_unknown(str(name_or_path)))
     return read_device(path)
+
+
+def digest_of(device: Device) -> str:
+    """16 hexadecimal digits that stand for all that predictions take from a profile: another number, other digits."""
+    from hashlib import sha256  # most commands do without
+
+    words = ("name", "description", "sources", "link")
+    numbers = [getattr(device, field) for field in device.__struct_fields__ if field not in words]
+    return sha256(msgspec.json.encode(numbers)).hexdigest()[:16]
 
 
 def names_front_end(name_or_path: str | Path) -> bool:

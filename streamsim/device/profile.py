@@ -284,7 +284,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self._side_by_side
         if kernel.duration_s is None:
-            cost = self._cost(kernel)
+            cost = self.cost_of(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
             drain_s = _drain_s(cost.drain_s(kernel.elements, full, floor_s), alone_s) if side_by_side else 0.0
             works_s = alone_s - drain_s  # on all of the card at most
@@ -317,7 +317,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         full = self.compute.resident_threads
         if kernel.duration_s is not None or full < steps:
             return even_paces(steps)
-        return (0.0, *paces(self._cost(kernel), full, self.compute.floor_s, steps))
+        return (0.0, *paces(self.cost_of(kernel), full, self.compute.floor_s, steps))
 
     @property
     def _side_by_side(self) -> bool:
@@ -329,7 +329,8 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         full = self.compute.resident_threads
         return (kernel.threads or kernel.elements) / kernel.share / full if full else 0.0
 
-    def _cost(self, kernel: Kernel) -> KernelCost:
+    def cost_of(self, kernel: Kernel) -> KernelCost:
+        """The measured cost of a kernel by its name and parameter. Raises InputError when the profile has none."""
         for cost in self.compute.kernels:
             if (cost.name, cost.parameter) == (kernel.name, kernel.parameter):
                 return cost

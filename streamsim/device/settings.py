@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 DIRECTIONS = ("h2d", "d2h")
 BOTH = "link"  # in place of a direction: of both
-ELSEWHERE = {"connections": "--connections", "memory_bytes": "--memory-limit"}  # numbers with an option of their own
+_MEMORY = ("memory", "memory_bytes", "memory_limit", "memory-limit", "device_memory", "device.memory", "vram")
+ELSEWHERE = {"connections": "--connections", **dict.fromkeys(_MEMORY, "--memory-limit")}  # with an option of their own
 
 
 # Names

@@ -8,14 +8,19 @@ import os
 import select
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line, shown, uncapitalised
 
+if TYPE_CHECKING:
+    from gzip import GzipFile
+
+GZIP_LEVEL = 6
 WRITER_S = 10.0  # by when somebody has to write to a pipe that has a name
 
 
@@ -111,6 +116,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 @contextmanager
+def replacing_packed(path: str | os.PathLike[str]) -> Iterator["BinaryIO | GzipFile"]:
+    """The same; what is written is packed with gzip if the name ends in ``.gz``, to the same bytes each time."""
+    with replacing(path) as file:
+        if Path(path).suffix.lower() != ".gz":
+            yield file
+            return
+        from gzip import GzipFile
+
+        with GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
+            yield packed
+
+
+@contextmanager
 def _beside(target: Path) -> Iterator[BinaryIO]:
     temporary = target.parent / f".streamsim-{os.urandom(6).hex()}"
     if target.exists() and not os.access(target, os.W_OK):
@@ -119,7 +137,18 @@ def _beside(target: Path) -> Iterator[BinaryIO]:
         with open(temporary, "xb") as file:
             yield file
         if target.exists():
-            shutil.copymode(target, temporary)
+            _copy_owner_and_mode(target, temporary)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _copy_owner_and_mode(target: Path, temporary: Path) -> None:
+    """Let the new file belong to whom the old one did (root writes into others' folders), with the same permissions."""
+    old, new = target.stat(), temporary.stat()
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) and sys.platform != "win32":
+        for owner in ((old.st_uid, old.st_gid), (-1, old.st_gid)):  # who may not give a file away may share its group
+            with suppress(OSError):
+                os.chown(temporary, *owner)
+                break
+    shutil.copymode(target, temporary)  # last: a new owner takes set-uid bits away

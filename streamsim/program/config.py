@@ -134,7 +134,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raise InputError unless the workload can be cut and issued so."""
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
-        check_calls(f"chunks = {self.chunks}", self.chunks * workload.calls_of_chunk)
+        check_calls(f"chunks = {self.chunks}", self.chunks * workload.in_chunks(self.chunks).calls_of_chunk)
         if self.streams > workload.most_streams:
             raise InputError(
                 f"streams = {self.streams}: in_order = true: chunks need each other's result, so their kernels stay in"

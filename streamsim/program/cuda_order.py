@@ -29,7 +29,8 @@ class StreamOrder:
             i, card = next((i, op.card) for i, op in enumerate(schedule.ops) if op.card)
             raise InputError(f"ops[{i}].card = {card}: several cards cannot be ordered yet; give 0")
         self._ops = schedule.ops
-        self._ordinary = [LEGACY_STREAM] + [
+        # The legacy default stream and those that wait for it, and it for them.
+        self.ordinary = [LEGACY_STREAM] + [
             number for number, kind in enumerate(schedule.streams, 1) if kind == "blocking"
         ]
         # The ops whose end completes everything in each stream so far, but for the legacy stream.
@@ -39,7 +40,7 @@ class StreamOrder:
     def before(self, stream: int) -> tuple[int, ...]:
         """The ops whose end completes everything in ``stream`` so far."""
         if stream == LEGACY_STREAM:
-            return self._union(self.tail[number] for number in self._ordinary)
+            return self._union(self.tail[number] for number in self.ordinary)
         return self.tail[stream]
 
     def append(self, stream: int, op: int) -> None:
@@ -71,7 +72,7 @@ class StreamOrder:
     def _set_tail(self, stream: int, ops: tuple[int, ...]) -> None:
         self.tail[stream] = ops
         if stream == LEGACY_STREAM:  # later ops of ordinary streams come after it, earlier ones are in it
-            for number in self._ordinary:
+            for number in self.ordinary:
                 self.tail[number] = ops
 
     def _union(self, sets: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

@@ -135,5 +135,6 @@ def _names(layer: Layer, first: int) -> list[str]:
 
 def _launch(kernel: WorkloadKernel, stream: int) -> Kernel:
     """It runs whole: no chunk has a share of it."""
+    kernel.check_alone()
     duration_s, fill, threads = kernel.launch_s(0), kernel.fill, kernel.threads
     return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, fill, threads=threads)

@@ -48,14 +48,15 @@ class _Pipeline:
     def __init__(self, workload: Workload, config: Config) -> None:
         self.program = Program()
         self._workload, self._config, self._is_blocking = workload, config, config.is_blocking
-        self._parts = workload.cut(config.chunks)
+        cut = workload.in_chunks(config.chunks)
+        self._parts = cut.cut(config.chunks)
         inputs = self._arrays("in", [part.inputs for part in self._parts], config.slots)
         outputs = self._arrays("out", [part.outputs for part in self._parts], config.slots)
         self._once_in = [self._array(f"once_in{k}", [n]) for k, n in enumerate(workload.h2d_once)]
         self._once_out = self._arrays("once_out", [part.d2h_once for part in self._parts])
         self._copies_in, self._copies_out = self._pieces(inputs), self._pieces(outputs)
         self._host_s = self._spread([workload.host_s(part) for part in self._parts])
-        self._kernels = self._spread([list(map(_arguments, workload.launches(part))) for part in self._parts])
+        self._kernels = self._spread([list(map(_arguments, cut.launches(part))) for part in self._parts])
         tables = [array.card for array in self._once_in]
         self._reads = [[*pieces, *tables] for pieces in self._on_card(inputs)]
         # With no output array the last input is worked on in place.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from streamsim.checks import (
     LEAST_SHARE,
     LONGEST_S,
     MOST_CHUNKS,
+    check_choice,
     check_is,
     check_number,
     check_tuple,
@@ -39,6 +40,9 @@ THREADS_PER_S = 250_000_000  # of a launch at least: a wave of a large card take
 ALIGN_BYTES = 16  # where arrays are cut: what the widest load of a thread takes, a float4
 SHORTEST_KERNEL_S = 1e-9
 MOST_LAUNCHES = 1_000_000
+
+Per = Literal["chunk", "item", "item, cut"]
+Timed = Literal["alone", "events"]
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +65,12 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     :func:`streamsim.device.kernel_costs.part_s`, which takes the launch to have ``threads`` threads (0: see
     :meth:`Workload.threads`) and minds ``points``, measured times of parts of it; of the whole they say what a line
     through the last two does. ``launches``: so many equal launches, one after another, that take all of these times
-    together, but for ``latency_s``, which is that of one. ``fill``: the share of the card (0..1] that it keeps busy
+    together, but for ``latency_s``, which is that of one. ``per``: whose launches they are. ``"chunk"``: each chunk
+    goes through all of them, over its share of the work, as it does through the layers of a network. ``"item"``: each
+    belongs to an item of the work, and a chunk makes its share of the launches; ``"item, cut"`` is what
+    :meth:`Workload.in_chunks` makes of that. ``timed``: how its times were taken. ``"alone"``: they are the kernel's
+    own. ``"events"``: between two events around all launches, which show more
+    (:func:`streamsim.analysis.event_pairs.timed_alone`). ``fill``: the share of the card (0..1] that it keeps busy
     (None: as its threads fill it).
     """
 
@@ -73,6 +82,8 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     threads: int = 0
     latency_s: float = 0.0
     launches: int = 1
+    per: Per = "chunk"
+    timed: Timed = "alone"
 
     def __post_init__(self) -> None:
         check_is("name", self.name, str)
@@ -87,6 +98,12 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         check_number("latency_s", self.latency_s, 0.0, LONGEST_S)
         if self.duration_s is not None:
             check_number("duration_s", self.duration_s, SHORTEST_KERNEL_S, LONGEST_S)
+        check_choice("per", self.per, get_args(Per))
+        check_choice("timed", self.timed, get_args(Timed))
+        if self.per != "chunk" and (self.duration_s is None or self.points or self.latency_s):
+            raise InputError(f"per = {self.per!r}: needs duration_s, the time of all launches, and no other time")
+        if self.timed == "events" and not self.is_timed:
+            raise InputError("timed = 'events': the kernel has no time; give duration_s")
         for field in ("threads", "latency_s"):
             if getattr(self, field) and not self.is_timed:
                 raise InputError(f"{field} = {getattr(self, field)!r}: needs duration_s, the time of the whole kernel")
@@ -109,6 +126,14 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(
                 f"latency_s = {self.latency_s:g} s: a launch takes so long at least, and one of these takes"
                 f" {format_seconds(launch_s)}; give no more than that, or a longer time"
+            )
+
+    def check_alone(self) -> None:
+        """Raise InputError unless its times are its own."""
+        if self.timed == "events":
+            raise InputError(
+                f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
+                " takes of that; give its own time, or in Python timed_alone(workload, device)"
             )
 
     def launch_s(self, elements: int) -> float:
@@ -384,6 +409,21 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         count = count or (max(1, round(share * self.work)) if self.work else 0)
         return Part(many, share, count, tuple(sizes[:inputs]), tuple(sizes[inputs:arrays]), tuple(sizes[arrays:]))
 
+    def in_chunks(self, chunks: int) -> Workload:
+        """The same for so many chunks, where launches belong to items: each chunk then makes its share of them.
+
+        All chunks make equally many, one at least. They take as long together as all launches do.
+        """
+        if all(kernel.per != "item" for kernel in self.kernels):
+            return self
+        kernels = (
+            msgspec.structs.replace(kernel, launches=-(-kernel.launches // chunks), per="item, cut")
+            if kernel.per == "item"
+            else kernel
+            for kernel in self.kernels
+        )
+        return msgspec.structs.replace(self, kernels=tuple(kernels))
+
     @property
     def calls_of_chunk(self) -> int:
         """How many copies and launches a chunk is, at most."""
@@ -396,7 +436,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
-        return [op for kernel in self.kernels for op in [self._launch(kernel, part, stream)] * kernel.launches]
+        return [op for kernel in self.kernels for op in [self.launch(kernel, part, stream)] * kernel.launches]
 
     def threads(self, kernel: WorkloadKernel) -> int:
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.
@@ -410,9 +450,14 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         floats = -(-self._largest_bytes // BYTES_PER_ELEMENT)
         return max(floats, min(LARGEST_BYTES, round(kernel.launch_s(self.work) * THREADS_PER_S)))
 
-    def _launch(self, kernel: WorkloadKernel, part: Part, stream: int) -> Kernel:
+    def launch(self, kernel: WorkloadKernel, part: Part, stream: int = 1) -> Kernel:
+        """One launch of a kernel over a chunk, less the bytes that it touches."""
         if not kernel.is_timed:
             return Kernel(stream, kernel.name, part.elements, kernel.parameter, fill=kernel.fill)
+        kernel.check_alone()
+        if kernel.per == "item, cut":  # a whole launch, of which no part is run
+            duration_s = kernel.launch_s(self.work) * part.share
+            return Kernel(stream, kernel.name, 0, kernel.parameter, duration_s, kernel.fill, threads=kernel.threads)
         threads = self.threads(kernel)
         threads = max(1, round(part.share * threads)) if threads else 0
         elements = part.elements if threads else 0  # they would count for threads

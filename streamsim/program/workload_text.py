@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from streamsim.checks import LEAST_FILL
 from streamsim.errors import InputError
-from streamsim.program.workload import MOST_LAUNCHES, SHORTEST_KERNEL_S, Point, Workload, WorkloadKernel
+from streamsim.program.workload import MOST_LAUNCHES, SHORTEST_KERNEL_S, Point, Timed, Workload, WorkloadKernel
 from streamsim.text.quantities import check_listed, parse_bytes, parse_count, parse_seconds, parse_share
 from streamsim.text.shown import shown
 
@@ -23,16 +23,25 @@ def parse_fill(text: str, field: str) -> float:
     return parse_share(text, field, least=LEAST_FILL)
 
 
+def _one_of(words: tuple[str, ...], text: str, field: str) -> str:
+    """One of some words. Raises InputError naming ``field``."""
+    if text not in words:
+        raise InputError(f"{field} = {shown(text)}: expected {' or '.join(words)}")
+    return text
+
+
 OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "threads": ("threads", parse_count),
     "latency": ("latency_s", lambda text, field: parse_seconds(text, field, least=0)),
     "fill": ("fill", parse_fill),
     "name": ("name", lambda text, _: text),
     "launches": ("launches", partial(parse_count, most=MOST_LAUNCHES)),
+    "per": ("per", partial(_one_of, ("chunk", "item"))),
+    "timed": ("timed", partial(_one_of, get_args(Timed))),
 }
 FORM = (
-    "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N and"
-    " name=NAME, with commas between"
+    "TIME, TIME/LAUNCHES or TIME@PART, then more of TIME@PART, threads=N, latency=TIME, fill=SHARE, launches=N,"
+    " per=item, timed=events and name=NAME, with commas between"
 )
 
 
@@ -122,7 +131,8 @@ def parse_kernel(text: str, field: str = "kernel") -> WorkloadKernel:
 
     The first time is that of the whole, unless it says ``@`` how much it is of; the others are of a part: so many
     elements (more than 1), or a share of the whole (up to 1, as ``0.004`` or ``1/256``). ``/600``: so many equal
-    launches that take these times together. Raises InputError naming ``field``.
+    launches that take these times together, all of which each chunk makes; with ``per=item`` each makes its share of
+    them. ``timed=events``: the times are those between two events. Raises InputError naming ``field``.
     """
     times: list[tuple[float, float | None]] = []
     fields: dict[str, Any] = {}

@@ -7,12 +7,13 @@ begins with an event, what decodes as a list ends with one.
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import stat
 import zlib
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -48,46 +49,18 @@ def blocks_of(path: str | os.PathLike[str]) -> Generator[bytes, None, None]:
         with open(path, "rb") as file:
             if not (stat.S_ISREG(os.fstat(file.fileno()).st_mode) or stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)):
                 raise InputError(one_line(f"{path}: is not a regular file"))
-            packed = iter(lambda: file.read(BLOCK_BYTES), b"")
-            for block in _unpacked(packed):
+            is_packed = file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+            content: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if is_packed else file
+            while block := content.read(BLOCK_BYTES):
                 total += len(block)
                 if total > MOST_UNPACKED_BYTES:
                     most = f"{MOST_UNPACKED_BYTES >> 30} GiB"
                     raise InputError(one_line(f"{path}: has over {most} of text; record a shorter part of the program"))
                 yield block
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(one_line(f"{path}: its gzip data is damaged or cut short ({error}); copy it again")) from None
     except (OSError, ValueError) as error:
         raise file_error(path, error, "read") from None
-    except (zlib.error, EOFError) as error:
-        raise InputError(one_line(f"{path}: its gzip data is damaged or cut short ({error}); copy it again")) from None
-
-
-def _unpacked(packed: Iterator[bytes]) -> Iterator[bytes]:
-    """Blocks no longer than those that go in, however well they were packed; a file may have several gzip members."""
-    first = next(packed, b"")
-    if not first.startswith(GZIP_MAGIC):
-        yield first
-        yield from packed
-        return
-    member = zlib.decompressobj(wbits=31)
-    data = first
-    while True:
-        while data:
-            yield member.decompress(data, BLOCK_BYTES)
-            data = member.unconsumed_tail
-            if member.eof:
-                data = member.unused_data.lstrip(b"\0")
-                if data:
-                    member = zlib.decompressobj(wbits=31)
-        data = next(packed, b"")
-        if not data:
-            break
-        if member.eof:
-            member = zlib.decompressobj(wbits=31)
-    while not member.eof:
-        rest = member.decompress(b"", BLOCK_BYTES)
-        if not rest:
-            raise EOFError("its end is missing")
-        yield rest
 
 
 class EventFile(Generic[Head, Event]):

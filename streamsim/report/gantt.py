@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streamsim.analysis.bounds import BUSIEST_ENGINE
 from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
 from streamsim.report.overlapping_ops import lane_of_each_op
-from streamsim.report.pictures import save_axes
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.report.pictures import root_figure, save_axes
+from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
 from streamsim.timeline.critical_path import critical_path
@@ -137,7 +138,7 @@ def plot_gantts(timelines: Mapping[str, Timeline]) -> list[Axes]:
 def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     """Draw the time line of ``explanation`` with its critical path, and above it where the time goes.
 
-    The row on top runs from 0 to the makespan: first the lower bound of the work, then what each cause has lost
+    The row on top runs from 0 to the makespan: first the busiest engine alone, then what each cause has lost
     (largest first), by colour and number. These are amounts, not moments: a cause loses its time in many
     places. The dark line through the engines is the critical path: what each op on it waited for is the one before.
     """
@@ -151,7 +152,7 @@ def plot_explanation(explanation: Explanation, ax: Axes | None = None) -> Axes:
     chart.draw(path_of=timeline)
     title = one_line(f"{timeline.schedule.name}: ".removeprefix(": "))
     lost_s = format_seconds(explanation.gap_s)
-    title += f"makespan {format_seconds(timeline.makespan_s)}, of which {lost_s} above the lower bound"
+    title += f"makespan {format_seconds(timeline.makespan_s)}, of which {lost_s} above the {BUSIEST_ENGINE}"
     ax.set_title(title, loc="left", fontsize=10, parse_math=False)
     return ax
 
@@ -169,7 +170,7 @@ def _new_axes(charts: Sequence[Sequence[_Row]], legend_lines: int = 1) -> list[A
 
 def _last_s(rows: Sequence[_Row]) -> float:
     """When the last bar ends."""
-    return max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) * S_PER_TICK
+    return max((int(bars.end.max()) for row in rows for bars in row.bars), default=0) / TICKS_PER_S
 
 
 def _title(timeline: Timeline, serial_s: float | None, serial_program: str) -> str:
@@ -322,14 +323,14 @@ def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
     return isinstance(op, Synchronize | WaitThread)
 
 
-LOST_ROW, BOUND = "where it goes", "lower bound of the work"
+LOST_ROW = "where it goes"
 
 
 def _lost_row(explanation: Explanation) -> _Row:
     """The bound and the losses one after another, in ticks; bars are numbered as the legend is."""
     import numpy as np
 
-    ends = np.cumsum([round(explanation.bound_s / S_PER_TICK), *(loss.ticks for loss in _largest_first(explanation))])
+    ends = np.cumsum([round(explanation.bound_s * TICKS_PER_S), *(loss.ticks for loss in _largest_first(explanation))])
     kinds = list(_lost_colours(explanation))
     bars = [
         _Bars(kind, np.array([start]), np.array([end]), np.array([0]), np.array([number]))
@@ -346,7 +347,7 @@ def _largest_first(explanation: Explanation) -> list[Loss]:
 
 def _lost_colours(explanation: Explanation) -> dict[str, str]:
     """By what the legend says of it, the colour of the bound and of each cause that lost something."""
-    colours = {BOUND: BOUND_COLOUR}
+    colours = {BUSIEST_ENGINE: BOUND_COLOUR}
     for number, loss in enumerate(_largest_first(explanation), 1):
         colours[f"{number} {loss.title.partition(' (')[0]}: {format_seconds(loss.lost_s)}"] = CAUSE_COLOURS[loss.cause]
     return colours
@@ -366,11 +367,9 @@ class _Chart:
         last_s = _last_s(rows)
         until_s = until_s or last_s or S_PER_TICK
         scale, self.unit = next((scale, unit) for below, scale, unit in UNITS if until_s < below)
-        self._per_tick = scale * S_PER_TICK
+        self._per_tick = scale / TICKS_PER_S
         self._last, self._until = last_s * scale, until_s * scale
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        width_in, height_in = ax.get_position().size * figure.get_size_inches()
+        width_in, height_in = ax.get_position().size * root_figure(ax).get_size_inches()
         self._in_per_unit = float(width_in) / self._until
         self._height = sum(row.height + row.above for row in rows)
         self._font = min(FONT_PT, 0.7 * PT_PER_IN * float(height_in) / self._height)

@@ -62,9 +62,8 @@ def plain_table(title: str) -> Table:
     """Three columns without heads, numbers in the middle."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", show_header=False, box=SIMPLE)
+    table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
@@ -128,7 +127,5 @@ def _counted(count: int, what: str, plural: str = "s") -> str:
 
 
 def add_row(table: Table, *row: str) -> None:
-    """A row as it is: "[...]" is no markup here."""
-    from rich.text import Text
-
-    table.add_row(*(Text(one_line(words, LONGEST_NAME)) for words in row))
+    """A row whose texts are cut where they are too long."""
+    table.add_row(*(one_line(words, LONGEST_NAME) for words in row))

@@ -6,8 +6,10 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK
 from streamsim.analysis.predict import ELSEWHERE, Prediction, SerialProgram, WithoutRing
 from streamsim.text.quantities import format_bytes, format_change, format_seconds
+from streamsim.text.shown import to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,9 +35,8 @@ def summary(prediction: Prediction) -> Table:
     """The figures as a rich table: name, value, remark."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
-    title = Text(f"{prediction.schedule.name or 'schedule'} on {prediction.device}")  # Text: "[...]" is no markup here
+    title = f"{prediction.schedule.name or 'schedule'} on {prediction.device}"
     table = Table(title=title, title_justify="left", show_header=False, box=SIMPLE)
     table.add_column()
     table.add_column(justify="right")
@@ -51,11 +52,7 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
     waits = max(p.critical_s, key=lambda name: p.critical_s[name])
     times = [
         *_serials(p),
-        (
-            "lower bound",
-            format_seconds(p.lower_bound_s),
-            f"by {p.bound_by}; predicted is {p.over_bound - 1:.1%} above",
-        ),
+        *_bounds(p),
         (
             "critical path",
             format_seconds(sum(p.critical_s.values())),
@@ -74,6 +71,15 @@ def _sections(p: Prediction) -> list[list[tuple[str, str, str]]]:
     return [times, engines, memory, formulas]
 
 
+def _bounds(p: Prediction) -> list[tuple[str, str, str]]:
+    """What no way to cut and issue the work beats, where that is known, and what no run of this schedule beats."""
+    known = [(BOUND_OF_WORK, p.work_bound)] if p.work_bound else []
+    return [
+        (name, format_seconds(bound.seconds), f"by {bound.bound_by}; predicted is {p.over(bound) - 1:.1%} above")
+        for name, bound in (*known, (BOUND_AS_ISSUED, p.issued_bound))
+    ]
+
+
 def _ring_words(p: Prediction, other: WithoutRing) -> str:
     holds = f"{format_bytes(other.device_bytes)} on the card{'' if other.fits else ', more than there is room for'}"
     cost = p.makespan_s / other.makespan_s - 1 if other.makespan_s else 0.0
@@ -90,7 +96,8 @@ def _serials(p: Prediction) -> list[tuple[str, str, str]]:
     if p.serial_program != "one by one":
         times = f"the same ops, blocking: {p.speedup_over_one_by_one:.2f}x as long"
         rows.append(("one by one", format_seconds(p.one_by_one_s), times))
-    return [*rows, ("predicted", format_seconds(p.makespan_s), gain)]
+    returns = ("calls return", format_seconds(p.calls_return_s), "to the host, before it waits for the card")
+    return [*rows, ("predicted", format_seconds(p.makespan_s), gain), returns]
 
 
 def _place(name: str) -> str:
@@ -149,7 +156,7 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({name: to_cell(value) for name, value in row.items()} for row in flat)
     return text.getvalue()
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.files.atomic_files import replacing
+from streamsim.files.atomic_files import replacing_packed
 from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, Kernel, Op, RecordEvent, Region, WaitEvent
 from streamsim.report.overlapping_ops import lane_of_each_op
@@ -41,12 +41,12 @@ TICKS_PER_US = 1000
 
 
 def write_trace(timeline: Timeline, path: str | Path) -> None:
-    """Write ``timeline`` to ``path`` event by event; the file appears only when it is complete.
+    """Write ``timeline`` to ``path`` event by event; the file appears only when it is complete. ``.gz``: packed.
 
     Raises InputError when it cannot be written.
     """
     about = {"schedule": timeline.schedule.name, "makespan_s": timeline.makespan_s}
-    with replacing(path) as file:
+    with replacing_packed(path) as file:
         file.writelines(_encoded(about, trace_events(timeline)))
 
 
@@ -57,7 +57,7 @@ def write_traces(timelines: Mapping[str, Timeline], path: str | Path) -> None:
     """
     about = {"makespan_s": {name: timeline.makespan_s for name, timeline in timelines.items()}}
     events = (_as_process(number, name, timelines) for number, name in enumerate(timelines, 1))
-    with replacing(path) as file:
+    with replacing_packed(path) as file:
         file.writelines(_encoded(about, chain.from_iterable(events)))
 
 

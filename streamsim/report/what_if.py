@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from streamsim.report.recording import add_row
 from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,9 +17,8 @@ def what_if_table(found: WhatIf, title: str) -> Table:
     """A row for the program as it is, for each change alone and for all together; then what is assumed."""
     from rich.box import SIMPLE
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE)
+    table = Table(title=title, title_justify="left", box=SIMPLE)
     table.add_column("change")
     table.add_column("time", justify="right")
     table.add_column("gain", justify="right")
@@ -35,7 +33,7 @@ def what_if_table(found: WhatIf, title: str) -> Table:
     table.add_section()
     for words, texts in (("assumed", found.assumed), ("note", found.notes)):
         for text in texts:
-            table.add_row(words, "", "", Text(one_line(text, len(text))))
+            table.add_row(words, "", "", text)
     return table
 
 

@@ -10,18 +10,20 @@ depth-first before breadth-first, issued live before a graph.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streamsim.analysis.bounds import Bound, bound_json
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
+from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.variations import faster
 from streamsim.program.config import Config
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
 from streamsim.search.pruning_bounds import LowerBounds
@@ -69,11 +71,11 @@ class Best(msgspec.Struct, frozen=True):
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what
     to use. ``usual``: 4 chunks on 4 streams depth-first, live; ``usual_fits``: whether the memory limit allows it.
     ``serial_fits``: whether it allows the unchunked program with blocking copies, which takes ``serial_s``.
-    ``bound_by``: what sets ``lower_bound_s`` for the best one. ``critical_s``: its makespan split over what its
-    critical path runs through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1 times as
-    fast. ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more than 10 %
-    slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``: what the
-    optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what link was
+    ``work_bound``: what no way to cut and issue the work beats. ``critical_s``: the optimum's makespan split over what
+    its critical path runs through. ``faster_s``: its makespan, the configuration left as it is, with one thing 1.1
+    times as fast. ``programs``: distinct programs of the grid, ``simulated`` of them; the others are proved to be more
+    than 10 % slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``:
+    what the optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what was
     assumed. ``left_out_whys``: how many distinct programs of the grid were not looked at, by why; beside those of more
     chunks than ``most_chunks``, that the workload can be cut into (None: the grid has no more).
 
@@ -87,8 +89,7 @@ class Best(msgspec.Struct, frozen=True):
     usual: Found
     usual_fits: bool
     serial_fits: bool
-    lower_bound_s: float
-    bound_by: str
+    work_bound: Bound
     critical_s: dict[str, float]
     flatness: Flatness
     faster_s: dict[str, float]
@@ -151,8 +152,7 @@ class Best(msgspec.Struct, frozen=True):
             "serial_fits": self.serial_fits,
             "usual_fits": self.usual_fits,
             "gain_over_usual": self.gain(self.usual.makespan_s),
-            "lower_bound_s": self.lower_bound_s,
-            "bound_by": self.bound_by,
+            **bound_json("work", self.work_bound),
             "critical_path_s": self.critical_s,
             "share_within": {f"{margin}%": share for margin, share in self.flatness.share_within.items()},
             "chunks_within": _range_json(self.flatness),
@@ -228,17 +228,18 @@ def best(
         return prediction.serial_s if is_alike else predict(config.schedule(workload), device).serial_s
 
     return Best(
-        best=Found(winner, shortest * S_PER_TICK, prediction.serial_s),
-        simplest=Found(simplest, took[simplest] * S_PER_TICK, serial_s(simplest)),
-        usual=Found(usual, usual_ticks.result()[0] * S_PER_TICK, serial_s(usual)),
+        best=Found(winner, shortest / TICKS_PER_S, prediction.serial_s),
+        simplest=Found(simplest, took[simplest] / TICKS_PER_S, serial_s(simplest)),
+        usual=Found(usual, usual_ticks.result()[0] / TICKS_PER_S, serial_s(usual)),
         usual_fits=grid.has_room(usual.device_bytes(workload)),
         serial_fits=grid.has_room(prediction.serial_device_bytes),
-        lower_bound_s=prediction.lower_bound_s,
-        bound_by=prediction.bound_by,
+        work_bound=min(
+            (work_bound(workload, device, grid.memory, launch) for launch in grid.launches), key=attrgetter("seconds")
+        ),
         critical_s=prediction.critical_s,
         flatness=_flatness(configs, found, winner),
         faster_s={
-            name: evaluate_ticks(work, [winner], card, fast)[0] * S_PER_TICK
+            name: evaluate_ticks(work, [winner], card, fast)[0] / TICKS_PER_S
             for name, (work, card) in _faster(workload, device).items()
         },
         programs=len(configs),
@@ -247,7 +248,7 @@ def best(
         left_open_because=f"SimPy's budget of {budget_ops} simulated ops is spent" if left_open else None,
         exact=found.is_exact,
         simplest_exact=not found.open_within(SIMPLEST_PERCENT),
-        floor_s=found.floor * S_PER_TICK,
+        floor_s=found.floor / TICKS_PER_S,
         compiled=fast,
         device=device.name,
         device_bytes=winner.device_bytes(workload),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from streamsim.analysis.bounds import Bound, bound_json
 from streamsim.analysis.predict import SCHEMA_VERSION, predict
 from streamsim.checks import LARGEST_BYTES, check_whole
 from streamsim.compiled import simulate_one_of_many
@@ -23,7 +24,7 @@ from streamsim.device.library import as_device
 from streamsim.device.variations import faster
 from streamsim.errors import InputError
 from streamsim.program.offload import Offload, check_layers, loading, one_by_one
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.offload_bounds import FEWEST_PASSES, NEVER, LayerCosts, Room, floor_ticks
 from streamsim.search.placements import Space
 from streamsim.text.quantities import format_bytes, format_seconds
@@ -81,9 +82,10 @@ class BestOffload(msgspec.Struct, frozen=True):
     ``serial_s``: every layer copied from pageable memory when it is its turn, nothing beside anything;
     ``one_by_one_s``: the same from pinned memory. ``resident_s``: every layer on the card, which needs
     ``resident_bytes`` there. ``memory_bytes``: what may be held on the card (None: no limit is known), and
-    ``pinned_limit_bytes`` pinned on the host. ``bound_by`` and ``critical_s`` as for a prediction. ``faster_s``: the
-    best way's time with one thing 1.1 times as fast. ``exact``: whether it is proved that no way is faster; none takes
-    less than ``floor_s``. ``ways``: that were listed, ``simulated`` of them; ``lists_all``: they are all that fit.
+    ``pinned_limit_bytes`` pinned on the host. ``issued_bound`` and ``critical_s`` as for a prediction. ``faster_s``:
+    the best way's time with one thing 1.1 times as fast. ``exact``: whether it is proved that no way is faster; none
+    takes less than ``floor_s``. ``ways``: that were listed, ``simulated`` of them; ``lists_all``: they are all that
+    fit.
     """
 
     best: Placed
@@ -94,8 +96,7 @@ class BestOffload(msgspec.Struct, frozen=True):
     resident_bytes: int
     memory_bytes: int | None
     pinned_limit_bytes: int | None
-    lower_bound_s: float
-    bound_by: str
+    issued_bound: Bound
     critical_s: dict[str, float]
     faster_s: dict[str, float]
     exact: bool
@@ -127,7 +128,8 @@ class BestOffload(msgspec.Struct, frozen=True):
         for name in ("best", "lean"):
             placed = plain[name]
             plain[name] = placed.pop("config") | placed | {"pass_s": placed["makespan_s"] / self.passes}
-        critical = {"critical_path_s": plain.pop("critical_s")}
+        del plain["issued_bound"]
+        critical = {**bound_json("issued", self.issued_bound), "critical_path_s": plain.pop("critical_s")}
         more = {"speedup": self.speedup, "faster_by": FASTER, "inputs": inputs or {"device": self.device}}
         return {"schema_version": SCHEMA_VERSION, **plain, **critical, **more}
 
@@ -178,11 +180,10 @@ def best_offload(
         lean=search.placed(lean),
         memory_bytes=limit,
         pinned_limit_bytes=pinned_limit_bytes,
-        lower_bound_s=prediction.lower_bound_s,
-        bound_by=prediction.bound_by,
+        issued_bound=prediction.issued_bound,
         critical_s=prediction.critical_s,
         exact=floor == shortest,
-        floor_s=floor * S_PER_TICK,
+        floor_s=floor / TICKS_PER_S,
         ways=len(ways.rows),
         simulated=len(search.took),
         lists_all=every is not None,
@@ -269,7 +270,7 @@ class _Search:
         steps = layers.steps
         return Placed(
             config=config,
-            makespan_s=self.took[way] * S_PER_TICK,
+            makespan_s=self.took[way] / TICKS_PER_S,
             device_bytes=config.device_bytes(layers),
             pinned_bytes=config.pinned_bytes(layers),
             streamed=tuple(steps[number].name for number in way.streamed),
@@ -309,7 +310,7 @@ class _Search:
     def _simulate(self, way: Way) -> int:
         """How many ops it took."""
         schedule = self.config(way).schedule(self._layers)
-        self.took[way] = round(simulate_one_of_many(schedule, self._device).makespan_s / S_PER_TICK)
+        self.took[way] = round(simulate_one_of_many(schedule, self._device).makespan_s * TICKS_PER_S)
         return len(schedule)
 
     def _in_order(self, ways: Ways) -> Iterator[Way]:

@@ -1,4 +1,4 @@
-"""In how many pieces, over how many streams and how far ahead to issue the steps of a program that is there already.
+"""In how many chunks, over how many streams and how far ahead to issue the work of a program that is there already.
 
 Every way is a change of the program as it is, made and simulated as :func:`streamsim.analysis.what_if.what_if` does;
 so whatever its host does, and its calls cost, is in the prediction. The program as it is takes part: what is slower
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from streamsim.analysis import what_if as make
+from streamsim.analysis.chunks import chunk_count, shows_independence
 from streamsim.analysis.counterfactual import Scenario, has_host_waits, has_pageable
-from streamsim.analysis.steps import are_independent, steps_of
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -32,17 +32,21 @@ if TYPE_CHECKING:
 
 replace = msgspec.structs.replace
 NEAR = 1.01  # times the fastest: within it the simplest is used
+FEW_CHUNKS = 4  # up to so many are searched, whatever fewer gain: one or two leave little to overlap
 STREAMS, DEPTHS = (2, 3, 4, 6, 8, 12, 16, 24, 32), (1, 2, 4)
 HOLDS = ("drop_sync", "unblocked", "pinned")  # in which they are left out where they bring nothing
 
 
 class Way(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Changes of a program whose steps repeat: of its memory and calls; pieces, streams and steps copied ahead."""
+    """Changes of a program: of its memory and calls; streams, and steps copied ahead.
+
+    ``chunks``: so many in all (0: as many as it has).
+    """
 
     pinned: bool = False
     unblocked: bool = False
     drop_sync: bool = False
-    chunks: int = 1
+    chunks: int = 0
     streams: int = 0
     depth: int = 0
 
@@ -55,7 +59,7 @@ class Way(msgspec.Struct, frozen=True, omit_defaults=True):
         """In the order in which ``streamsim whatif`` makes them; independence is ``assumed``, or shown."""
         found = [(self.pinned, make.pin), (self.unblocked, make.make_async), (self.drop_sync, make.drop_sync)]
         changes = [change() for asked, change in found if asked]
-        changes += [make.chunks(self.chunks, assumed)] if self.chunks > 1 else []
+        changes += [make.chunks(self.chunks, assumed)] if self.chunks else []
         changes += [make.streams(self.streams, assumed)] if self.streams else []
         return changes + ([make.prefetch(self.depth)] if self.depth else [])
 
@@ -90,19 +94,19 @@ def best_steps(
     most_streams: int = 32,
     budget_ops: int = BUDGET_OPS,
 ) -> BestSteps:
-    """Search pieces of a step, streams and prefetched steps of a program, each with what its copies must be for it.
+    """Search chunks, streams and prefetched steps of a program, each with what its copies must be for it.
 
     ``independent``: its steps need nothing of each other, can be cut, and the host needs no result before the end.
-    Without it streams are tried where the schedule shows that much, and pieces are not. Chunks are doubled as long as
-    that gains something, up to ``most_chunks``. Raises InputError for a program without repeated steps.
+    Without it streams are tried where the schedule shows that much, and other chunks are not. Chunks are doubled as
+    long as that gains something, up to ``most_chunks`` in all. Raises InputError for a program without chunks.
     """
     check_schedule("schedule", schedule)
-    steps = len(steps_of(schedule).steps)
+    steps = chunk_count(schedule)
     search = _Search(schedule, as_device(device), budget_ops)
     as_it_is = search.timed(Way())
     holds = search.holds(independent)
-    shown = independent or are_independent(schedule)
-    search.grid(holds, steps, most_chunks if independent else 1, most_streams if shown else 0)
+    shown = independent or shows_independence(schedule)
+    search.grid(holds, steps, most_chunks if independent else steps, most_streams if shown else 0)
     use = search.simplest()
     left_out = list(search.left_out)
     if not independent:
@@ -144,16 +148,19 @@ class _Search:
         return way
 
     def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
-        """Streams, and steps ahead, of ever more pieces of a step, until those gain nothing."""
-        fastest_s, chunks = self.timed(holds).makespan_s, 1
-        while chunks <= most_chunks and self._level(replace(holds, chunks=chunks), steps * chunks, most_streams):
-            level_s = min(seconds for way, seconds in self._times.items() if way.chunks == chunks)
-            if chunks > 1 and level_s > fastest_s / NEAR:
+        """Streams, and steps ahead, of the steps as they are and in ever more chunks, until those gain nothing."""
+        fastest_s, chunks = self.timed(holds).makespan_s, steps
+        while chunks <= max(steps, most_chunks):
+            level = replace(holds, chunks=chunks if chunks > steps else 0)
+            if not self._level(level, chunks, most_streams):
+                return
+            level_s = min(seconds for way, seconds in self._times.items() if way.chunks == level.chunks)
+            if level.chunks and level_s > fastest_s / NEAR and chunks >= FEW_CHUNKS:
                 return
             fastest_s, chunks = min(fastest_s, level_s), 2 * chunks
 
     def _level(self, way: Way, steps: int, most_streams: int) -> bool:
-        """All ways with these pieces; False where there is no room for them, or no time."""
+        """All ways with these chunks; False where there is no room for them, or no time."""
         streams = (replace(way, streams=count) for count in STREAMS if count <= min(most_streams, steps))
         ahead = (replace(way, depth=depth) for depth in DEPTHS if depth < steps)
         for some in ([way], streams, ahead):
@@ -162,7 +169,8 @@ class _Search:
                     self.left_out.append(f"more than {way.words}: the search would take too long")
                     return False
             except InputError as error:
-                self.left_out.append(f"{way.words}, and more: {error}")
+                if not any(why.endswith(f": {error}") for why in self.left_out):
+                    self.left_out.append(f"{way.words}, and more: {error}")
             if way not in self._times:
                 return False
         return True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ def evaluate(
     no cost for a kernel.
     """
     card = written_in(as_device(device), workload.front_end)
-    return [ticks * S_PER_TICK for ticks in evaluate_ticks(workload, configs, card, fast, threads)]
+    return [ticks / TICKS_PER_S for ticks in evaluate_ticks(workload, configs, card, fast, threads)]
 
 
 def evaluate_ticks(
@@ -57,6 +57,12 @@ def evaluate_ticks(
     if workload.has_host_work or workload.in_order:
         for config in configs:
             config.check(workload)
+    if workload.in_chunks(1) != workload:  # launches that belong to items: a chunk makes its share of them
+        ticks = {
+            chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
+            for chunks, own in _by_chunks(configs).items()
+        }
+        return [next(ticks[config.chunks]) for config in configs]
     if is_fast() if fast is None else fast:
         from streamsim.compiled import makespans
 
@@ -64,4 +70,11 @@ def evaluate_ticks(
         return found
     from streamsim.model import simulate
 
-    return [round(simulate(config.schedule(workload), device).makespan_s / S_PER_TICK) for config in configs]
+    return [round(simulate(config.schedule(workload), device).makespan_s * TICKS_PER_S) for config in configs]
+
+
+def _by_chunks(configs: Sequence[Config]) -> dict[int, list[Config]]:
+    found: dict[int, list[Config]] = {}
+    for config in configs:
+        found.setdefault(config.chunks, []).append(config)
+    return found

@@ -127,9 +127,14 @@ class LowerBounds:
         self.launch_ticks = {"live": 0, "graph": ticks(device.host.graph_launch_s)}
         self._cuts: dict[tuple[object, ...], _Cut] = {}
         self._common: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._in_chunks: dict[int, LowerBounds] = {}  # where launches belong to items
 
     def __call__(self, config: Config) -> int:
         """No tick before which the program of ``config`` can end: its makespan is never smaller."""
+        if (workload := self._workload.in_chunks(config.chunks)) is not self._workload:
+            if config.chunks not in self._in_chunks:
+                self._in_chunks[config.chunks] = LowerBounds(workload, self._device)
+            return self._in_chunks[config.chunks](config)
         cut = self._cut(config)
         if cut.has_gaps or not cut.kinds:
             engines = [self._work(cut, engine) for engine in set(self._engine_of) - {NOT_AN_ENGINE}]

@@ -22,7 +22,7 @@ from streamsim.errors import InputError, NoRoomError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.program.workload_text import per_element, workload_of_sizes
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.text.shown import one_line, short, shown
 
@@ -350,7 +350,7 @@ def _with_serial(
 
 
 def _tail(config: Config, ticks: int, serial_ticks: int) -> tuple[Any, ...]:
-    makespan_s, serial_s = ticks * S_PER_TICK, serial_ticks * S_PER_TICK
+    makespan_s, serial_s = ticks / TICKS_PER_S, serial_ticks / TICKS_PER_S
     return (*msgspec.structs.astuple(config), makespan_s, serial_s, serial_s / makespan_s if ticks else 1.0)
 
 

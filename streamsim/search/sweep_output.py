@@ -30,7 +30,7 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import file_error, read_bytes, replacing, write_bytes
 from streamsim.files.locks import this_process, try_lock
 from streamsim.search.sweep import RETRIES, Rows, Sweep, sweep_blocks
-from streamsim.text.shown import one_line
+from streamsim.text.shown import from_cell, one_line, to_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "jsonl", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+BINARY = getattr(os, "O_BINARY", 0)  # Windows would write other line ends than those that are counted
 JOURNAL, ROWS = ".journal", ".rows"
 LARGEST_JOURNAL_BYTES = BLOCK_BYTES = 1 << 20
 PARQUET_ROWS = 65536  # in a row group
@@ -157,7 +158,7 @@ class _Output:
     def __enter__(self) -> _Output:
         try:
             if self._special:
-                self._file = os.open(self._path, os.O_WRONLY)
+                self._file = os.open(self._path, os.O_WRONLY | BINARY)
             else:
                 self._open()
         except (OSError, ValueError) as error:
@@ -191,7 +192,7 @@ class _Output:
     def _lock(self) -> int:
         """The file of rows, open and held against other processes."""
         while True:
-            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(self._rows_path, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
             if not try_lock(file):
                 os.close(file)
                 writer = self._writer()
@@ -293,6 +294,7 @@ class _Output:
         if self._form == "parquet":
             write_parquet(self._columns, read_json_lines(self._rows_path), self._path)
         self._journal_path.unlink(missing_ok=True)
+        self.__exit__()  # Windows removes no open file
         if self._form == "parquet":
             self._rows_path.unlink(missing_ok=True)
 
@@ -359,8 +361,12 @@ def header(form: Format, columns: tuple[str, ...]) -> bytes:
 
 def _to_csv(_columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(_as_cells(row) for row in rows)
     return text.getvalue().encode()
+
+
+def _as_cells(row: tuple[Any, ...]) -> list[Any]:
+    return [to_cell(value) if type(value) is str else value for value in row]
 
 
 def _to_json_lines(columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> bytes:
@@ -394,11 +400,11 @@ def read_csv(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
 def _value(name: str, text: str) -> Any:
     if not text or name in TEXT_COLUMNS:
-        return text or None
+        return from_cell(text) or None
     try:
         return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        return text
+        return from_cell(text)
 
 
 def _read_parquet(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

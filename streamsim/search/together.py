@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from streamsim.analysis.advice import WORTH
 from streamsim.analysis.causes import Together
 from streamsim.analysis.counterfactual import Scenario
-from streamsim.rules.clock import S_PER_TICK, ticks
+from streamsim.rules.clock import TICKS_PER_S, ticks
 from streamsim.search.best import SIMPLEST_PERCENT, best
 from streamsim.search.evaluate import evaluate_ticks
 from streamsim.search.grid import Grid
@@ -48,7 +48,7 @@ def together(source: Source, device: Device, explanation: Explanation) -> Togeth
     shortest = min(ticks(found.best.makespan_s), *tried.values())
     near = [way for way, took in tried.items() if within(took, shortest, SIMPLEST_PERCENT)]
     way = min(near, key=lambda way: (len(changes(config, way)), way.simplicity))
-    return Together(tuple(changes(config, way)), tried[way] * S_PER_TICK, Scenario(way.schedule(workload), device))
+    return Together(tuple(changes(config, way)), tried[way] / TICKS_PER_S, Scenario(way.schedule(workload), device))
 
 
 def _coarse(source: Source, device: Device, more: tuple[Config, ...] = ()) -> dict[Config, int]:

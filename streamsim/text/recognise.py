@@ -9,12 +9,12 @@ WORDS = {
     "schedule": "a schedule, for `streamsim simulate`",
     "workload": "a workload, for `streamsim predict`",
     "layers": "the layers of a model, for --layers",
+    "loop": "a training loop, for `streamsim loop`",
     "device": "a device profile, for --device",
     "sweep": "the options of a sweep, for `streamsim sweep --file`",
     "record": "a record of measured runs, for `streamsim-validate compare`",
     "journal": "the journal of an unfinished record, for `streamsim-validate compare`",
     "samples": "calibration samples, for `streamsim-validate calibrate --from`",
-    "programs": "what compiled programs took, for tests/programs/predicted.py",
     "trace": "a trace, for https://ui.perfetto.dev",
 }
 HEAD_BYTES = 1 << 16  # of a file, unpacked: its kind shows in them
@@ -23,15 +23,14 @@ GZIP_MAGIC = b"\x1f\x8b"
 # Of JSON, by kind: the first of these that is found.
 _JSON = {
     "journal": re.compile(rb'\A\s*\{"line":'),
-    "record": re.compile(rb'\A\s*\{"seed":|"machine"\s*:'),
+    "record": re.compile(rb'"machine"\s*:'),
     "samples": re.compile(rb'"timings"\s*:'),
-    "programs": re.compile(rb'"curves"\s*:'),
     "trace": re.compile(rb'"traceEvents"\s*:'),
     "schedule": re.compile(rb'"(?:ops|buffers|streams)"\s*:\s*\['),
 }
 # Of TOML, by kind: names that only it has.
 _TOML = {"device": {"compute", "host", "copy_engines"}, "workload": {"inputs", "outputs", "kernels"}}
-_TOML |= {"layers": {"layers", "passes"}}
+_TOML |= {"layers": {"layers", "passes"}, "loop": {"batch", "sample", "batch_bytes", "step"}}
 _TOML |= {"sweep": {"set", "h2d", "d2h", "kernel", "scale", "workload"}}
 
 

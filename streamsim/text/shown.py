@@ -11,10 +11,17 @@ _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 60
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with what is no printable character escaped, such as ESC, line ends and marks of direction."""
+    text = as_unicode(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """``text`` fit for one line of a terminal: what cannot be printed is escaped, what is too long is cut."""
-    some = as_unicode(text[: longest + 1])
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in some)
+    safe = printable(text[: longest + 1])
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
@@ -28,6 +35,22 @@ def as_unicode(text: str) -> str:
         return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:  # a half that stands for no byte
         return text
+
+
+FORMULA = tuple("=+-@'")  # a spreadsheet takes a text that begins so for a formula, or takes the mark away
+
+
+def to_cell(value: object) -> object:
+    """Return ``value`` as a cell of a CSV file: a text without control characters, and never a formula."""
+    if not isinstance(value, str):
+        return value
+    safe = printable(value)
+    return f"'{safe}" if safe.startswith(FORMULA) else safe
+
+
+def from_cell(text: str) -> str:
+    """Return the text of a cell that :func:`to_cell` made."""
+    return text.removeprefix("'")
 
 
 def short(text: str) -> str:

@@ -19,7 +19,7 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
@@ -77,13 +77,19 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     def makespan_s(self) -> float:
         """From the host's first call until the last op on the card has ended (0 if there is none)."""
         return (
-            max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0) * S_PER_TICK
+            max((end for end, engine in zip(self.end, self.engine, strict=True) if engine >= 0), default=0)
+            / TICKS_PER_S
         )
 
     @property
     def host_s(self) -> float:
         """Until the host's last call has returned."""
-        return max(self.returned) * S_PER_TICK
+        return max(self.returned) / TICKS_PER_S
+
+    @property
+    def calls_return_s(self) -> float:
+        """Until the host has issued all: what a stopwatch shows if the host does not wait for the card at the end."""
+        return max(0, self.launched) / TICKS_PER_S
 
     @property
     def launched(self) -> int:
@@ -100,14 +106,14 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
         names = (*self.engine_names, None)  # index -1: no engine
         for i, op in enumerate(self.schedule.ops):
             times = (
-                column[i] * S_PER_TICK for column in (self.issued, self.returned, self.ready, self.start, self.end)
+                column[i] / TICKS_PER_S for column in (self.issued, self.returned, self.ready, self.start, self.end)
             )
             yield Span(i, label(op), names[self.engine[i]], op.stream, *times)
 
     @property
     def busy_s(self) -> dict[str, float]:
         """Seconds that each engine had something to do."""
-        return {name: _length(self._intervals(k)) * S_PER_TICK for k, name in enumerate(self.engine_names)}
+        return {name: _length(self._intervals(k)) / TICKS_PER_S for k, name in enumerate(self.engine_names)}
 
     @property
     def utilisation(self) -> dict[str, float]:
@@ -128,7 +134,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
             if busy >= 2:
                 overlap += at - since
             busy, since = busy + change, at
-        return overlap * S_PER_TICK
+        return overlap / TICKS_PER_S
 
     def _intervals(self, engine: int) -> list[tuple[int, int]]:
         """The merged busy intervals of an engine, in ticks."""

@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 from explained import PLAIN, WORKLOAD
 from matplotlib.collections import PolyCollection
+from stamped import unstamped
 from strategies import h2d, kernel, program
 
+from streamsim.analysis.bounds import bound_json
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS
 from streamsim.analysis.explain import explain
+from streamsim.analysis.work_bound import work_bound
 from streamsim.cli import main
 from streamsim.device.library import load_device
 from streamsim.program.files import write_schedule
 from streamsim.program.patterns import breadth_first, depth_first
 from streamsim.program.schedule import Synchronize
+from streamsim.program.workload_text import workload_of_sizes
 from streamsim.report import gantt as plot
 from streamsim.report.gantt import plot_explanation
 
@@ -45,6 +49,10 @@ def test_the_command_says_what_the_library_says(capsys: pytest.CaptureFixture[st
     said = json.loads(run(capsys, "explain", *PIPELINE, "--order", "breadth-first", "--json"))
     write_schedule(schedule, tmp_path / "plan.json")
     of_file = json.loads(run(capsys, "explain", str(tmp_path / "plan.json"), "--json"))
+    work = work_bound(workload_of_sizes(["64MiB"], ["0.57ms"], ["64MiB"]), "h200")
+    for value, bound in ((said, work), (of_file, None)):
+        unstamped(value)
+        assert {name: value.pop(name) for name in ("work_bound_s", "work_bound_by")} == bound_json("work", bound)
     inputs = said.pop("inputs")
     assert (inputs["order"], inputs["h2d_bytes"], inputs["device"]) == ("breadth-first", 1 << 26, "h200")
     assert of_file.pop("inputs") == {"schedule": str(tmp_path / "plan.json"), "device": "h200", "connections": None}
@@ -58,7 +66,7 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
     for arguments in (["predict", *PIPELINE], ["simulate", str(tmp_path / "plan.json")]):
         explanation = json.loads(run(capsys, *arguments, "--explain", "--json"))["explanation"]
         alone = json.loads(run(capsys, "explain", *PIPELINE, "--json"))
-        assert {**explanation, "inputs": None} == {**alone, "inputs": None}
+        assert {name: alone[name] for name in explanation} | {"inputs": None} == {**explanation, "inputs": None}
         assert "explanation" not in json.loads(run(capsys, *arguments, "--json"))
         first = explanation["losses"][0]
         assert f"first: {explanation['advice'][:60]}" in run(capsys, *arguments, "--explain")
@@ -68,7 +76,7 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
 def test_the_table_names_what_to_change_first_and_then_the_largest_cause(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "explain", *PIPELINE, "--memory", "pageable")
     assert "first: pageable host memory: allocate the host buffers as pinned memory" in out
-    assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the bound itself:")
+    assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the busiest engine alone:")
     *lines, link = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert re.fullmatch(r"h200: PCIe gen 5 x16; H2D .*; both at once H2D .*; pageable H2D .*", link)
@@ -100,7 +108,7 @@ def test_the_picture_shows_bound_losses_and_critical_path() -> None:
     }
     title = CAUSES["host-waits"].title
     assert bars == {
-        "where it goes: lower bound of the work": (0, 10),
+        "where it goes: busiest engine alone": (0, 10),
         f"where it goes: 1 {title}: 10 ns": (10, 20),
     }
     (path,) = (line for line in ax.lines if line.get_gid() == "critical path")

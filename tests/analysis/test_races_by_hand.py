@@ -7,11 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 import strategies as card
+from msgspec.structs import replace
 from race_oracle import HOST, ON_CARD, OTHER, into, of_rule, program, work
 
-from streamsim.analysis.races import Finding, Hazard, MissingWait, check, unnamed_memory
+from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired, unnamed_memory
 from streamsim.program.patterns import depth_first
-from streamsim.program.schedule import Buffer, Copy, Op, RecordEvent, Region, Schedule, Synchronize, WaitEvent
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    Op,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
 
 MIB = 1 << 20
 
@@ -257,10 +268,71 @@ def test_a_wait_for_an_earlier_op_forgets_no_later_one() -> None:
     assert found_in(*copies, WaitEvent(0, 2), work(2, reads=(there,))) == [("redundant-wait", (4,))]
 
 
-def test_what_one_thread_knows_of_a_stream_another_does_not() -> None:
-    """Thread 0 has waited for the copy and looks at stream 2; thread 1 copies out in that stream without waiting."""
-    ops = (RecordEvent(0, 3), into(1), Synchronize(), WaitEvent(0, 2), out(2, thread=1))
-    assert found_in(*ops) == [("race", (1, 4)), ("redundant-wait", (3,))]
+def test_what_one_thread_knows_another_does_not() -> None:
+    """Thread 0 has waited for the copy, and looks at stream 2 by a kernel in it; thread 1 has not waited."""
+    there = Region("d", 32, 16)
+    ops = (into(1), out(2, HOST, there, thread=1), Synchronize(stream=1), work(3, reads=(ON_CARD,)))
+    assert found_in(*ops, out(4, thread=1)) == [("race", (0, 1)), ("race", (0, 4))]
+    assert found_in(*ops[:1], *ops[2:], out(4, thread=1)) == [("race", (0, 3))]
+    assert found_in(*ops[:1], *ops[2:], WaitThread(0, 1), out(4, thread=1)) == []
+
+
+PAGEABLE, ELSEWHERE = Region("p", 0, 16), Region("d", 32, 16)
+
+
+def test_two_threads_race_for_pageable_memory() -> None:
+    """Thread 1 copies back into ``p`` while thread 0 copies ``p`` to the card, in another stream: calls overlap."""
+    back, there = out(2, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
+    assert found_in(back, there) == RACE
+    assert found_in(there, back) == RACE
+    assert found_in(back, WaitThread(1), there) == []
+    assert found_in(there, WaitThread(0, 1), back) == []
+    assert found_in(replace(back, thread=0), there) == []
+
+
+def test_a_stream_does_not_hold_back_the_read_of_pageable_memory() -> None:
+    """The copy to the card reads ``p`` when it is called, though the copy back stands before it in the stream."""
+    back, there = out(1, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
+    assert found_in(back, there) == RACE
+    assert found_in(back, Synchronize(stream=1), there) == []
+    assert found_in(there, back) == []  # the copy ends after it has read, and what is behind it starts then
+    assert found_in(back, replace(there, stream=0, blocking=True)) == RACE  # cudaMemcpy promises no more
+
+
+def test_the_fix_of_a_read_at_the_call_is_a_wait_of_the_thread() -> None:
+    back, there = out(1, PAGEABLE, ELSEWHERE, thread=1), into(1, PAGEABLE)
+    schedule = program(back, there, Synchronize())
+    (found,) = check(schedule)
+    assert found.wait == MissingWait(0, 1, host=True)
+    assert found.hazards == (Hazard("read-after-write", "p", 0, 16),)
+    assert found.what.endswith("of 'p' (pageable memory that two threads use at the same time)")
+    assert found.remedy == (
+        "record an event in stream 1 after ops[0] and wait for it in thread 0 of the host before ops[1]"
+    )
+    fixed = repaired(schedule, [found])
+    assert fixed.ops == (back, RecordEvent(0, 1, thread=1), Synchronize(event=0), there, Synchronize())
+    assert check(fixed) == ()
+
+
+def test_only_the_bytes_in_no_order_are_named() -> None:
+    """The copies of ``d`` are in the order of their stream, and those of ``p`` are not."""
+    (found,) = check(program(out(1, PAGEABLE, thread=1), into(1, PAGEABLE), Synchronize()))
+    assert [hazard.buffer for hazard in found.hazards] == ["p"]
+
+
+def test_a_record_or_a_wait_hands_on_what_its_thread_has_waited_for() -> None:
+    """Thread 1 copies ``d`` back and waits, and then records in stream 1; thread 0 overwrites ``d`` behind that."""
+    back, waits = out(2, thread=1), Synchronize(stream=2, thread=1)
+    record, over = RecordEvent(0, 1, thread=1), into(1)
+    assert found_in(back, waits, record, over) == []
+    assert found_in(back, record, waits, over) == [("race", (0, 3))]
+    assert found_in(back, waits, record, WaitEvent(0, 3), into(3)) == []  # by the event
+    assert found_in(back, waits, record, Synchronize(event=0), into(3)) == []  # by the host
+    assert found_in(back, waits, record, Synchronize(stream=1), into(3)) == []
+    assert found_in(back, waits, record, into(3)) == [("race", (0, 3))]
+    earlier = RecordEvent(0, 4)
+    assert found_in(back, earlier, waits, WaitEvent(0, 1, thread=1), over) == []  # a wait hands it on just so
+    assert found_in(back, waits, RecordEvent(0, 0, thread=1), over, kind="blocking") == []  # in the legacy stream
 
 
 def test_races_of_one_op_come_in_the_order_of_the_earlier_ones() -> None:

@@ -99,7 +99,7 @@ def test_steps_in_pieces_by_hand() -> None:
     assert [op.bytes for op in cut.ops if isinstance(op, Copy)] == [5] * 8
     assert [op.duration_s for op in cut.ops if isinstance(op, Kernel)] == [10 * NS] * 4
     assert ticks(cut) == 80
-    both = what_if(plain, device, [change.chunks(2, True), change.streams(2, True)])
+    both = what_if(plain, device, [change.chunks(4, True), change.streams(2, True)])
     assert round(both.together.makespan_s / NS) == 5 + 4 * 10 + 5
     assert [round(outcome.makespan_s / NS) for outcome in both.alone] == [80, 60]
 
@@ -307,8 +307,11 @@ def test_what_is_not_shown_must_be_said() -> None:
     """Steps in one stream show nothing; steps in two of them, without events, that they need nothing of each other."""
     with pytest.raises(InputError, match=r"--streams 2: nothing in the schedule shows .* --independent"):
         what_if(loop(2), DEVICE, [change.streams(2, False)])
-    with pytest.raises(InputError, match=r"--chunks 2: nothing in the schedule shows .* --independent"):
-        what_if(loop(2), DEVICE, [change.chunks(2, False)])
+    with pytest.raises(InputError, match=r"--chunks 4: nothing in the schedule shows .* --independent"):
+        what_if(loop(2), DEVICE, [change.chunks(4, False)])
+    assert what_if(loop(2), DEVICE, [change.chunks(2, False)]).together.gain == 1  # it has two
+    with pytest.raises(InputError, match="the 2 steps of this program cannot be made 3 chunks: give a multiple of 2"):
+        what_if(loop(2), DEVICE, [change.chunks(3, True)])
     spread = [op for k in (1, 2, 1, 2) for op in (h2d(k, 10), kernel(k, 20))]
     found = what_if(program(*spread), DEVICE, [change.streams(4, False)])
     assert found.assumed == ()
@@ -330,7 +333,7 @@ MADE: list[Callable[[], change.Change]] = [
     change.pin,
     change.make_async,
     change.drop_sync,
-    lambda: change.chunks(2, True),
+    lambda: change.chunks(8, True),
     lambda: change.streams(2, True),
     lambda: change.prefetch(1),
     lambda: change.front_end_cost(0.5, "0.5x"),

@@ -15,9 +15,11 @@ import click
 import msgspec
 import pytest
 from made_recordings import export, kineto, pipeline, span
+from stamped import unstamped
 
 import streamsim
 from streamsim.analysis.predict import predict
+from streamsim.analysis.work_bound import work_bound
 from streamsim.cli import app, main
 from streamsim.device.files import dump_device, write_device
 from streamsim.device.library import device_names, load_device
@@ -52,7 +54,10 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 
 def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> None:
     said = figures(capsys, *PIPELINE, "--chunks", "16", "--streams", "4", "--device", "h200")
-    p = predict(depth_first(WORKLOAD, 16, 4), load_device("h200"), serial(WORKLOAD))
+    p = predict(depth_first(WORKLOAD, 16, 4), load_device("h200"), serial(WORKLOAD)).beside(
+        work_bound(WORKLOAD, "h200")
+    )
+    unstamped(said)
     inputs = said.pop("inputs")
     expected = json.loads(json.dumps(p.to_json()))
     del expected["inputs"]
@@ -60,6 +65,33 @@ def test_predict_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) 
     assert (inputs["h2d_bytes"], inputs["d2h_bytes"], inputs["chunks"], inputs["streams"]) == (1 << 26, 1 << 26, 16, 4)
     assert inputs["workload"]["inputs"] == [1 << 26]
     assert inputs["device"] == "h200"
+
+
+def test_every_result_says_by_which_version_and_profile_it_was_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The digest stands for the numbers: another name leaves it, another number does not."""
+    write_device(msgspec.structs.replace(load_device("h200"), name="mine"), tmp_path / "mine.toml")
+    asked = (["--device", "h200"], ["--device", str(tmp_path / "mine.toml")], ["--set", "host.kernel=9us"])
+    profiles = [figures(capsys, *PIPELINE, *device)["profile"] for device in asked]
+    assert [profile["name"] for profile in profiles] == ["h200", "mine", "h200"]
+    same, mine, slower = (profile["digest"] for profile in profiles)
+    assert same == mine != slower
+    (tmp_path / "plan.json").write_text(run(capsys, "schedule", *PIPELINE[1:], "--chunks", "4"))
+    plan = str(tmp_path / "plan.json")
+    for command in (["simulate", plan], ["explain", plan], ["whatif", plan, "--pin"], ["best", plan, "--independent"]):
+        unstamped(figures(capsys, *command))
+    for command in (["check", plan], ["devices"]):
+        assert list(figures(capsys, *command))[:2] == ["schema_version", "streamsim"]
+
+
+def test_times_in_json_are_those_of_the_clock_without_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    """All times are whole nanoseconds, so nine digits behind the point say all of them."""
+    said = figures(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
+    times = [said[name] for name in said if name.endswith("_s") and isinstance(said[name], float)]
+    times += said["critical_path_s"].values()
+    assert len(times) > 7
+    assert times == [round(time, 9) for time in times]
 
 
 def test_what_is_assumed_of_kernels_is_said_with_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +203,7 @@ def test_simulate_is_predict_with_the_schedule_from_a_file(capsys: pytest.Captur
     assert schedule.unchunked == serial(WORKLOAD)
     assert said.pop("inputs") == {"schedule": str(path), "device": "a100", "connections": None}
     assert predicted.pop("inputs")["chunks"] == 8
-    assert said == predicted
+    assert said == predicted | {"work_bound_s": None, "work_bound_by": None}  # a schedule is cut already
 
 
 def test_one_schedule_has_one_speed_up_everywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -200,7 +232,16 @@ def test_a_device_may_be_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 def test_the_table_and_the_gantt(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
-    for words in ("serial", "predicted", "lower bound", "h2d busy", "napkin", "on h200"):
+    for words in (
+        "serial",
+        "predicted",
+        "calls return",
+        "bound of the work",
+        "bound as issued",
+        "h2d busy",
+        "napkin",
+        "on h200",
+    ):
         assert words in out
     rows = [line.split() for line in out.splitlines() if re.match(r"(h2d|d2h|compute) +[.:0-9a-z]+$", line)]
     assert [name for name, _ in rows] == ["h2d", "d2h", "compute"]

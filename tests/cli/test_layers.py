@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from stamped import unstamped
 
 from streamsim.analysis.explain import explain
 from streamsim.analysis.predict import predict
@@ -56,7 +57,7 @@ def test_predict_schedule_and_explain_say_what_the_library_says(file: str, capsy
     options = ("--layers", file, *OPTIONS, "--device", "a100")
     schedule = CONFIG.schedule(replace(MODEL, passes=3))
     predicted, explained = (figures(capsys, command, *options) for command in ("predict", "explain"))
-    inputs = predicted.pop("inputs")
+    inputs = unstamped(predicted).pop("inputs")
     wanted = json.loads(json.dumps(predict(schedule, "a100").to_json()))
     del wanted["inputs"]
     assert predicted == wanted
@@ -75,7 +76,7 @@ def test_best_says_what_the_library_says(capsys: pytest.CaptureFixture[str]) -> 
     limits = ("--memory-limit", "145MB", "--reserve", "10MB", "--host-memory-limit", "100MB", "--max-depth", "2")
     found = figures(capsys, "best", "--layers", "model.toml", *limits, "--device", "a100")
     wanted = best_offload(MODEL, "a100", 145_000_000, 10_000_000, 100_000_000, 2)
-    inputs = found.pop("inputs")
+    inputs = unstamped(found).pop("inputs")
     plain = json.loads(json.dumps(wanted.to_json()))
     assert found == {name: value for name, value in plain.items() if name != "inputs"}
     assert inputs["memory_limit_bytes"] == 145_000_000

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 import pytest
 from strategies import d2h, h2d, pipeline_of, program
 
+import streamsim
 from streamsim.cli import main, predict
 from streamsim.device.files import write_device
 from streamsim.device.library import load_device
@@ -22,12 +26,11 @@ from streamsim_validate.cli import main as validate_main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    Program = Callable[[list[str]], int]
+    Program = Callable[[list[str] | None], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
-RECORD = "validate/records/races-h200.json.gz"
+RECORD = "records/races-h200.json.gz"
 
 
 @pytest.fixture
@@ -56,6 +59,7 @@ def test_an_error_that_nobody_expected_is_one_line_and_70(
     assert 'raise ZeroDivisionError("by' in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not hasattr(click.exceptions, "NoSuchCommand"), reason="this Click does not tell what is alike")
 @pytest.mark.parametrize(("program", "typed", "meant"), [(main, "predct", "predict"), (validate_main, "run ", "run")])
 def test_a_mistyped_command_is_told_what_it_is_like(
     capsys: pytest.CaptureFixture[str], program: Program, typed: str, meant: str
@@ -64,6 +68,136 @@ def test_a_mistyped_command_is_told_what_it_is_like(
     assert f"No such command {typed!r}. Did you mean {meant!r}?" in capsys.readouterr().err
     assert program(["xyzzy"]) == 2
     assert "Did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--input", None),
+        ("--kernl", "--kernel"),
+        ("--chunk", "--chunks"),
+        ("--h2d-onc", "--h2d-once"),
+        ("--xyzzy", None),
+    ],
+)
+def test_a_mistyped_option_is_told_only_what_is_like_it(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str | None
+) -> None:
+    """The dashes do not count: all options have them."""
+    assert main(["predict", typed, "3"]) == 2
+    said = capsys.readouterr().err
+    assert typed in said
+    named = set(re.findall(r"--[a-z0-9-]+", said)) - {typed, "--help"}
+    assert meant in named if meant else not named
+
+
+@pytest.mark.parametrize(("program", "name"), [(main, "streamsim"), (validate_main, "streamsim-validate")])
+def test_without_a_command_the_help_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: Program, name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name])
+    assert program(["--help"]) == 0
+    asked = capsys.readouterr()
+    assert program([]) == 2  # nothing was done
+    assert capsys.readouterr() == asked
+    assert program(None) == 2
+    assert capsys.readouterr() == asked
+
+
+@pytest.mark.parametrize(("program", "name"), [(main, "streamsim"), (validate_main, "streamsim-validate")])
+def test_the_version_has_a_short_option(capsys: pytest.CaptureFixture[str], program: Program, name: str) -> None:
+    for option in ("-v", "--version"):
+        assert program([option]) == 0
+        assert capsys.readouterr().out == f"{name} {streamsim.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict --h2d 200 MB --kernel 4ms",
+        "predict --h2d 200MB --kernel 4 ms",
+        "best --h2d 200MB --kernel 4ms --memory-limit 8 GiB",
+        "sweep --h2d 1..4*2 mib",
+        "predict --h2d 1MiB --set h2d.bandwidth=51 GB/s",
+        "predict --h2d 1MiB --kernel 1ms --call-cost 9 us",
+    ],
+)
+def test_a_quantity_in_two_words_is_explained(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """The shell makes two arguments of it."""
+    assert main(command.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"streamsim: error: (\S*[0-9]) ([a-zA-Z/]+): is in two words; write it as one: \1\2", line)
+
+
+def test_a_file_may_be_called_like_a_unit(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s").write_text('elements = 4\ninputs = [4]\nkernels = ["1ms"]\n')
+    assert main(["predict", "--chunks", "4", "s"]) == 0
+    assert main(["predict", "--h2d", "200 MB", "--kernel", "4 ms"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["memory", "memory_bytes", "memory-limit", "device.memory", "Memory"])
+def test_the_limit_of_memory_is_named_where_it_is_set_otherwise(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["predict", "--h2d", "1MiB", "--set", f"{name}=8GiB"]) == 2
+    assert capsys.readouterr().err.endswith(": is not set so; use --memory-limit\n")
+
+
+# Completion
+
+
+def completed(
+    program: Program, name: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    monkeypatch.setenv(f"_{name.upper().replace('-', '_')}_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"{name} {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    assert program([]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("predict --device h2", ["plain,h200"]),
+        ("predict --device my", ["plain,my-card.toml"]),
+        ("predict --device folder/", ["plain,folder/other.toml"]),
+        ("predict --device zz", ["file,zz"]),
+        ("whatif s.json --on-device my", ["plain,my-card.toml"]),
+        ("devices show my", ["plain,my-card.toml"]),
+        ("sweep --device h200,my", ["plain,h200,my-card.toml"]),
+        ("sweep --device h200,h1", ["plain,h200,h100"]),
+        ("predict --order br", ["plain,breadth-first"]),
+        ("sweep --order serial,pre", ["plain,serial,prefetch"]),
+        ("best --orders br", ["plain,breadth-first"]),
+        ("sweep --launch gr", ["plain,graph"]),
+        ("sweep --memory pa", ["plain,pageable"]),
+        ("predict --front-end cup", ["plain,cupy"]),
+        ("sweep --front-end calls,cup", ["plain,calls,cupy"]),
+        ("predict --set h2d.lat", ["plain,h2d.latency_s="]),
+        ("code --as cud", ["plain,cuda-c++"]),
+        ("predict --format j", ["plain,json"]),
+        ("schema wo", ["plain,workload"]),
+    ],
+)
+def test_options_with_a_fixed_set_and_device_files_are_completed(
+    words: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    for file in ("my-card.toml", "folder/other.toml", "my\x1b[2J.toml"):
+        write_device(load_device("ideal"), file)
+    assert completed(main, "streamsim", words, monkeypatch, capsys) == found
+
+
+def test_profiles_of_the_validator_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--device", "--spread"):
+        words = f"compare r.json.gz {option} h2"
+        assert completed(validate_main, "streamsim-validate", words, monkeypatch, capsys) == ["plain,h200"]
 
 
 def with_output(monkeypatch: pytest.MonkeyPatch, file: io.TextIOBase, program: Program, arguments: list[str]) -> int:

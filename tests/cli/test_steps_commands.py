@@ -31,7 +31,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     write_schedule(recorded(), "p.json")
     write_schedule(recorded(kernel(1, 5)), "odd.json")
-    write_schedule(program(*STEP), "once.json")
+    write_schedule(program(HostWork(1.0)), "none.json")
 
 
 def events(path: str) -> list[dict[str, Any]]:
@@ -71,11 +71,11 @@ def test_without_what_was_recorded_the_program_as_it_is_stands_beside_it() -> No
 @pytest.mark.parametrize(
     ("options", "config"),
     [
-        (["--streams", "4", "--chunks", "2", "--independent"], Config("depth-first", 16, 4, 4)),
+        (["--streams", "4", "--chunks", "16", "--independent"], Config("depth-first", 16, 4, 4)),
         (["--streams", "2", "--independent", "--graph"], Config("depth-first", 8, 2, 2, launch="graph")),
         (["--front-end-cost", "0.5x"], Config("depth-first", 8, 1, 1)),
         (["--prefetch", "2"], Config("prefetch", 8, buffers=3)),
-        (["--prefetch", "1", "--chunks", "2", "--independent"], Config("prefetch", 16, buffers=2)),
+        (["--prefetch", "1", "--chunks", "16", "--independent"], Config("prefetch", 16, buffers=2)),
     ],
 )
 def test_whatif_writes_the_pipeline_with_the_changes(
@@ -117,7 +117,7 @@ def test_the_pipeline_has_the_hosts_own_work_before_each_step(capsys: pytest.Cap
 
 def test_best_says_what_to_change_and_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
     """What it says to use takes what whatif says of the same options, and its pipeline is that of whatif."""
-    asked = ["best", "p.json", "--device", "ideal", "--independent", "--max-chunks", "1"]
+    asked = ["best", "p.json", "--device", "ideal", "--independent", "--max-chunks", "8"]
     assert main([*asked, "--json", "--as", "cupy", "-o", "best.py"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["steps"] == 8
@@ -149,7 +149,7 @@ def test_best_says_what_it_has_not_tried_and_when_to_leave_a_program_alone(capsy
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["best", "once.json"], "no step is repeated"),
+        (["best", "none.json"], "there is no copy and no kernel to cut"),
         (["best", "odd.json", "--as", "cupy", "-o", "x.py"], "no pipeline can be written: step 8 has 4 copies and"),
         (["best", "p.json", "--orders", "serial"], "--orders: p.json is a program, of which only the steps are issued"),
         (["best", "p.json", "--memory", "pageable"], "--memory: p.json is a schedule, cut and issued already"),

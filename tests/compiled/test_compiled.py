@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamsim.program.config import HostMemory, Order
     from streamsim.program.schedule import Launch
 
-RECORDS = Path(__file__).parents[2] / "validate" / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
 
 
@@ -75,7 +75,7 @@ def test_equals_the_model_on_every_shipped_device(name: str, schedule: Schedule)
 @compiled
 @pytest.mark.parametrize(
     "path",
-    [path for path in sorted(RECORDS.glob("*.json.gz")) if not path.name.startswith(("programs-", "libraries-"))],
+    [path for path in sorted(RECORDS.glob("*.json.gz")) if not path.name.startswith(("programs-", "tuning-"))],
     ids=lambda path: path.name,
 )
 def test_equals_the_model_on_the_committed_schedules(path: Path) -> None:

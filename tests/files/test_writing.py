@@ -1,5 +1,6 @@
 """Writing: what was there stays until the new file is whole."""
 
+import gzip
 import os
 import stat
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, replacing, write_bytes, write_text
+from streamsim.files.atomic_files import check_writable, replacing, replacing_packed, write_bytes, write_text
 from streamsim.files.locks import holder, this_process, try_lock
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Copy, Schedule
@@ -136,3 +137,52 @@ def test_a_link_to_nowhere_is_told_before_it_is_written(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "none" / "file")
     with pytest.raises(InputError, match="there is no folder"):
         check_writable(tmp_path / "link")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may give a file away")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o4755])
+def test_a_file_that_root_replaces_stays_its_owners(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "out.json"
+    path.write_text("before")
+    os.chown(path, 1234, 5678)
+    path.chmod(mode)
+    write_text("after", path)
+    found = path.stat()
+    assert (path.read_text(), found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == ("after", 1234, 5678, mode)
+
+
+def test_who_may_not_give_a_file_away_still_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another's file that one may write: the group is kept if that is allowed, else only the permissions are."""
+    path = tmp_path / "out.json"
+    path.write_text("before")
+    path.chmod(0o664)
+    asked: list[tuple[int, int]] = []
+
+    def refuse(_path: Path, user: int, group: int) -> None:
+        asked.append((user, group))
+        raise PermissionError
+
+    monkeypatch.setattr("os.chown", refuse)
+    other = os.stat_result((*path.stat()[:4], 1234, 5678, *path.stat()[6:]))
+    own_stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda p, **how: other if p == path else own_stat(p, **how))
+    write_text("after", path)
+    monkeypatch.undo()
+    assert asked == [(1234, 5678), (-1, 5678)]
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("after", 0o664)
+
+
+def test_a_name_that_says_gzip_is_kept_to(tmp_path: Path) -> None:
+    for name in ("t.json.gz", "t.GZ"):
+        for _ in range(2):
+            with replacing_packed(tmp_path / name) as file:
+                file.write(b"all of it")
+        assert gzip.decompress((tmp_path / name).read_bytes()) == b"all of it"
+    assert (tmp_path / "t.json.gz").read_bytes() == (tmp_path / "t.GZ").read_bytes()  # neither name nor time is in it
+    with replacing_packed(tmp_path / "t.json") as file:
+        file.write(b"all of it")
+    assert (tmp_path / "t.json").read_bytes() == b"all of it"
+    with pytest.raises(RuntimeError), replacing_packed(tmp_path / "t.json.gz") as file:
+        raise RuntimeError
+    assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == b"all of it"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.GZ", "t.json", "t.json.gz"]

@@ -18,7 +18,6 @@ from forms import BYTES, JSON, LINES, MOST_MUTATIONS, TABLES, TEXT, TOML, Form, 
 from made_recordings import call, capture, export, kernel, kineto, pipeline, span
 from mutations import mutate_option, mutate_text
 
-import streamsim_validate
 from streamsim import Workload, WorkloadKernel, build, load_device
 from streamsim.cli import app
 from streamsim.device.files import dump_device
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-RECORDS = Path(streamsim_validate.__file__).parent / "records"
+RECORDS = Path(__file__).parents[2] / "records"
 ARRAYS = ("--h2d", "64KiB", "--kernel", "10us", "--d2h", "64KiB")
 SWEEP = ("sweep", *ARRAYS, "--chunks", "1..8")
 READ, FEW = 2, 3
@@ -197,22 +196,16 @@ def records() -> list[Input]:
         Input("streamsim-validate", ("compare", "r.json.gz", *more), {"r.json.gz": text})
         for more in ((), ("--json",), ("--device", "h200"), ("--samples", "20"), ("--fail-if", "median > 1%"))
     ]
-    found += [
-        Input("streamsim-validate", ("compare", "r.json.gz", "--json"), {"r.json.gz": written})
-        for written in _programs()
-    ]
+    found.append(Input("streamsim-validate", ("compare", "r.json.gz", "--json"), {"r.json.gz": _programs()}))
     return found + _read("record", "r.json.gz", text) * 4
 
 
 @cache
-def _programs() -> tuple[str, str]:
-    """Some of a record of programs, in today's form and in that of before there was a suite of them."""
-    path = min(RECORDS.glob("libraries-*.json.gz"))
-    record = read_record(path)
+def _programs() -> str:
+    """Some of a record of programs."""
+    record = read_record(min(RECORDS.glob("programs-suite-*.json.gz")))
     run = msgspec.structs.replace(record.runs[0], entries=record.runs[0].entries[:4])
-    plain = json.loads(gzip.decompress(path.read_bytes()))
-    today = msgspec.json.encode(msgspec.structs.replace(record, runs=(run,))).decode()
-    return today, json.dumps(plain | {"programs": plain["programs"][:4]}, separators=(",", ":"))
+    return msgspec.json.encode(msgspec.structs.replace(record, runs=(run,))).decode()
 
 
 @cache

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from programs.layers import RESERVE_BYTES, drawn, experiment, lines
 
+from campaigns.layers import RESERVE_BYTES, drawn, experiment, lines
 from streamsim import load_device
 
 if TYPE_CHECKING:

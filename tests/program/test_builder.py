@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schedules
 
-from streamsim.errors import InputError
 from streamsim.program.builder import Memory, Program
 from streamsim.program.schedule import (
     Buffer,
@@ -24,9 +22,6 @@ from streamsim.program.schedule import (
     WaitEvent,
     WaitThread,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MIB = 1 << 20
 
@@ -177,61 +172,6 @@ def any_schedules(draw: st.DrawFn) -> Schedule:
 @given(any_schedules())
 def test_whatever_a_schedule_says_the_builder_says(schedule: Schedule) -> None:
     assert rebuilt(schedule) == schedule
-
-
-def mine() -> tuple[Program, Memory, Memory]:
-    """A program with memory on both sides."""
-    p = Program()
-    return p, p.device("x", 64), p.pinned("h", 64)
-
-
-P, X, H = mine()
-S = P.stream()
-OTHER, OTHER_X, OTHER_H = mine()
-OTHER_EVENT = OTHER.stream().record()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: S.wait(OTHER_EVENT), "event 0: of another program; record one in a stream of this program"),
-        (lambda: S.record(OTHER_EVENT), "event 0: of another program"),
-        (lambda: S.wait(3), "event = 3: expected an event, as record() gives it"),  # type: ignore[arg-type]
-        (lambda: S.copy_in(OTHER_X, H), "to = x[0:64] (device): of another program; declare it in this program"),
-        (lambda: S.copy_out(H, OTHER_X), "source = x[0:64] (device): of another program"),
-        (lambda: S.kernel(1e-6, reads=OTHER_X), "reads = x[0:64] (device): of another program"),
-        (lambda: S.kernel(1e-6, writes=[X, H]), "writes = h[0:64] (pinned): expected device memory"),
-        (lambda: S.kernel(1e-6, writes=["x"]), "writes = 'x': expected memory"),  # type: ignore[list-item]
-        (lambda: S.kernel(1e-6, reads=64), "reads = 64: expected memory"),  # type: ignore[arg-type]
-        (lambda: S.copy_in(H, X), "to = h[0:64] (pinned): expected device memory"),
-        (lambda: S.copy_out(X, H), "to = x[0:64] (device): expected pinned or pageable memory"),
-        (lambda: S.copy_in(X[:8], H), "host.bytes = 64: differs from the copy's bytes = 8"),
-        (lambda: S.copy_in(8, H), "host.bytes = 64: differs from the copy's bytes = 8"),
-        (lambda: S.copy_in(), "to = None, source = None: a copy needs memory or a size"),
-        (lambda: S.copy_in(1.5), "to = 1.5: expected memory"),  # type: ignore[arg-type]
-        (lambda: S.copy_in(8, "16B"), "to = 8, source = '16B': a copy has one size; give it once"),
-        (lambda: S.kernel(1e-6, parts=[0.5]), "parts: 0.5: expected a share and its time"),  # type: ignore[list-item]
-        (lambda: S.kernel(1e-6, 5), "name = 5: expected text"),  # type: ignore[arg-type]
-        (lambda: S.copy_in("64M"), "size = '64M': expected a size"),
-        (lambda: S.copy_in(0), "bytes = 0: expected a whole number"),
-        (lambda: S.kernel("5 parsecs"), "duration = '5 parsecs': expected a time"),
-        (lambda: S.kernel(), "duration_s = None: a kernel needs it"),
-        (lambda: X[60:65], "x[60:65]: expected whole numbers of bytes, the smaller first, from 0 to 64"),
-        (lambda: X[8:8], "x[8:8]: expected whole numbers"),
-        (lambda: X[-8:], "x[-8:None]: expected whole numbers"),
-        (lambda: X[0:8:2], "x[slice(0, 8, 2)]: expected a slice of bytes without a step"),
-        (lambda: X[3], "x[3]: expected a slice of bytes"),  # type: ignore[index]
-        (lambda: X.cut([32, 33]), "x[0:64] (device): cannot be cut into 65 bytes"),
-        (lambda: P.device("x", 8), "name = 'x': another buffer has this name; rename one"),
-        (lambda: P.pinned("", 8), "name = '': expected a buffer name"),
-        (lambda: P.pinned("y", 0), "bytes = 0: expected a whole number"),
-        (lambda: P.schedule(), "ops = []: an empty schedule has nothing to predict"),
-    ],
-)
-def test_what_cannot_be_is_refused_where_it_is_said(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        call()
-    assert str(error.value).startswith(message)
 
 
 def test_handles_say_what_they_are() -> None:

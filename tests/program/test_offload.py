@@ -180,25 +180,6 @@ def test_the_speed_up_is_over_the_same_layers_one_by_one() -> None:
         assert config.schedule(layers).unchunked == one_by_one(layers, config.memory, 8)
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"depth": 0}, "depth = 0: expected a whole number from 1"),
-        ({"depth": True}, "depth = True"),
-        ({"resident": ["layer0"]}, "resident = list: expected a tuple"),
-        ({"resident": (0,)}, r"resident\[0\] = 0: expected text"),
-        ({"resident": ("layer0", "layer0")}, r"resident\[1\] = 'layer0': stands twice"),
-        ({"resident": ("layer7",)}, "resident = 'layer7': no layer has this name; did you mean 'layer"),
-        ({"resident": ("x",)}, "resident = 'x': no layer has this name$"),
-        ({"memory": "managed"}, "memory = 'managed': expected one of pinned, pageable"),
-        ({"reserve_bytes": -1}, "reserve_bytes = -1: expected a whole number from 0"),
-    ],
-)
-def test_bad_options_are_refused(fields: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        Offload(**fields).schedule(layers_of((4, 5), (6, 3)))
-
-
 def test_what_is_no_model_is_refused() -> None:
     wrong: Any = "x"
     for call in (offload, one_by_one, Offload().numbers):

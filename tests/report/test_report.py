@@ -135,7 +135,7 @@ def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
     p = predict(schedule, device)
     assert p.makespan_s == simulate(schedule, device).makespan_s
     assert p.serial_s == simulate(serialized(schedule), device).makespan_s
-    assert p.makespan_s >= p.lower_bound_s - NS
+    assert p.makespan_s >= p.issued_bound.seconds - NS
     assert sum(p.critical_s.values()) == pytest.approx(p.makespan_s)
     assert all(value >= 0 for value in p.critical_s.values())
     assert p.overlap_s <= p.makespan_s + NS
@@ -149,19 +149,20 @@ def test_laws_of_a_prediction(schedule: Schedule, device: Device) -> None:
 def test_the_json_object(schedule: Schedule, device: Device) -> None:
     p = predict(schedule, device)
     value = json.loads(json.dumps(p.to_json({"chunks": 4}), allow_nan=False))
-    assert value["schema_version"] == 1
+    assert value["schema_version"] == 2
     assert value["inputs"] == {"chunks": 4}
-    for field in ("makespan_s", "serial_s", "speedup", "one_by_one_s", "lower_bound_s", "overlap_s"):
+    for field in ("makespan_s", "serial_s", "speedup", "one_by_one_s", "calls_return_s", "overlap_s"):
         assert value[field] == getattr(p, field)
         assert math.isfinite(value[field])
-    assert isinstance(value["bound_by"], str)
+    assert (value["issued_bound_s"], value["issued_bound_by"]) == (p.issued_bound.seconds, p.issued_bound.bound_by)
+    assert (value["work_bound_s"], value["work_bound_by"]) == (None, None)  # a schedule does not say how it may be cut
     assert {name: use["busy_s"] for name, use in value["engines"].items()} == simulate(schedule, device).busy_s
     assert all(type(x) in (int, float) for x in value["formulas_s"].values())
 
 
 def test_nothing_to_do() -> None:
     p = predict(Schedule((Synchronize(),)), make_device())
-    assert (p.makespan_s, p.speedup, p.over_bound, p.overlap_s) == (0, 1, 1, 0)
+    assert (p.makespan_s, p.speedup, p.over(p.issued_bound), p.overlap_s) == (0, 1, 1, 0)
     assert {use.utilisation for use in p.engines.values()} == {0}
     json.dumps(p.to_json(), allow_nan=False)
     assert gantt(p.timeline, 40).splitlines()[0].split() == ["h2d", IDLE * (40 - len("compute  "))]
@@ -169,13 +170,23 @@ def test_nothing_to_do() -> None:
 
 
 def test_the_table_names_every_figure() -> None:
-    from rich.console import Console
+    from streamsim.cli.terminal import Terminal
 
     out = io.StringIO()
     p = two_chunks()
-    Console(file=out, width=120).print(summary(p))
+    Terminal(out).print(summary(p))
     text = out.getvalue()
-    for words in ("two [chunks] on test", "serial", "60 ns", "predicted", "40 ns", "1.50x", "lower bound", p.bound_by):
+    for words in (
+        "two [chunks] on test",
+        "serial",
+        "60 ns",
+        "predicted",
+        "40 ns",
+        "1.50x",
+        "calls return",
+        "bound as issued",
+        p.issued_bound.bound_by,
+    ):
         assert words in text
     for name in (*p.formulas, "h2d busy", "compute busy", "50.0%", "overlap"):
         assert name in text

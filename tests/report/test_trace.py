@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 from array import array
@@ -369,3 +370,12 @@ def sorting(events: list[Event], of_processes: bool = False) -> dict[tuple[int, 
         for e in events
         if e["name"] == "thread_sort_index"
     }
+
+
+def test_a_trace_whose_name_ends_in_gz_is_packed(tmp_path: Path) -> None:
+    timeline = simulate(SCHEDULE, DEVICE)
+    write_trace(timeline, tmp_path / "t.json")
+    write_trace(timeline, tmp_path / "t.json.gz")
+    assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == (tmp_path / "t.json").read_bytes()
+    write_traces({"a": timeline, "b": timeline}, tmp_path / "both.json.gz")
+    assert json.loads(gzip.decompress((tmp_path / "both.json.gz").read_bytes()))["traceEvents"]

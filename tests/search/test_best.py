@@ -20,7 +20,7 @@ from streamsim.model import simulate
 from streamsim.program.config import ORDERS, Config
 from streamsim.program.patterns import build, serial
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.best import FASTER
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
@@ -48,7 +48,7 @@ def everything(workload: Workload, grid: Grid, device: Device) -> dict[Config, i
         # The program is the same when there are more streams or buffers than chunks.
         buffers = k or (2 if order == "prefetch" else None)
         config = Config(order, n, min(streams, n), buffers and min(buffers, n), grid.memory, launch)
-        ticks = round(simulate(schedule, device).makespan_s / S_PER_TICK)
+        ticks = round(simulate(schedule, device).makespan_s * TICKS_PER_S)
         assert found.setdefault(config, ticks) == ticks
     return found
 
@@ -78,10 +78,10 @@ def test_the_optimum_is_what_trying_everything_gives(fast: bool, monkeypatch: py
         numbers = {c: (c.chunks, 3 if c.is_prefetch else c.streams, c.buffers or 0) for c in tried}
         keys = {c: (*numbers[c], ORDERS.index(c.order), c.launch == "graph") for c in tried}
         assert best.best.config == min((c for c in tried if tried[c] == shortest), key=keys.__getitem__)
-        assert best.best.makespan_s == shortest * S_PER_TICK
+        assert best.best.makespan_s == shortest / TICKS_PER_S
         near = [c for c in tried if tried[c] * 100 <= shortest * 101]
         assert best.simplest.config == min(near, key=keys.__getitem__)
-        assert best.simplest.makespan_s == tried[best.simplest.config] * S_PER_TICK
+        assert best.simplest.makespan_s == tried[best.simplest.config] / TICKS_PER_S
         for percent in MARGINS_PERCENT:
             share = sum(t * 100 <= shortest * (100 + percent) for t in tried.values()) / len(tried)
             assert best.flatness.share_within[percent] == share
@@ -131,9 +131,9 @@ def test_whatever_the_budget_what_is_said_to_be_known_is_so(
     tried = everything(workload, grid, device) if workload.work >= min(grid.chunks) else {}
     assume(tried)
     best = streamsim.best(workload, device, grid, fast=False, budget_ops=budget)
-    shortest, optimum = round(best.best.makespan_s / S_PER_TICK), min(tried.values())
+    shortest, optimum = round(best.best.makespan_s * TICKS_PER_S), min(tried.values())
     assert tried[best.best.config] == shortest
-    assert round(best.floor_s / S_PER_TICK) <= optimum
+    assert round(best.floor_s * TICKS_PER_S) <= optimum
     if best.exact:
         assert shortest == optimum
         assert best.best.config == min((c for c in tried if tried[c] == optimum), key=lambda config: config.simplicity)
@@ -216,7 +216,7 @@ def test_what_binds_gains_and_what_does_not_does_not() -> None:
     best = streamsim.best(workload, make_device(copy=11), Grid((1,), (1,)), fast=False)
     assert best.best.makespan_s == pytest.approx(121 * NS)
     assert best.faster_s == pytest.approx({"link": 111 * NS, "kernel": 121 * NS, "launch": 120 * NS})
-    assert best.bound_by == "H2D copy engine"
+    assert best.work_bound.bound_by == "H2D copy engine"
 
 
 def test_what_is_simpler() -> None:
@@ -258,7 +258,7 @@ def test_what_it_says_of_a_real_card_is_what_simulating_gives(fast: bool, monkey
     grid = Grid(tuple(range(1, 25)), (1, 2, 3, 4))
     best = streamsim.best(WORK, device, grid, fast=fast)
     tried = everything(WORK, grid, device)
-    assert best.best.makespan_s == min(tried.values()) * S_PER_TICK
+    assert best.best.makespan_s == min(tried.values()) / TICKS_PER_S
     assert best.usual.makespan_s == seconds(Config(chunks=4, streams=4), WORK, device)
     assert best.serial_s == simulate(serial(WORK), device).makespan_s
     assert best.simulated < best.programs == len(tried)

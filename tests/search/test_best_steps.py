@@ -6,12 +6,16 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from strategies import NS, d2h, h2d, kernel, make_device, program
 
+from streamsim.analysis.chunks import chunk_count, in_chunks
 from streamsim.analysis.what_if import what_if
 from streamsim.errors import InputError
 from streamsim.model import simulate
-from streamsim.program.schedule import Buffer, Copy, HostWork, Op, Region, Schedule, Synchronize
+from streamsim.program.patterns import breadth_first
+from streamsim.program.schedule import Buffer, Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.best_steps import Way, best_steps
 
 DEVICE = make_device()
@@ -19,22 +23,24 @@ DEVICE = make_device()
 
 def loop(steps: int, size: int, work: int, *between: Op, memory: str = "pinned") -> Schedule:
     """Copies of ``size`` bytes in and back, ``work`` ticks between them, and what the host does after each step."""
-    host = Region("host", 0, size) if memory == "pageable" else None
-    step = Copy("h2d", size, 1, host), kernel(1, work), Copy("d2h", size, 1, host)
-    buffers = (Buffer("host", size, "pageable"),) if host else ()
-    return program(*(*step, *between) * steps, Synchronize(), streams=1, buffers=buffers)
+    ops: list[Op] = []
+    for k in range(steps):
+        there, back = (Region("host", at * size, size) if memory == "pageable" else None for at in (2 * k, 2 * k + 1))
+        ops += (Copy("h2d", size, 1, there), kernel(1, work), Copy("d2h", size, 1, back), *between)
+    buffers = (Buffer("host", 2 * steps * size, "pageable"),) if memory == "pageable" else ()
+    return program(*ops, Synchronize(), streams=1, buffers=buffers)
 
 
 def test_streams_and_pieces_by_hand() -> None:
     """Eight steps of 40 + 80 + 40 in one stream: 1,280. Kernels bind: 640, and one copy in before, one back behind.
 
-    Whole steps over two streams: 40 + 640 + 40. In 2, 4 and 8 pieces those copies are 20, 10 and 5: 680, 660, 650. 16
-    pieces bring less than 1 % more, and end the search; 8 of them are within 1 % of it.
+    Whole steps over two streams: 40 + 640 + 40. In 16, 32 and 64 chunks those copies are 20, 10 and 5: 680, 660, 650.
+    128 chunks bring less than 1 % more, and end the search; 64 of them are within 1 % of it.
     """
     found = best_steps(loop(8, 40, 80), DEVICE, independent=True)
     assert found.steps == 8
     assert round(found.as_it_is.makespan_s / NS) == 8 * 160
-    assert found.use.way == Way(chunks=8, streams=2)
+    assert found.use.way == Way(chunks=64, streams=2)
     assert round(found.use.makespan_s / NS) == 640 + 2 * 5
 
 
@@ -51,10 +57,10 @@ def test_what_is_not_shown_is_not_tried() -> None:
 
 def test_what_keeps_steps_apart_is_changed_with_them_and_only_if_it_must() -> None:
     """Pageable copies hold the host, and so does a wait after each step: then streams overlap nothing."""
-    found = best_steps(loop(8, 40, 80, Synchronize(), memory="pageable"), DEVICE, independent=True, most_chunks=1)
+    found = best_steps(loop(8, 40, 80, Synchronize(), memory="pageable"), DEVICE, independent=True, most_chunks=8)
     assert found.use.way == Way(pinned=True, drop_sync=True, streams=2)
     assert found.use.way.words == "--pin --drop-sync --streams 2"
-    pinned = best_steps(loop(8, 40, 80), DEVICE, independent=True, most_chunks=1)
+    pinned = best_steps(loop(8, 40, 80), DEVICE, independent=True, most_chunks=8)
     assert pinned.use.way.words == "--streams 2"
 
 
@@ -65,16 +71,45 @@ def test_a_program_that_cannot_gain_is_left_as_it_is() -> None:
     assert found.use.way.words == "as it is"
 
 
-def test_a_program_without_steps_is_refused() -> None:
-    with pytest.raises(InputError, match="no step is repeated"):
-        best_steps(program(h2d(1, 4), kernel(1, 4)), DEVICE)
+def test_a_single_upload_kernel_and_download_is_a_chunk_that_is_cut() -> None:
+    """1,024 + 1,024 + 1,024 in one stream. In 64 chunks all overlap but two copies of 16; 128 gain less than 1 %."""
+    found = best_steps(program(h2d(1, 1024), kernel(1, 1024), d2h(1, 1024)), DEVICE, independent=True)
+    assert (found.steps, round(found.as_it_is.makespan_s / NS)) == (1, 3 * 1024)
+    assert found.use.way == Way(chunks=128, streams=3)
+    assert round(found.use.makespan_s / NS) == 1024 + 2 * 8
+
+
+BREADTH_FIRST = breadth_first(
+    Workload(inputs=(4096,), outputs=(4096,), kernels=(WorkloadKernel(duration_s=4e-6),)), 4, 4
+)
+
+
+def test_the_chunks_of_a_breadth_first_program_are_found() -> None:
+    """Four chunks, all copies in first: 4,096 + 1,000 + 1,024. Of more chunks less of it is alone."""
+    found = best_steps(BREADTH_FIRST, DEVICE, independent=True)
+    assert (found.steps, round(found.as_it_is.makespan_s / NS)) == (4, 4096 + 1000 + 1024)
+    assert found.use.way == Way(chunks=32, streams=32)
+    assert round(found.use.makespan_s / NS) == 4096 + 125 + 128
+
+
+def test_the_chunks_of_a_breadth_first_program_without_named_memory_are_its_streams() -> None:
+    ops = [replace(op, host=None, device=None) if isinstance(op, Copy) else op for op in BREADTH_FIRST]
+    ops = [replace(op, reads=(), writes=()) if isinstance(op, Kernel) else op for op in ops]
+    schedule = replace(BREADTH_FIRST, ops=tuple(ops), buffers=())
+    assert chunk_count(schedule) == 4
+    assert [op.stream for op in in_chunks(schedule, 8)] == [op.stream for op in in_chunks(BREADTH_FIRST, 8)]
+
+
+def test_a_program_without_chunks_is_refused() -> None:
+    with pytest.raises(InputError, match="there is no copy and no kernel to cut"):
+        best_steps(program(HostWork(1.0)), DEVICE)
 
 
 def test_copies_too_small_for_more_pieces_end_the_search_and_it_says_so() -> None:
     """Kernels of 240 in all and copies of 6: in two pieces of 3 each 246, in four of 1 or 2 less; eight cannot be."""
     found = best_steps(loop(4, 6, 60), DEVICE, independent=True)
-    assert found.fastest.way.chunks == 4
-    assert found.left_out == ("--chunks 8, and more: a copy of 6 bytes cannot be cut into 8 pieces; give fewer",)
+    assert found.fastest.way.chunks == 16
+    assert found.left_out == ("--chunks 32, and more: a copy of 6 bytes cannot be cut into 8 pieces; give fewer",)
 
 
 def test_a_search_that_would_take_too_long_stops_and_says_so() -> None:
@@ -111,7 +146,7 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
     schedule: Schedule, device: object, independent: bool
 ) -> None:
     """The time is that of the changes made one after another; the program as it is takes what the model says."""
-    found = best_steps(schedule, device, independent, most_chunks=2, most_streams=3)  # type: ignore[arg-type]
+    found = best_steps(schedule, device, independent, most_chunks=6, most_streams=3)  # type: ignore[arg-type]
     assert found.as_it_is.makespan_s == simulate(schedule, device).makespan_s  # type: ignore[arg-type]
     assert found.fastest.makespan_s <= found.use.makespan_s <= found.as_it_is.makespan_s
     assert found.use.makespan_s <= 1.01 * found.fastest.makespan_s
@@ -119,7 +154,7 @@ def test_what_is_used_is_never_slower_and_takes_what_whatif_says(
     if changes:
         assert what_if(schedule, device, changes).together.makespan_s == found.use.makespan_s  # type: ignore[arg-type]
     if not independent:
-        assert (found.use.way.chunks, found.use.way.streams, found.use.way.drop_sync) == (1, 0, False)
+        assert (found.use.way.chunks, found.use.way.streams, found.use.way.drop_sync) == (0, 0, False)
 
 
 @examples(10)

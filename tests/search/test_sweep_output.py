@@ -385,3 +385,57 @@ def test_a_journal_nested_without_end_is_refused(tmp_path: Path) -> None:
     path.with_name(path.name + JOURNAL).write_text('{"next": 5, "ch": ' + "[" * 5000 + "]" * 5000 + "}")
     with pytest.raises(InputError, match="is no journal of a sweep; remove it"):
         write_sweep(small(), path)
+
+
+# As Windows has it
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs the list of the files that are open")
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_no_file_is_removed_or_replaced_while_it_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Windows refuses both."""
+    unlink, replace = type(tmp_path).unlink, os.replace
+    gone: list[str] = []
+
+    def check_closed(path: Any) -> None:
+        gone.append(str(path))
+        numbers = os.listdir("/proc/self/fd")
+        links = [os.path.realpath(f"/proc/self/fd/{number}") for number in numbers]
+        assert os.path.realpath(path) not in links, path
+
+    def watched_unlink(path: Path, missing_ok: bool = False) -> None:
+        check_closed(path)
+        unlink(path, missing_ok)
+
+    def watched_replace(source: Any, target: Any) -> None:
+        check_closed(source)
+        check_closed(target)
+        replace(source, target)
+
+    monkeypatch.setattr(type(tmp_path), "unlink", watched_unlink)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    path = tmp_path / f"out.{form}"
+    write_sweep(small(), path)
+    assert list(read_rows(path)) == rows_of(small())
+    assert (str(path) + ROWS in gone) is (form == "parquet")
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_rows_are_written_as_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, special: bool) -> None:
+    """Without ``O_BINARY`` Windows would write two bytes for each line end, and the journal count one."""
+    rows = os.devnull if special else tmp_path / "out.csv"
+    flags: list[int] = []
+    opened = os.open
+
+    def watched_open(path: Any, how: int, *mode: int) -> int:
+        if os.fspath(path) == os.fspath(rows):  # others are numba's
+            flags.append(how)
+        return opened(path, how & ~sweep_output.BINARY, *mode)
+
+    monkeypatch.setattr(sweep_output, "BINARY", 1 << 30)
+    monkeypatch.setattr(os, "open", watched_open)
+    write_sweep(small(), rows, "csv")
+    assert flags
+    assert all(how & 1 << 30 for how in flags)

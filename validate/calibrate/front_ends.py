@@ -18,6 +18,7 @@ import numpy as np
 from streamsim.collector import collector_off
 from streamsim.device.front_ends import IN_LOOPS, FrontEnd
 from streamsim.errors import InputError
+from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.progress import OnStep, quietly
 from streamsim_validate.records import ENTERS, costs_in, relative_deviation
 
@@ -187,7 +188,7 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library
     quiet_s = np.array([_quiet_s(seconds) for seconds in in_loops.values()])
     are_paid = [is_library or name not in OF_LIBRARIES for name in IN_LOOPS]
     relative = np.array([_costs_in(kind) for kind in in_loops]) * are_paid / quiet_s[:, None]
-    costs = _none_negative(relative)
+    costs = non_negative(relative, np.ones(len(relative)))
     misfit = float(np.sqrt(np.mean((relative @ costs - 1) ** 2)))
     scatter = median(map(relative_deviation, map(tuple, in_loops.values())))
     known = dict(zip(IN_LOOPS, map(float, costs), strict=True))
@@ -199,14 +200,6 @@ def fit_front_end(rounds: Mapping[str, Sequence[float]], source: str, is_library
 
 def _quiet_s(seconds: Sequence[float]) -> float:
     return float(np.quantile(seconds, QUIET))
-
-
-def _none_negative(relative: np.ndarray) -> np.ndarray:
-    """The costs with which all these come nearest to one; again without those that come out below zero."""
-    ones = np.ones(len(relative))
-    costs = np.linalg.lstsq(relative, ones, rcond=None)[0]
-    positive = np.linalg.lstsq(relative * (costs > 0), ones, rcond=None)[0]
-    return np.asarray(positive).clip(min=0.0)
 
 
 def _costs_in(kind: str) -> np.ndarray:

@@ -7,17 +7,19 @@ import math
 from statistics import mean, variance
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec.structs import replace
 
 from streamsim.device.profile import Device, HandOver
 from streamsim.program.schedule import Copy, Direction, Op, RecordEvent, WaitEvent
 from streamsim.rules.hand_overs import MANY, PAIR
 from streamsim_validate.calibrate.kernels import KERNELS, kernel_kind
+from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.calibrate.probe import KI, TINY, Probe, cycle_bytes, gate, probe_of, tiny
 from streamsim_validate.calibrate.simulated import misfits, rms, simulated_per_link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from streamsim_validate.calibrate.copies import Link
     from streamsim_validate.calibrate.samples import Samples
@@ -72,19 +74,19 @@ def fit_hand_overs(samples: Samples, alone: dict[Direction, Link]) -> HandOver:
     """From cycles of ops in one stream.
 
     A cycle gives the sum of its hand-overs, and no sums of cycles tell all six apart; the smallest solution
-    shares them out evenly.
+    shares them out evenly; if it has one below zero, a solution that has none comes as near as can be.
     """
-    import numpy as np
-
     kernel_s = samples.per_link(kernel_kind(*KERNELS[0]), KI)
-    rows, sums = [], []
+    rows: list[Sequence[float]] = []
+    sums: list[float] = []
     for cycle in CYCLES:
         steps = [a + b for a, b in zip(cycle, cycle[1:] + cycle[0], strict=True)]
         rows.append([float(steps.count(step)) for step in STEPS])
         sums.append(samples.per_link(f"cycle {cycle}", 0) - _own_s(samples, cycle, alone, kernel_s))
-    found = dict(
-        zip(STEPS, (max(0.0, float(s)) for s in np.linalg.lstsq(np.array(rows), np.array(sums))[0]), strict=True)
-    )
+    each = np.linalg.lstsq(np.array(rows), np.array(sums))[0]
+    if each.min() < 0:
+        each = non_negative(rows, sums)
+    found = dict(zip(STEPS, map(float, each), strict=True))
     return HandOver(
         h2d_to_kernel_s=found["hk"],
         kernel_to_d2h_s=found["kd"],

@@ -21,6 +21,7 @@ from streamsim.program.patterns import breadth_first, depth_first, prefetch, rin
 from streamsim.program.schedule import Copy, Kernel, RecordEvent, WaitEvent
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim_validate.calibrate.hand_overs import CYCLES
+from streamsim_validate.calibrate.least_squares import non_negative
 from streamsim_validate.calibrate.probe import FLOAT_BYTES, KI, MIX_BYTES, TINY, probe_of, tiny
 from streamsim_validate.calibrate.simulated import rms
 from streamsim_validate.records import (
@@ -167,14 +168,10 @@ def _fit(samples: Samples, after_wait_s: float) -> _Fit:
     if took_s.min() <= 0:
         raise InputError("calibration: a program was issued sooner than its first calls alone take; calibrate again")
     shares = np.array([_counts(schedule, events_s) for schedule, _ in found]) / took_s[:, None]
-    told = np.flatnonzero(shares.any(axis=0))
-    each, deviations = np.zeros((2, shares.shape[1]))
-    each[EVENTS] = 1.0  # where no program has any
-    each[told] = np.linalg.lstsq(shares[:, told], np.ones(len(took_s)), rcond=None)[0]
-    while (each < 0).any():  # no call takes less than nothing: the others explain the programs without it
-        told = told[each[told] > 0]
-        each[each < 0] = 0.0
-        each[told] = np.linalg.lstsq(shares[:, told], np.ones(len(took_s)), rcond=None)[0]
+    each = non_negative(shares, np.ones(len(took_s)))
+    told, deviations = np.flatnonzero(each), np.zeros(len(each))
+    if not shares[:, EVENTS].any():
+        each[EVENTS] = 1.0  # where no program has any
     missed = 1 - shares[:, told] @ each[told]
     variance = float(missed @ missed) / max(1, len(took_s) - len(told))
     deviations[told] = np.sqrt(variance * np.linalg.pinv(shares[:, told].T @ shares[:, told]).diagonal())

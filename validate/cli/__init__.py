@@ -25,9 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     cls=process.LazyGroup,
     places=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=False,
 )
-@click.version_option(package_name="streamsim", message="streamsim-validate %(version)s")
+@click.version_option(None, "--version", "-v", package_name="streamsim", message="streamsim-validate %(version)s")
 def app() -> None:
     """Measure schedules on a real GPU and see how well they were predicted.
 

@@ -11,6 +11,7 @@ import click
 
 from streamsim.cli.notes import noting_compilation, steps
 from streamsim.cli.options import FILE
+from streamsim.cli.printing import tell
 from streamsim.device.files import write_device
 from streamsim.device.front_ends import TIMES, shipped_front_ends
 from streamsim.device.profile import Device, number_names
@@ -62,9 +63,9 @@ def calibrate_command(output: Path, samples: Path | None, taken: Path | None, de
         profile = fits.fit(found)
     write_device(profile, output)
     why = "the samples have none of it" if taken else "it is not installed or sees no card"
-    click.echo("\n".join([*_numbers(profile), *_front_ends(profile, found, why)]))
-    click.echo("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
-    click.echo(f"{output}: {profile.description}")
+    tell(*_numbers(profile), *_front_ends(profile, found, why))
+    tell("took: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in took_s.items()))
+    tell(f"{output}: {profile.description}")
 
 
 def _measured(device: int, took_s: dict[str, float]) -> Samples:

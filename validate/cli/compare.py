@@ -1,18 +1,19 @@
 """``streamsim-validate compare``: a record against the model. Needs no card."""
 
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from streamsim.cli import process
-from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, format_options
+from streamsim.cli.notes import noting_compilation, say
+from streamsim.cli.options import FILE, complete_device, format_options
+from streamsim.cli.printing import print_json, tell
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
 from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
-from streamsim_validate.records import read_record
+from streamsim_validate.records import Record, journal_path, read_record
 
 WORST = click.IntRange(0, 1000)
 SAMPLES = "Say also how many measured medians lie in their predicted 90 % interval, of so many draws each, such as 200."
@@ -20,7 +21,12 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 
 @click.command("compare")
 @click.argument("record", type=FILE)
-@click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
+@click.option(
+    "--device",
+    "-d",
+    shell_complete=complete_device,
+    help="A device profile, by name or file. Default: the record's own calibration.",
+)
 @format_options
 @click.option(
     "--fail-if",
@@ -34,7 +40,10 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 @click.option("--samples", type=int, help=SAMPLES)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
 @click.option(
-    "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
+    "--spread",
+    metavar="PROFILE",
+    shell_complete=complete_device,
+    help="Draw from the spread of this profile, by name or file, not the record's own.",
 )
 def compare_command(
     record: Path,
@@ -63,7 +72,7 @@ def compare_command(
         raise InputError(f"--timelines: are drawn below the table, not in {form}; leave one of them out")
     tolerances = [parse_tolerance(text) for text in fail_if]
     profile = None if device is None else load_device(device)
-    found = read_record(record)
+    found = _read(record)
     with noting_compilation():
         comparison = compare(found, profile)
         verdicts = [judge(comparison, tolerance) for tolerance in tolerances]
@@ -73,14 +82,24 @@ def compare_command(
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     with process.verdict():
         if form == "json":
-            click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
+            print_json(tables.to_json(comparison, verdicts, worst, covered), profile)
         elif form == "csv":
-            click.echo(tables.to_csv(comparison), nl=False)
+            sys.stdout.write(tables.to_csv(comparison))
         else:
-            click.echo(tables.to_text(comparison, verdicts, every, covered, worst))
+            tell(*tables.to_text(comparison, verdicts, every, covered, worst).split("\n"))
             if timelines and worst:
-                click.echo("\n" + tables.time_lines_text(found, comparison, profile, worst))
+                tell("", *tables.time_lines_text(found, comparison, profile, worst).split("\n"))
     return _exit_code(verdicts)
+
+
+def _read(path: Path) -> Record:
+    """Return the record. Raises InputError, which says where the project's own records are if there is no such file."""
+    try:
+        return read_record(path)
+    except InputError as error:
+        if path.exists() or journal_path(path).exists():
+            raise
+        raise InputError(f"{error}; the project's own records are in the folder records/ of its repository") from None
 
 
 def _spread_of(name: str) -> dict[str, float]:
@@ -95,5 +114,5 @@ def _exit_code(verdicts: Sequence[Verdict]) -> int:
     """Say which tolerances failed; the code with which the command ends."""
     failed = [verdict for verdict in verdicts if verdict.failed]
     for verdict in failed:
-        click.echo(f"failed: {verdict.text}: is {verdict.value:.2%}", err=True)
+        say(f"failed: {verdict.text}: is {verdict.value:.2%}")
     return FOUND if failed else OK

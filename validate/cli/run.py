@@ -7,6 +7,7 @@ import click
 
 from streamsim.cli.notes import say
 from streamsim.cli.options import FILE, one_of
+from streamsim.cli.printing import tell
 from streamsim.code.steps import LANGUAGES
 from streamsim.errors import InputError
 from streamsim.program.files import read_schedule
@@ -98,8 +99,8 @@ def _summarise(record: Record, path: str) -> None:
         wall, wall_spread = median_and_spread(entry.wall_s)
         device, spread = median_and_spread(entry.device_s) if entry.device_s else (wall, wall_spread)
         times = f"{device * US_PER_S:10.1f} us +- {spread * US_PER_S:5.1f}  wall {wall * US_PER_S:10.1f} us"
-        click.echo(f"{times}  connections={session.connections}  {entry.key}")
+        tell(f"{times}  connections={session.connections}  {entry.key}")
     for session, entry in record.skipped():
-        click.echo(f"not measured  connections={session.connections}  {entry.key}: {entry.status}")
+        tell(f"not measured  connections={session.connections}  {entry.key}: {entry.status}")
     what = PROGRAMS if record.suite == PROGRAMS else "schedules"
-    click.echo(f"{path}: {sum(1 for _ in record.measured())} {what} measured on {record.card.name}")
+    tell(f"{path}: {sum(1 for _ in record.measured())} {what} measured on {record.card.name}")

@@ -23,7 +23,7 @@ from streamsim.cli.options import (
     taken,
     workload_options,
 )
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import print_csv, print_json, tell
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.device.front_ends import CALLS, front_end_of
 from streamsim.device.profile import Device
@@ -51,8 +51,6 @@ from streamsim_validate.run import (
     runner_of,
     tune,
 )
-
-SCHEMA_VERSION = 1
 
 
 class _Axes(msgspec.Struct, frozen=True):
@@ -207,7 +205,7 @@ def _note_another_card(card: Card, device: Device) -> None:
 def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels | None) -> None:
     if form == "json":
         own = {} if kernels is None else {"kernels": kernels._asdict()}
-        head = {"schema_version": SCHEMA_VERSION, "device": device, "record": output}
+        head = {"device": device, "record": output}
         return print_json({**head, **to_json(found), **own})
     rows = [_row(tried) for tried in found.tried]
     if form == "csv":
@@ -215,19 +213,19 @@ def _report(found: Tuned, device: str, output: str, form: str, kernels: Kernels 
     for tried in found.tried:
         off = format_change(tried.predicted_s / tried.measured_s - 1)
         times = f"{format_seconds(tried.measured_s):>10} +- {tried.scatter:.1%}  predicted {off}"
-        click.echo(f"{times:<42} {tried.config.words}")
+        tell(f"{times:<42} {tried.config.words}")
     if kernels is not None:
         rounds = f"{kernels.work} round{'s' * (kernels.work != 1)}"
         who = f"A stand-in of {rounds} takes" if kernels.work else "Your kernels take"
         took, said = format_seconds(kernels.measured_s), format_seconds(kernels.said_s)
-        click.echo(f"{who} {took} over all the work, where {said} was said; the predictions are of that")
+        tell(f"{who} {took} over all the work, where {said} was said; the predictions are of that")
     for words, why in found.left_out.items():
-        click.echo(f"not measured: {words}: {why}")
-    click.echo(f"model:  {format_seconds(found.picked_s):>10}  {found.picked.words}")
-    click.echo(f"found:  {format_seconds(found.found_s):>10}  {found.found.words}")
-    click.echo(_verdict(found))
+        tell(f"not measured: {words}: {why}")
+    tell(f"model:  {format_seconds(found.picked_s):>10}  {found.picked.words}")
+    tell(f"found:  {format_seconds(found.found_s):>10}  {found.found.words}")
+    tell(_verdict(found))
     measured = f"{len(found.tried)} of {found.candidates} programs measured, record {output}"
-    click.echo(f"No other program promises to be more than {found.promise:.1%} faster ({measured})")
+    tell(f"No other program promises to be more than {found.promise:.1%} faster ({measured})")
     return None
 
 

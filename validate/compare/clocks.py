@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streamsim.compiled import simulate_one_of_many
 from streamsim.program.schedule import RecordEvent
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.records import with_timing_events
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def predict_device_s(schedule: Schedule, device: Device) -> float:
         return timeline.makespan_s
     start, stop = schedule.events, schedule.events + 1
     ends = {op.event: timeline.end[i] for i, op in enumerate(timed.ops) if isinstance(op, RecordEvent)}
-    return (ends[stop] - ends[start]) * S_PER_TICK
+    return (ends[stop] - ends[start]) / TICKS_PER_S
 
 
 def predict_wall_s(schedule: Schedule, device: Device) -> float:

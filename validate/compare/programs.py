@@ -26,7 +26,7 @@ from streamsim.errors import InputError
 from streamsim.lowering.lowered import lower
 from streamsim.program.schedule import Kernel
 from streamsim.program.workload import Point
-from streamsim.rules.clock import S_PER_TICK
+from streamsim.rules.clock import TICKS_PER_S
 from streamsim_validate.compare.clocks import predict_wall_s
 from streamsim_validate.compare.comparison import DEVICE_BOUND, HOST_BOUND, Row
 from streamsim_validate.compare.paced import at_speed, beside_median, expected_beside, slower_by_link
@@ -71,15 +71,16 @@ def schedule_of(entry: Entry, device: Device) -> Schedule:
     assert recipe is not None
     assert program is not None
     workload = recipe.workload
-    if not len(workload.kernels) == len(program.kernels_s) == len(program.chunks_s):
+    chunks_s = program.chunks_s or (0.0,) * len(program.kernels_s)
+    if not len(workload.kernels) == len(program.kernels_s) == len(chunks_s):
         raise InputError(f"entry {entry.key!r}: the times of its kernels are missing; measure it again")
     chunks = int(recipe.arguments.get("chunks", 1))
     part = -(-(workload.elements or 1) // chunks)
     between_s = device.hand_over.kernel_to_kernel_s  # in the chains that were timed each waits for one
     kernels = []
-    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, program.chunks_s, strict=True):
+    for kernel, took_s, chunk_s in zip(workload.kernels, program.kernels_s, chunks_s, strict=True):
         whole_s, part_s = (max(SHORTEST_S, seconds - between_s) for seconds in (took_s, chunk_s))
-        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 else ()
+        points = (Point(float(part), min(part_s, whole_s)),) if chunks > 1 and program.chunks_s else ()
         kernels.append(msgspec.structs.replace(kernel, duration_s=whole_s, points=points, parameter=0))
     timed = msgspec.structs.replace(workload, kernels=tuple(kernels))
     return msgspec.structs.replace(recipe, workload=timed).schedule()
@@ -111,7 +112,7 @@ def _scaled(kernel: Kernel, factor: float) -> Kernel:
 
 def calls_s(schedule: Schedule, device: Device) -> float:
     """What its calls cost the host, without what they wait for."""
-    return sum(lower(schedule, device).call) * S_PER_TICK
+    return sum(lower(schedule, device).call) / TICKS_PER_S
 
 
 def issuing_s(schedule: Schedule, device: Device) -> float:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from streamsim_validate.compare.tolerance import Verdict
     from streamsim_validate.records import Record
 
-SCHEMA_VERSION = 1
 US_PER_S = 1e6
 PERCENT = 100
 FEW = 60  # schedules that are listed without being asked for
@@ -192,7 +191,6 @@ def to_json(
     choices = comparison.choices
     regrets = [choice.regret for choice in choices]
     return {
-        "schema_version": SCHEMA_VERSION,
         "card": comparison.card,
         "suite": comparison.suite,
         "device": comparison.device,

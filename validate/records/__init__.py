@@ -58,7 +58,7 @@ from streamsim_validate.records.programs import (
     round_s,
     stand_ins,
 )
-from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, relay, threads_told, workload_key
+from streamsim_validate.records.recipe import Recipe, Value, digest, recipe_of, relay, workload_key
 from streamsim_validate.records.record import (
     NORMAL,
     PACE_ROUND,
@@ -164,7 +164,6 @@ __all__ = [
     "spans_of",
     "speed_of",
     "stand_ins",
-    "threads_told",
     "timeline_of",
     "timings_of",
     "to_times",

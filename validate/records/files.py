@@ -21,9 +21,8 @@ from streamsim_validate.records.journal import (
     lock,
     read_journal,
 )
-from streamsim_validate.records.programs import is_earlier, read_earlier
-from streamsim_validate.records.record import SCHEMA_VERSION, Record
-from streamsim_validate.records.stored import check_values, check_version, decoded, read_stored, unzipped
+from streamsim_validate.records.record import Record
+from streamsim_validate.records.stored import check_values, check_version, read_stored, unzipped
 
 GZIP_LEVEL = 9
 
@@ -58,12 +57,8 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         return fold(lines)
     try:
         plain = unzipped(data) if data.startswith(GZIP_MAGIC) or kind != "record" else check_values(data)
-        if is_earlier(plain):
-            return read_earlier(plain)
-        version = msgspec.json.decode(plain, type=_Versioned).schema_version
-        check_version(where, version)
-        record: Record = decoded(plain, Record, version)
-        return msgspec.structs.replace(record, schema_version=SCHEMA_VERSION)
+        check_version(where, msgspec.json.decode(plain, type=_Versioned).schema_version)
+        return msgspec.json.decode(plain, type=Record)
     except EOFError as error:
         resume = f", or resume its journal ({journal.name})" if journal.exists() else ""
         raise InputError(one_line(f"{path}: {error}; copy it again{resume}")) from None

@@ -19,7 +19,7 @@ from streamsim.text.shown import one_line
 from streamsim_validate.records.card import Card
 from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Group, Machine, Record, Run, this_machine
 from streamsim_validate.records.spans import Spans
-from streamsim_validate.records.stored import check_values, check_version, decoded, read_stored
+from streamsim_validate.records.stored import check_values, check_version, read_stored
 
 JOURNAL_SUFFIX = ".journal"
 
@@ -234,16 +234,13 @@ def read_journal(path: Path) -> list[Line]:
 def lines_of(path: Path, data: bytes) -> list[Line]:
     """The whole lines in the ``data`` of the journal ``path``. Raises InputError naming the line that is damaged."""
     lines: list[Line] = []
-    version = SCHEMA_VERSION
     try:
         check_values(data)
     except InputError as error:
         raise InputError(one_line(f"{path}: {error}")) from None
     for number, text in enumerate(data.split(b"\n")[:-1], 1):
         try:
-            lines.append(decoded(text, Line, version))
-            if number == 1 and isinstance(lines[0], Header):
-                version = lines[0].schema_version
+            lines.append(msgspec.json.decode(text, type=Line))
         except (ValueError, RecursionError) as error:
             raise InputError(one_line(f"{path}: line {number} is damaged ({error}); remove it and resume")) from None
     if lines and not isinstance(lines[0], Header):

@@ -1,4 +1,4 @@
-"""Programs in a language, as records hold them: what was measured beside each, and records of before there was a suite.
+"""Programs in a language, as records hold them: what was measured beside each.
 
 A program's recipe names its kernels by what they compute; how long they take is measured beside it.
 """
@@ -6,24 +6,19 @@ A program's recipe names its kernels by what they compute; how long they take is
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamsim.device.files import parse_device
 from streamsim.device.front_ends import LINEAR
 from streamsim.errors import InputError
 from streamsim.program.config import Config, ring_config
 from streamsim.program.schedule import Copy, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records.card import CALIBRATED_ON, Card
-from streamsim_validate.records.recipe import Recipe
-from streamsim_validate.records.record import Entry, Machine, Program, Record, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from streamsim.device.profile import Host
+    from streamsim_validate.records.recipe import Recipe
 
 STAND_IN, LAST = "stand_in", "relu"  # kernels beside LINEAR; rounds and features are their parameters
 PROGRAMS = "programs"  # the suite
@@ -42,8 +37,6 @@ LINK_PAIR = Schedule(
     (Copy("h2d", LINK_BYTES, 1), Copy("d2h", LINK_BYTES, 2), Synchronize()), streams=("non-blocking",) * 2
 )
 ELEMENT_BYTES = 4
-MOST_KERNELS = 1000  # of a program in an earlier record
-EARLIER_BEGINS = b'{"seed":'
 
 
 def stand_ins(elements: int, kernels: int, work: int) -> Workload:
@@ -88,75 +81,3 @@ def config_of(recipe: Recipe) -> Config:
     if recipe.pattern == "ring":
         return ring_config(**numbers)
     return Config(recipe.pattern, **numbers)  # type: ignore[arg-type]
-
-
-# Records of before there was a suite
-
-
-class _EarlierProgram(msgspec.Struct, frozen=True):
-    front_end: str
-    order: str
-    elements: int
-    kernels: Annotated[int, msgspec.Meta(ge=1, le=MOST_KERNELS)]
-    work: int
-    chunks: int
-    streams: int
-    kernel_s: float
-    chunk_s: float
-    round_s: float
-    wall_s: tuple[float, ...]
-
-    def entry(self) -> Entry:
-        arguments: dict[str, int | str] = {"chunks": self.chunks, "streams": self.streams}
-        recipe = Recipe(self.order, arguments, stand_ins(self.elements, self.kernels, self.work), STAND_IN)
-        took, part = (self.kernel_s,) * self.kernels, (self.chunk_s,) * self.kernels
-        return Entry(
-            key=key_of(self.front_end, recipe),
-            digest="",
-            verified=True,
-            recipe=recipe,
-            wall_s=self.wall_s,
-            program=Program(self.front_end, took, part, (self.round_s,)),
-        )
-
-
-class _Earlier(msgspec.Struct, frozen=True):
-    """``profile``: that of the card, calibrated just before, as TOML."""
-
-    seed: int
-    date: str
-    profile: str
-    programs: tuple[_EarlierProgram, ...]
-
-
-def is_earlier(plain: bytes) -> bool:
-    """Whether that is a record of programs of before there was a suite."""
-    return plain.lstrip().startswith(EARLIER_BEGINS)
-
-
-def read_earlier(plain: bytes) -> Record:
-    """The same as a record of today; what it does not say of the card and its host is empty.
-
-    Raises InputError for its profile, and what msgspec raises for all else.
-    """
-    found = msgspec.json.decode(plain, type=_Earlier)
-    device = parse_device(found.profile)
-    name, _, rest = device.description.partition(CALIBRATED_ON)[2].partition(", driver ")
-    driver = rest.partition(",")[0]
-    card = Card(name, "", device.memory_bytes or 0, 0, 0, device.copy_engines.count, "", driver, "", "", "")
-    profile = msgspec.json.decode(msgspec.json.encode(device))
-    entries = tuple(_each_with_a_key(program.entry() for program in found.programs))
-    repeats = max((len(program.wall_s) for program in found.programs), default=0)
-    run = Run(
-        device.connections, found.date, found.seed, repeats, before=profile, entries=entries, count=len(found.programs)
-    )
-    return Record(card, Machine("", "", 0, ""), PROGRAMS, (run,))
-
-
-def _each_with_a_key(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """A configuration that was drawn twice was measured twice."""
-    seen: Counter[str] = Counter()
-    for entry in entries:
-        seen[entry.key] += 1
-        key = entry.key if seen[entry.key] == 1 else f"{entry.key} ({seen[entry.key]})"
-        yield msgspec.structs.replace(entry, key=key)

@@ -149,19 +149,6 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.pattern} {arguments} of {workload_key(self.workload)}"
 
 
-def threads_told(workload: Workload) -> Workload:
-    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
-
-    Without an array that is cut, one for each element.
-    """
-    threads = workload.floats or workload.elements or 0
-    kernels = (
-        msgspec.structs.replace(kernel, threads=kernel.threads or threads) if kernel.is_timed else kernel
-        for kernel in workload.kernels
-    )
-    return msgspec.structs.replace(workload, kernels=tuple(kernels))
-
-
 def recipe_of(config: Config, workload: Workload, effect: str) -> Recipe:
     """The recipe of a workload that is cut and issued so."""
     numbers: dict[str, Value | None] = {"chunks": config.chunks, "buffers": config.buffers}

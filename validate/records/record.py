@@ -38,10 +38,10 @@ class Machine(msgspec.Struct, frozen=True):
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """The language in which a recipe was written as a program, and what was measured beside it, in seconds.
 
-    ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk. ``rounds_s``: of a
-    round of such calls just before the program and, where it was measured, just after it; ``others_s``: of rounds of
-    other kinds, by kind. ``tries``: the visit that this was, of those that it took to find the host quiet. ``pace``:
-    the kind of round beside each run; ``run_links_s``: of a copy each way at once beside each
+    ``kernels_s``: of each kernel over all the work, alone; ``chunks_s``: over the largest chunk, empty if not
+    measured. ``rounds_s``: of a round of such calls just before the program and, where it was measured, just after it;
+    ``others_s``: of rounds of other kinds, by kind. ``tries``: the visit that this was, of those that it took to find
+    the host quiet. ``pace``: the kind of round beside each run; ``run_links_s``: of a copy each way at once beside each
     (:data:`~streamsim_validate.records.programs.LINK_PAIR`), the mean of before and after, empty where not measured.
     """
 

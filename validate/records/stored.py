@@ -4,24 +4,14 @@ A file of some kilobytes can unpack to gigabytes, and a byte of JSON can become 
 a run could honestly have measured, and no more.
 """
 
-import contextlib
 import os
 import zlib
 from pathlib import Path
-from typing import Any
-
-import msgspec
-from msgspec.structs import replace
 
 from streamsim.errors import InputError
 from streamsim.files import atomic_files
-from streamsim_validate.records.recipe import threads_told
-from streamsim_validate.records.record import SCHEMA_VERSION, Entry, Record, Run
+from streamsim_validate.records.record import SCHEMA_VERSION
 
-# Files of version 1 left these out of a workload where it had them; since then, what is left out is not there.
-VERSION_1_WORKLOAD = {"inputs": [4], "outputs": [4], "kernels": [{"duration_s": 1e-3}]}
-TELLS_THREADS = 3  # since when a timed kernel without threads need not have one for every 4 bytes
-READABLE = (1, 2, SCHEMA_VERSION)
 LARGEST_BYTES = 1 << 27  # packed, and unpacked: forty times the record of the suite standard
 MOST_VALUES = 6_000_000  # twenty times those of that record; in memory they take less than a gigabyte
 _BEFORE_VALUES = (b",", b"[", b"{")  # one of them stands before every value of a document
@@ -59,33 +49,8 @@ def check_values(data: bytes) -> bytes:
 
 def check_version(path: Path, version: int) -> None:
     """Raise InputError unless files of that version can be read."""
-    if version not in READABLE:
+    if version != SCHEMA_VERSION:
         raise InputError(
-            f"{path}: schema_version = {version}: this streamsim-validate reads {', '.join(map(str, READABLE))};"
+            f"{path}: schema_version = {version}: this streamsim-validate reads {SCHEMA_VERSION};"
             " use the version that wrote it, or measure again"
         )
-
-
-def decoded(data: bytes, kind: Any, version: int) -> Any:
-    """The ``kind`` (a record, or a line of a journal) that the JSON ``data`` of a file of that version holds."""
-    if version >= TELLS_THREADS:
-        return msgspec.json.decode(data, type=kind)
-    if version > 1:
-        return _with_threads(msgspec.json.decode(data, type=kind))
-    plain = msgspec.json.decode(data)
-    with contextlib.suppress(AttributeError, KeyError, TypeError):  # where it is damaged, its types say so below
-        for entry in [entry for run in plain["runs"] for entry in run["entries"]] if kind is Record else [plain]:
-            if "case" in entry:
-                entry["case"]["workload"] = VERSION_1_WORKLOAD | entry["case"]["workload"]
-    return _with_threads(msgspec.convert(plain, kind))
-
-
-def _with_threads(found: Any) -> Any:
-    """The same, in which timed kernels tell the threads that all of them had when it was measured."""
-    if isinstance(found, Record):
-        return replace(found, runs=tuple(map(_with_threads, found.runs)))
-    if isinstance(found, Run):
-        return replace(found, entries=tuple(map(_with_threads, found.entries)))
-    if not isinstance(found, Entry) or found.recipe is None:
-        return found
-    return replace(found, recipe=replace(found.recipe, workload=threads_told(found.recipe.workload)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsim.cli.notes import note
 from streamsim.errors import InputError
-from streamsim.files.atomic_files import check_writable, replacing
+from streamsim.files.atomic_files import check_writable, replacing_packed
 from streamsim.recorded.read import read_recording
 from streamsim.recorded.windows import are_times, names_of
 from streamsim.text.shown import shown
@@ -35,7 +34,6 @@ BY_OTHERS = (
     "record it with nsys profile --trace=cuda,nvtx -o report PROGRAM, then nsys export --type sqlite report.nsys-rep,"
     " or with the PyTorch profiler, and give that to streamsim import"
 )
-GZIP_LEVEL = 6
 
 
 class Program(NamedTuple):
@@ -192,10 +190,6 @@ def _keep(program: Program, found: Path, output: Path) -> Recording:
     recording = read_recording(found)
     if not len(recording.work):
         raise InputError(f"{program.title}: put no work on a card, so there is nothing to look at; nothing is written")
-    with replacing(output) as file, open(found, "rb") as plain:
-        if output.suffix == ".gz":
-            with gzip.GzipFile("", "wb", GZIP_LEVEL, file, mtime=0) as packed:
-                shutil.copyfileobj(plain, packed)
-        else:
-            shutil.copyfileobj(plain, file)
+    with replacing_packed(output) as file, open(found, "rb") as plain:
+        shutil.copyfileobj(plain, file)
     return recording

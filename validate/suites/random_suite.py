@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from streamsim.program.workload import Workload, WorkloadKernel
-from streamsim_validate.records import Recipe, Value, threads_told
+from streamsim_validate.records import Recipe, Value
 from streamsim_validate.suites.workloads import KI, LIGHT, MI, SLEEP_CYCLES, SMALL, sincos
 
 FEWEST_ELEMENTS, MOST_ELEMENTS = 256 * KI, 64 * MI - 1  # as in the standard suite
@@ -124,7 +124,20 @@ def _recipe(draws: Draws) -> Recipe:
     kernels = tuple(_within_limits(kernel, passed, elements, chunks) for kernel in kernels)
     timed = {kernel.duration_s is not None for kernel in kernels}
     effect = "named kernels" if timed == {False} else "timed kernels" if timed == {True} else "named and timed"
-    return Recipe(pattern, arguments, threads_told(Workload(elements, inputs, outputs, kernels)), effect)
+    return Recipe(pattern, arguments, _threads_told(Workload(elements, inputs, outputs, kernels)), effect)
+
+
+def _threads_told(workload: Workload) -> Workload:
+    """The same where each timed kernel that tells no threads has one for every 4 bytes of the largest array.
+
+    Without an array that is cut, one for each element.
+    """
+    threads = workload.floats or workload.elements or 0
+    kernels = (
+        msgspec.structs.replace(kernel, threads=kernel.threads or threads) if kernel.is_timed else kernel
+        for kernel in workload.kernels
+    )
+    return msgspec.structs.replace(workload, kernels=tuple(kernels))
 
 
 def _arrays(draws: Draws) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,0 +1,105 @@
+"""The chunks of a program: how many it has, and the same program with another number of them or over other streams.
+
+Where ops name their memory, the data says which of them make a chunk (:class:`streamsim.analysis.recut.Recut`), in
+whatever order they are issued. Recorded programs do not say what memory their ops touch: there a chunk is a step
+(:func:`streamsim.analysis.steps.steps_of`), or where nothing is repeated in this order, what is in one stream.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.analysis.races import unnamed_memory
+from streamsim.analysis.recut import Recut
+from streamsim.analysis.rework import is_racy
+from streamsim.analysis.steps import are_independent, in_pieces, over_streams, steps_of
+from streamsim.errors import InputError
+from streamsim.program.remembered import remembered
+from streamsim.program.schedule import LEGACY_STREAM, Copy, Kernel, WaitEvent
+
+if TYPE_CHECKING:
+    from streamsim.program.schedule import Schedule
+
+
+def chunk_count(schedule: Schedule) -> int:
+    """How many chunks a program has. Raises InputError where that cannot be said."""
+    return _count(schedule, _by_data(schedule))
+
+
+def _count(schedule: Schedule, recut: Recut | None) -> int:
+    return len(steps_of(schedule).steps) if recut is None else recut.chunks
+
+
+def shows_independence(schedule: Schedule) -> bool:
+    """Whether a program shows that its chunks need nothing of each other: in several streams, one each, no events."""
+    recut = _by_data(schedule)
+    if recut is None:
+        return are_independent(schedule)
+    waits = any(isinstance(op, WaitEvent) or op.stream == LEGACY_STREAM for op in schedule.ops)
+    return recut.by_chunk and recut.streams > 1 and not waits
+
+
+def in_chunks(schedule: Schedule, count: int) -> Schedule:
+    """The same work in so many chunks, over as many streams as now. Raises InputError where it cannot be cut so."""
+    recut = _by_data(schedule)
+    chunks = _count(schedule, recut)
+    if count == chunks:
+        return schedule
+    if recut is not None:
+        found = _cut(recut, count)
+        if found is None:
+            raise InputError(f"the {chunks} chunks of this program cannot be made {count} chunks: {_remedy(chunks)}")
+        return found
+    if count % chunks:
+        raise InputError(f"the {chunks} steps of this program cannot be made {count} chunks: {_remedy(chunks)}")
+    cut = in_pieces(schedule, count // chunks)
+    used = {op.stream for op in schedule.ops if isinstance(op, Copy | Kernel)}
+    return over_streams(cut, len(used)) if are_independent(schedule) else cut
+
+
+def _remedy(chunks: int) -> str:
+    return f"give a multiple of {chunks}, in which each copy and kernel still has some bytes"
+
+
+def _cut(recut: Recut, count: int) -> Schedule | None:
+    """Each chunk in several, or several in one; else all of them in one, and that cut."""
+    streams = min(count, recut.streams) if recut.by_chunk and recut.streams > 1 else None
+    if count % recut.chunks == 0:
+        return recut.cut(count // recut.chunks, streams)
+    if recut.chunks % count == 0:
+        return _merged(recut, count, streams)
+    whole = None if recut.has_common else _merged(recut, 1, None if streams is None else 1)
+    return None if whole is None else Recut(whole).cut(count, streams)
+
+
+def _merged(recut: Recut, count: int, streams: int | None) -> Schedule | None:
+    """Several chunks in one; None where not all of them can be merged so."""
+    found = recut.merged(recut.chunks // count, streams)
+    return found if found is not None and Recut(found).chunks == count else None
+
+
+def in_streams(schedule: Schedule, count: int) -> Schedule:
+    """The chunks over so many streams in turn. Raises InputError for a step that is itself in several streams."""
+    recut = _by_data(schedule)
+    return over_streams(schedule, count) if recut is None else recut.dealt(count, keeps_waits=False)
+
+
+@remembered
+def _by_data(schedule: Schedule) -> Recut | None:
+    """The chunks that a program's data shows; None where its steps are all that there is.
+
+    Raises InputError for one that shows neither.
+    """
+    racy = is_racy(schedule)
+    if racy or unnamed_memory(schedule):
+        try:
+            steps_of(schedule)
+        except InputError:
+            if racy or any(op.thread for op in schedule.ops):
+                raise
+        else:
+            return None
+    recut = Recut(schedule)
+    if not recut.chunks:
+        raise InputError("ops: there is no copy and no kernel to cut")
+    return recut

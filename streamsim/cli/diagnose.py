@@ -1,0 +1,167 @@
+"""Diagnose a measured time: which usual mistake makes the program take so long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streamsim.cli.notes import noting_compilation
+from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_options, schedule_given, taken
+from streamsim.cli.printing import print_json
+from streamsim.errors import InputError
+from streamsim.text.quantities import format_change, format_seconds, parse_number, parse_seconds
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from streamsim.device.profile import Device
+    from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured
+    from streamsim.program.config import Config
+    from streamsim.program.schedule import Schedule
+    from streamsim.program.workload import Workload
+
+COPIES = "copies"  # of a measured time: without the kernels
+MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
+FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"
+
+
+class MeasuredTimes(click.ParamType):  # type: ignore[type-arg]  # generic in new versions of click only
+    """One measured time or several, as text."""
+
+    name = "times"
+
+    def convert(
+        self,
+        value: Any,
+        param: click.Parameter | None,  # noqa: ARG002 - click calls it so
+        ctx: click.Context | None,  # noqa: ARG002
+    ) -> tuple[Measured, ...]:
+        return tuple(map(_measured, value.split(","))) if isinstance(value, str) else value
+
+
+def _measured(text: str) -> Measured:
+    from streamsim.diagnosis.diagnose import Measured
+
+    parts = text.strip().split(":")
+    without_kernels = parts[-1].strip().lower() == COPIES
+    *streams, time = parts[:-1] if without_kernels else parts or [""]
+    if len(streams) > 1 or not time:
+        raise InputError(f"--measured {shown(text)}: expected {FORM}")
+    count = parse_number(streams[0], "--measured streams") if streams else None
+    return Measured(parse_seconds(time, "--measured", least=1e-9), count, without_kernels)
+
+
+@click.command("diagnose")
+@pipeline_options
+@device_options
+@click.option(
+    "--measured",
+    type=MeasuredTimes(),
+    required=True,
+    metavar="TIMES",
+    help="The measured time, such as 14.5ms. Of several runs: 1:14.4ms,4:14.5ms by number of streams; 9ms:copies for a"
+    " run without the kernels.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show every explanation that was tried.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with all explanations.")
+@click.pass_context
+def diagnose_command(
+    context: click.Context, /, measured: tuple[Measured, ...], everything: bool, as_json: bool, **options: Any
+) -> None:
+    """Say which usual mistake makes a program take the time that you measured.
+
+    Describe the program as you meant it: sizes and times, a workload's file, or a schedule's .json file. Its time is
+    predicted as it was meant, and with each usual mistake, alone and in pairs. What explains the measured time comes
+    first. Several mistakes may explain it equally well; then the last lines name a second measurement that tells them
+    apart.
+
+    \b
+    Examples:
+      streamsim diagnose --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --streams 4 --device rtx4090 --measured 14.5ms
+      streamsim diagnose --h2d 200MB --kernel 4ms --d2h 50MB --chunks 8 --device a100 --measured 1:14.4ms,4:11.2ms
+      streamsim diagnose schedule.json --device t4 --measured 31ms --json
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    chosen, pipeline = taken(Chosen, options), Pipeline(**options)
+    schedule = schedule_given(context, pipeline)
+    if schedule is not None:
+        device = chosen.load()
+        inputs = {"schedule": str(pipeline.workload), **chosen.inputs()}
+        found = _diagnosed(schedule, device, measured, None)
+    else:
+        workload, chosen = chosen.written_in(pipeline.load())
+        device, config = chosen.load_for(workload), pipeline.config()
+        inputs = {**pipeline.inputs(workload), **chosen.inputs()}
+        found = _diagnosed(workload, device, measured, config)
+    if as_json:
+        print_json({**found.to_json(), "inputs": inputs}, device)
+    else:
+        print_diagnosis(found, everything)
+
+
+def _diagnosed(
+    program: Workload | Schedule, device: Device, measured: tuple[Measured, ...], config: Config | None
+) -> Diagnosis:
+    from streamsim.diagnosis.diagnose import diagnose
+
+    with noting_compilation():
+        return diagnose(program, device, measured, config)
+
+
+def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
+    """The verdict, the explanations, and what tells them apart, for people."""
+    from rich.padding import Padding
+
+    from streamsim.cli.terminal import Terminal
+
+    console = Terminal()
+    times = ", ".join(" ".join(filter(None, (format_seconds(t.seconds), t.words))) for t in found.measured)
+    console.print(f"measured on {found.device}: {times}")
+    console.print(found.verdict)
+    equal, others = _shown(found, everything)
+    if equal:
+        console.print(_table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})"))
+        for row in equal:
+            console.print(row.title)
+            for words, texts in (("look for", row.look), ("change", row.remedies)):
+                if texts:
+                    console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+    if others:
+        console.print(_table(others, "Nearest of the others" if equal else "Nearest"))
+    left = len(found.explanations) - len(equal) - len(others)
+    if left:
+        console.print(f"{left} more were tried: --all or --json has them.", style="dim")
+    if found.next is not None:
+        rows = [(title, time.words) for title, time in found.next.says]
+        console.print(_of_rows(rows, f"To tell them apart, measure {found.next.what}", ("if", "it takes")))
+
+
+def _shown(found: Diagnosis, everything: bool) -> tuple[list[Explains], list[Explains]]:
+    """The explanations that fit, those of two mistakes only where none of one does; and the nearest others."""
+    fitting, others = list(found.fitting), found.explanations[len(found.fitting) :]
+    if everything:
+        return fitting, list(others)
+    return list(found.simplest)[:MOST_EQUAL], list(others[:MOST_OTHERS])
+
+
+def _table(found: list[Explains], title: str) -> Table:
+    rows = [(one.title, ", ".join(time.words for time in one.times_s), format_change(one.off)) for one in found]
+    return _of_rows(rows, title, ("what the program does", "takes", "off"))
+
+
+def _of_rows(rows: Sequence[Sequence[str]], title: str, names: Sequence[str]) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE)
+    for k, name in enumerate(names):
+        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,213 @@
+"""A training loop: what binds it, and what pinned memory, a prefetcher and workers bring."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from streamsim.cli.notes import noting_compilation
+from streamsim.cli.options import FILE, OUTPUT, SIZE, WAIT, Chosen, Quantity, device_options, taken
+from streamsim.cli.printing import print_json
+from streamsim.errors import InputError
+from streamsim.text.quantities import parse_bytes, parse_count, parse_number, parse_seconds
+from streamsim.text.shown import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.files.documents import Parsers
+    from streamsim.training.loop import Loop, LoopAdvice, LoopRow
+
+BYTES_OF = {
+    **dict.fromkeys(("float64", "int64"), 8),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("uint8", "int8", "bool"), 1),
+}
+FORM = f"a shape and a type such as 3x224x224:float32; types are {', '.join(BYTES_OF)}"
+COUNT = Quantity("count", parse_count)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """An array of a sample: elements, and bytes of each."""
+
+    elements: int
+    element_bytes: int
+
+
+def parse_sample(text: str, field: str = "sample") -> Sample:
+    """``"3x224x224:float32"``. Raises InputError naming ``field``."""
+    shape, _, kind = text.strip().partition(":")
+    if kind not in BYTES_OF:
+        raise InputError(f"{field} = {shown(text)}: expected {FORM}")
+    return Sample(math.prod(parse_number(part, field) for part in shape.split("x")), BYTES_OF[kind])
+
+
+@click.command("loop")
+@click.argument("file", metavar="[LOOP.toml]", type=FILE, required=False)
+@click.option("--batch", type=COUNT, help="Samples of a batch.")
+@click.option(
+    "--sample",
+    type=Quantity("sample", parse_sample),
+    multiple=True,
+    help=f"What is copied of a sample: {FORM}. Repeatable.",
+)
+@click.option("--batch-bytes", type=SIZE, help="What is copied of a batch, in place of --sample.")
+@click.option("--step", type=WAIT, help="Time of a step alone on the card: forward, backward and optimizer.")
+@click.option("--issue", type=WAIT, help="Time that the host takes to issue a step's calls. Default: not counted.")
+@click.option("--load", type=WAIT, help="Time that one worker takes to load a batch. Default: none.")
+@click.option("--workers", type=click.IntRange(0, 256), help="Workers of the data loader. Default: 0.")
+@click.option("--pinned", is_flag=True, help="The loop as it is has pin_memory=True.")
+@click.option("--non-blocking", is_flag=True, help="The loop as it is copies with non_blocking=True.")
+@click.option("--prefetcher", is_flag=True, help="The loop as it is has a prefetcher.")
+@click.option("--item", "reads_loss", is_flag=True, help="The loop as it is calls loss.item() in every step.")
+@device_options
+@click.option("--output", "-o", type=OUTPUT, help="Write the best loop as a PyTorch program to this file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with every loop.")
+def loop_command(file: Path | None, output: Path | None, as_json: bool, **options: Any) -> None:
+    """Say what a training loop waits for, and what each usual change brings.
+
+    Describe the loop by a batch, a step and the data loader. Each line of the answer is a loop: milliseconds a step,
+    samples a second, and how many times as fast it is as the loop as it is. Steps stay in order, since each needs the
+    weights of the one before it. A file holds the same names as the options: batch, sample, step, load, workers.
+
+    \b
+    Examples:
+      streamsim loop --batch 256 --sample 3x224x224:float32 --step 45ms --load 240ms --workers 8 --device a100
+      streamsim loop --batch-bytes 154MB --batch 256 --step 45ms --device a100 --item
+      streamsim loop loop.toml --device h200 -o loop.py
+
+    Exit codes: 0 ok, 2 usage or bad input.
+    """  # noqa: D301 - click wants the backspace itself
+    from streamsim.files.atomic_files import write_text
+    from streamsim.training.loop import loop_advice
+
+    chosen = taken(Chosen, options)
+    if file is not None:
+        options = {**options, **_from_file(file, options)}
+    loop, smaller = _loop(**options)
+    device = chosen.load()
+    with noting_compilation():
+        found = loop_advice(loop, device, smaller)
+    if output is not None:
+        from streamsim.code.training import training_program
+
+        write_text(training_program(found.best.loop, found.best.title), output)
+    if as_json:
+        print_json({**found.to_json(), "inputs": chosen.inputs()}, device)
+    else:
+        print_loop(found)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a loop's file may hold: the options by their names."""
+
+    batch: int | None = None
+    sample: tuple[Sample, ...] = ()
+    batch_bytes: int | None = None
+    step: float | None = None
+    issue: float | None = None
+    load: float | None = None
+    workers: int | None = None
+    pinned: bool = False
+    non_blocking: bool = False
+    prefetcher: bool = False
+    item: bool = False
+
+
+_PARSERS: Parsers = {
+    **dict.fromkeys(("step", "issue", "load"), parse_seconds),
+    "batch": parse_count,
+    "batch_bytes": parse_bytes,
+    Sample: parse_sample,
+}
+
+
+def _from_file(path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """What the file says and no option does."""
+    from streamsim.files.atomic_files import read_bytes
+    from streamsim.files.documents import parse_toml
+    from streamsim.text.recognise import LARGEST_TOML_BYTES
+
+    data = read_bytes(path, LARGEST_TOML_BYTES)
+    said = msgspec.structs.asdict(parse_toml(data, _File, "loop", path.name, _PARSERS, _listed))
+    said["reads_loss"] = said.pop("item")
+    return {name: value for name, value in said.items() if options[name] in (None, (), False)}
+
+
+def _listed(plain: dict[str, Any]) -> dict[str, Any]:
+    """The table with one sample as a list of one."""
+    return {name: [value] if name == "sample" and isinstance(value, str) else value for name, value in plain.items()}
+
+
+def _loop(
+    batch: int | None,
+    sample: tuple[Sample, ...],
+    batch_bytes: int | None,
+    step: float | None,
+    issue: float | None,
+    load: float | None,
+    workers: int | None,
+    pinned: bool,
+    non_blocking: bool,
+    prefetcher: bool,
+    reads_loss: bool,
+    **_: Any,
+) -> tuple[Loop, int | None]:
+    """The loop that the options describe, and the bytes of a batch of bytes where its samples are wider."""
+    from streamsim.training.loop import Loop
+
+    if batch is None or step is None:
+        raise InputError(f"--{'batch' if batch is None else 'step'}: is missing; a loop needs --batch and --step")
+    if bool(sample) == (batch_bytes is not None):
+        raise InputError("--sample, --batch-bytes: give one of the two")
+    n_bytes = batch_bytes or batch * sum(one.elements * one.element_bytes for one in sample)
+    widest = max(sample, key=lambda one: one.elements, default=None)
+    narrow = widest is not None and widest.element_bytes > 1
+    smaller = n_bytes - batch * widest.elements * (widest.element_bytes - 1) if widest and narrow else None
+    loop = Loop(
+        batch=batch,
+        batch_bytes=n_bytes,
+        step_s=step,
+        load_s=load or 0.0,
+        workers=workers or 0,
+        issue_s=issue or 0.0,
+        is_pinned=pinned,
+        non_blocking=non_blocking or prefetcher,
+        reads_loss=reads_loss,
+        issue="copy first" if prefetcher else "in turn",
+    )
+    return loop, smaller
+
+
+def print_loop(found: LoopAdvice) -> None:
+    """The verdict, the loops, and what is assumed of them, for people."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    from streamsim.cli.terminal import Terminal
+
+    console = Terminal()
+    console.print(f"training loop on {found.device}")
+    console.print(f"first: {found.verdict}")
+    table = Table(box=SIMPLE)
+    table.add_column("loop")
+    for name in ("ms a step", "samples a second", "gain"):
+        table.add_column(name, justify="right")
+    table.add_column("waits for")
+    for row in found.rows:
+        table.add_row(*_cells(row))
+    console.print(table)
+    for row in found.rows:
+        if row.assumes:
+            console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
+    for note in found.notes:
+        console.print(note)
+
+
+def _cells(row: LoopRow) -> tuple[str, ...]:
+    gain = f"{row.gain:.2f}x" if row.title != "as it is" else ""
+    return row.title, f"{row.step_s * 1e3:.4g}", f"{row.samples_per_s:,.0f}", gain, ", ".join(row.binds)

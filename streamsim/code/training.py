@@ -1,0 +1,135 @@
+"""A training loop in PyTorch with the arguments and the prefetcher that a prediction asks for."""
+
+from __future__ import annotations
+
+from string import Template
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamsim.training.loop import Loop
+
+_PROGRAM = Template('''\
+"""A training loop: $words. Prints milliseconds a step as JSON."""
+
+import json
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+BATCH = $batch
+STEPS = $steps
+
+
+# ---- YOUR DATA GOES HERE: replace the stand-in ----
+class Samples(Dataset):
+    """Samples of $sample_bytes bytes. Each takes a worker $load_ms ms."""
+
+    def __len__(self):
+        return BATCH * STEPS
+
+    def __getitem__(self, i):
+        time.sleep($load_s)
+        return torch.zeros($sample_bytes, dtype=torch.uint8)
+
+
+# ---- YOUR STEP GOES HERE: forward, backward, optimizer; replace the stand-in ----
+CYCLES_PER_S = 1e9
+
+
+def step(batch):
+    """A step keeps the card busy for $step_ms ms."""
+    torch.cuda._sleep(int($step_s * CYCLES_PER_S))
+    return batch[:1]
+
+
+def measure_clock():
+    """Cycles a second of the stand-in's waiting loop."""
+    global CYCLES_PER_S
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(1000)
+    begin.record()
+    torch.cuda._sleep(100_000_000)
+    end.record()
+    end.synchronize()
+    CYCLES_PER_S = 1e8 / (begin.elapsed_time(end) / 1e3)
+
+$prefetcher
+def epoch(loader):
+    """Run a step on each batch. Return seconds a step, without the first steps."""
+    stamps = []
+$loop
+    torch.cuda.synchronize()
+    stamps.append(time.perf_counter())
+    warm = len(stamps) // 2
+    return (stamps[-1] - stamps[warm]) / (len(stamps) - 1 - warm)
+
+
+if __name__ == "__main__":
+    measure_clock()
+    loader = DataLoader(
+        Samples(),
+        batch_size=BATCH,
+        num_workers=$workers,
+        pin_memory=$pin_memory,$worker_arguments
+    )
+    print(json.dumps({"step_ms": epoch(loader) * 1e3}))
+''')
+
+_PREFETCHER = '''
+
+class Prefetcher:
+    """Copies the next batch to the card in a stream of its own, beside the step of this one."""
+
+    def __init__(self, loader, device="cuda"):
+        self.batches, self.device, self.stream = iter(loader), device, torch.cuda.Stream()
+
+    def fetch(self):
+        """Issue the copy of the next batch. Call it behind the step, so that the step never waits for the call."""
+        batch = next(self.batches, None)
+        with torch.cuda.stream(self.stream):
+            self.batch = None if batch is None else batch.to(self.device, non_blocking=True)
+
+    def take(self):
+        """Return this batch: later work of the current stream waits for its copy."""
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.batch.record_stream(torch.cuda.current_stream())  # its memory is used until that work is done
+        return self.batch
+
+'''
+_PREFETCHED = """\
+    batches = Prefetcher(loader)
+    batches.fetch()
+    while batches.batch is not None:
+        stamps.append(time.perf_counter())
+        loss = step(batches.take())
+        batches.fetch()$loss"""
+_IN_TURN = """\
+    for batch in loader:
+        stamps.append(time.perf_counter())
+        loss = step(batch.to("cuda"$non_blocking))$loss"""
+
+
+def training_program(loop: Loop, words: str, steps: int = 40) -> str:
+    """The program of a loop in PyTorch, with stand-ins for its data and its step; it runs as it is."""
+    is_prefetching = loop.issue != "in turn"
+    body = Template(_PREFETCHED if is_prefetching else _IN_TURN).substitute(
+        non_blocking=", non_blocking=True" if loop.non_blocking else "",
+        loss="\n        loss.sum().item()" if loop.reads_loss else "",
+    )
+    more = "\n        persistent_workers=True,\n        prefetch_factor=2," if loop.workers else ""
+    return _PROGRAM.substitute(
+        words=words,
+        batch=loop.batch,
+        steps=steps,
+        sample_bytes=max(1, loop.batch_bytes // loop.batch),
+        load_ms=f"{loop.load_s / loop.batch * 1e3:g}",
+        load_s=f"{loop.load_s / loop.batch:g}",
+        step_ms=f"{loop.step_s * 1e3:g}",
+        step_s=f"{loop.step_s:g}",
+        prefetcher=_PREFETCHER if is_prefetching else "",
+        loop=body,
+        workers=loop.workers,
+        pin_memory=loop.is_pinned,
+        worker_arguments=more,
+    )

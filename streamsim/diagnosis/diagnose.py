@@ -1,0 +1,359 @@
+"""From a measured time to the mistakes that explain it.
+
+The program as it was meant and the program with each usual mistake, alone and in pairs, are simulated. A program
+explains the measured times if each of them lies within what is known of the profile. Several explanations may be left;
+then the result names a second measurement that tells them apart.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from streamsim.checks import check_number, check_whole
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.library import as_device
+from streamsim.diagnosis.mistakes import FIRST_RUN, HOSTS_DIFFER, MISTAKES, Meant, made, pairs, with_ops
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.schedule import Kernel, Schedule, Synchronize
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.diagnosis.mistakes import Mistake
+    from streamsim.program.workload import Workload
+
+replace = msgspec.structs.replace
+
+# How far a right explanation may be off: what random schedules and published cases showed (docs/evidence.md).
+KNOWN_MEASURED, KNOWN_PUBLISHED = 0.05, 0.10
+SAME = 0.01  # two programs whose times differ by less are one explanation
+APART = 1.15  # a second measurement tells two explanations apart from this ratio on
+AGAIN = "the same program a second time in the same process"
+RETURN = "when the last call returns, before the program waits for the card"
+AS_MEANT = "the program as it was meant"
+STOPPED_EARLY = "the clock stopped before the card was done"
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """A measured time in seconds: over how many ``streams`` (None: as asked), and whether kernels were left out."""
+
+    seconds: float
+    streams: int | None = None
+    without_kernels: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("seconds", self.seconds, 1e-9, 1e6)
+        if self.streams is not None:
+            check_whole("streams", self.streams, 1, 1 << 16)
+
+    @property
+    def words(self) -> str:
+        """How it was measured, such as "on 4 streams, copies only"."""
+        streams = [] if self.streams is None else [f"on {self.streams} stream{'s' * (self.streams > 1)}"]
+        return ", ".join([*streams, *(["copies only"] * self.without_kernels)])
+
+
+class Range(NamedTuple):
+    """Least and most seconds that a program may take; the same where one time is predicted."""
+
+    low_s: float
+    high_s: float
+
+    def off(self, seconds: float) -> float:
+        """Relative distance of a measured time: negative where the program is predicted to take less."""
+        nearest_s = min(max(seconds, self.low_s), self.high_s)
+        return nearest_s / seconds - 1
+
+    @property
+    def words(self) -> str:
+        """One time, or from when to when."""
+        if self.high_s == self.low_s:
+            return format_seconds(self.low_s)
+        return f"{format_seconds(self.low_s)} to {format_seconds(self.high_s)}"
+
+
+class Explains(msgspec.Struct, frozen=True):
+    """A program that may explain the measured times: seconds for each of them, in their order.
+
+    ``off``: the largest relative distance from a measured time. ``fits``: whether that is within what is known.
+    """
+
+    titles: tuple[str, ...]
+    look: tuple[str, ...]
+    remedies: tuple[str, ...]
+    times_s: tuple[Range, ...]
+    off: float
+    fits: bool
+
+    @property
+    def title(self) -> str:
+        """What the program does, in words."""
+        return " and ".join(self.titles) or AS_MEANT
+
+    @property
+    def is_range(self) -> bool:
+        """Whether it explains a range of times rather than one."""
+        return any(time.low_s != time.high_s for time in self.times_s)
+
+
+class Next(msgspec.Struct, frozen=True):
+    """A second measurement, and what each explanation that is left says of it; seconds."""
+
+    what: str
+    says: tuple[tuple[str, Range], ...]
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What explains the measured times, nearest first. ``known``: how far off a right explanation may be.
+
+    ``next``: the measurement that tells the explanations that fit apart; None where one fits, or none does.
+    """
+
+    device: str
+    measured: tuple[Measured, ...]
+    known: float
+    explanations: tuple[Explains, ...]
+    next: Next | None = None
+
+    def __repr__(self) -> str:
+        return short(f"Diagnosis({self.verdict})")
+
+    @property
+    def fitting(self) -> tuple[Explains, ...]:
+        """The explanations that are equal within what is known of the profile."""
+        return tuple(found for found in self.explanations if found.fits)
+
+    @property
+    def simplest(self) -> tuple[Explains, ...]:
+        """The program as it was meant if that fits; else those that fit with one mistake, or else with two."""
+        if self.fitting and not self.fitting[0].titles:
+            return self.fitting[:1]
+        return tuple(found for found in self.fitting if len(found.titles) < 2) or self.fitting
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        if not self.simplest:
+            return self._nothing()
+        first, *others = self.simplest
+        if not first.titles:
+            return "the program takes the time that it should take"
+        if not others:
+            return (
+                f"one usual mistake explains it: {first.title}"
+                if len(first.titles) == 1
+                else f"two usual mistakes together explain it: {first.title}"
+            )
+        return f"{1 + len(others)} explanations fit equally well; the most usual one: {first.title}"
+
+    def _nothing(self) -> str:
+        longest = max(found.times_s[0].high_s for found in self.explanations)
+        if self.measured[0].seconds > longest:
+            return f"nothing known takes so long: at most {format_seconds(longest)} is explained"
+        return "no usual mistake takes just so long"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names."""
+        return {
+            "device": self.device,
+            "known_within": self.known,
+            "verdict": self.verdict,
+            "measured": msgspec.to_builtins(self.measured),
+            "explanations": [
+                {
+                    "mistakes": list(found.titles),
+                    "fits": found.fits,
+                    "off": found.off,
+                    "predicted_s": [[time.low_s, time.high_s] for time in found.times_s],
+                    "look": list(found.look),
+                    "remedies": list(found.remedies),
+                }
+                for found in self.explanations
+            ],
+            "next_measurement": self.next
+            and {"what": self.next.what, "says_s": {title: list(time) for title, time in self.next.says}},
+        }
+
+
+def diagnose(
+    program: Workload | Schedule,
+    device: Device | str | Path,
+    measured: float | Sequence[Measured],
+    config: Config | None = None,
+) -> Diagnosis:
+    """Which usual mistakes make ``program`` take as long as it was ``measured`` to take, in seconds.
+
+    ``program``: a workload, cut and issued as ``config`` says (default: depth-first, one chunk), or a schedule. Raises
+    InputError for an unknown device, a graph, and several measurements over streams where the program is a schedule.
+    """
+    device = as_device(device)
+    times = (Measured(float(measured)),) if isinstance(measured, int | float) else tuple(measured)
+    if not times:
+        raise InputError("measured = (): give at least one measured time")
+    meant = _Meant(program, device, config or Config())
+    programs = [meant.as_measured(time) for time in times]
+    known = KNOWN_MEASURED if device.source("h2d.bandwidth_bytes_per_s")[0] == "measured" else KNOWN_PUBLISHED
+    found = sorted(_explanations(programs, times, known), key=_rank)
+    return Diagnosis(device.name, times, known, tuple(found), _second(meant, times, found))
+
+
+def _rank(found: Explains) -> tuple[bool, int, float]:
+    """What fits comes first: one time before a range, few mistakes before many; the rest by how near it is."""
+    simple = 10 * found.is_range + len(found.titles) if found.fits else 0
+    return not found.fits, simple, 0.0 if found.fits else abs(found.off)
+
+
+class _Meant(NamedTuple):
+    """What was meant: a workload with its configuration, or a schedule."""
+
+    program: Workload | Schedule
+    device: Device
+    config: Config
+
+    def as_measured(self, measured: Measured) -> Meant:
+        """The program on the streams, and with the kernels, with which it was measured."""
+        program, config = self.program, self.config
+        if isinstance(program, Schedule):
+            if measured.streams is not None:
+                raise InputError(f"streams = {measured.streams}: a schedule has its streams; give a workload")
+            meant = _live(Meant(program, self.device))
+            kept = [op for op in program.ops if not isinstance(op, Kernel)]
+            return with_ops(meant, kept) if measured.without_kernels else meant
+        work = replace(program, kernels=()) if measured.without_kernels else program
+        if measured.streams is not None:
+            config = replace(config, streams=measured.streams)
+        return _live(Meant(config.schedule(work), self.device, config, lambda config: config.schedule(work)))
+
+
+def _live(meant: Meant) -> Meant:
+    if meant.schedule.launch == "graph":
+        raise InputError("launch = 'graph': a graph makes none of the usual mistakes; diagnose the live program")
+    return meant
+
+
+# What explains the measured times
+
+
+def _explanations(programs: list[Meant], times: Sequence[Measured], known: float) -> Iterator[Explains]:
+    """The program as it was meant, with each mistake and with each two of them that are not one of the two again."""
+    as_meant = [_takes(program) for program in programs]
+    yield _explains((), as_meant, times, known)
+    alone: dict[str, list[Range]] = {}
+    for mistakes in chain(((mistake,) for mistake in MISTAKES), pairs(MISTAKES)):
+        found = [_with(mistakes, program) for program in programs]
+        parts = [as_meant, *(alone[m.title] for m in mistakes if m.title in alone)]
+        if len(mistakes) == 1:
+            alone[mistakes[0].title] = found
+        if not any(_are_same(found, part) for part in parts):
+            yield _explains(mistakes, found, times, known)
+    yield _stopped_early([_calls_return(program) for program in programs], times, known)
+
+
+def _takes(meant: Meant) -> Range:
+    seconds = simulate_one_of_many(meant.schedule, meant.device).makespan_s
+    return Range(seconds, seconds)
+
+
+def _with(mistakes: Sequence[Mistake], meant: Meant, takes: Callable[[Meant], Range] = _takes) -> Range:
+    """What the program ``takes`` with the mistakes."""
+    levels = (0.0, 1.0) if any(mistake.has_range for mistake in mistakes) else (0.0,)
+    taken = [takes(made(mistakes, meant, level) or meant) for level in levels]
+    return Range(taken[0].low_s, taken[-1].high_s)
+
+
+def _are_same(found: Sequence[Range], other: Sequence[Range]) -> bool:
+    """Whether two programs take the same times, for all that can be measured."""
+    return all(
+        abs(a - b) <= SAME * b for one, two in zip(found, other, strict=True) for a, b in zip(one, two, strict=True)
+    )
+
+
+def _explains(mistakes: Sequence[Mistake], found: list[Range], times: Sequence[Measured], known: float) -> Explains:
+    off = max((time.off(measured.seconds) for time, measured in zip(found, times, strict=True)), key=abs)
+    return Explains(
+        titles=tuple(mistake.title for mistake in mistakes),
+        look=tuple(mistake.look for mistake in mistakes),
+        remedies=tuple(mistake.remedy for mistake in mistakes),
+        times_s=tuple(found),
+        off=off,
+        fits=abs(off) <= known + max((mistake.doubt for mistake in mistakes), default=0.0),
+    )
+
+
+def _calls_return(meant: Meant) -> Range:
+    """When the host has made all its calls, if it does not wait at the end."""
+    ops = list(meant.schedule.ops)
+    while len(ops) > 1 and isinstance(ops[-1], Synchronize):
+        ops.pop()
+    called = with_ops(meant, ops)
+    seconds = simulate_one_of_many(called.schedule, called.device).host_s
+    return Range(seconds, seconds)
+
+
+def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) -> Explains:
+    explains = _explains((), found, times, known + HOSTS_DIFFER)
+    return replace(
+        explains,
+        titles=(STOPPED_EARLY,),
+        look=("no cudaDeviceSynchronize or event between the last call and the end of the timing",),
+        remedies=("wait for the card before the clock is read, or time with events",),
+    )
+
+
+# What tells the rest apart
+
+
+def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[Explains]) -> Next | None:
+    """The measurement that tells most of the explanations apart that fit; None where there is nothing to tell apart."""
+    fitting = [explains for explains in found if explains.fits and len(explains.titles) < 2]
+    if len(fitting) < 2 or not fitting[0].titles:
+        return None
+    by_title = {mistake.title: mistake for mistake in MISTAKES}
+    best: tuple[int, Next] | None = None
+    for what, measured in _measurable(meant, times):
+        program = meant.as_measured(measured)
+        says = [(explains.title, _says(explains, program, by_title, what)) for explains in fitting]
+        apart = sum(_are_apart(one, two) for k, (_, one) in enumerate(says) for _, two in says[k + 1 :])
+        if apart and (best is None or apart > best[0]):
+            best = apart, Next(what, tuple(says))
+    return best and best[1]
+
+
+def _measurable(meant: _Meant, times: Sequence[Measured]) -> Iterator[tuple[str, Measured]]:
+    """Easy measurements that were not made yet."""
+    had = {(time.streams, time.without_kernels) for time in times}
+    yield RETURN, Measured(1.0)
+    yield AGAIN, Measured(1.0)
+    if (None, True) not in had and _has_kernels(meant.program):
+        yield "the same without the kernels", Measured(1.0, without_kernels=True)
+    if not isinstance(meant.program, Schedule):
+        for streams in (1, 2, 4):
+            if streams != meant.config.streams and (streams, False) not in had and meant.config.order != "serial":
+                yield f"the same over {streams} stream{'s' * (streams > 1)}", Measured(1.0, streams)
+
+
+def _has_kernels(program: Workload | Schedule) -> bool:
+    return bool(program.kernels) if not isinstance(program, Schedule) else any(isinstance(op, Kernel) for op in program)
+
+
+def _says(explains: Explains, program: Meant, by_title: dict[str, Mistake], what: str) -> Range:
+    """What an explanation says of a second measurement; a mistake of a first run is over by then."""
+    if explains.titles == (STOPPED_EARLY,):
+        return _calls_return(program)
+    mistakes = [by_title[title] for title in explains.titles]
+    if what == AGAIN:
+        mistakes = [mistake for mistake in mistakes if mistake.kind != FIRST_RUN]
+    return _with(mistakes, program, _calls_return if what == RETURN else _takes)
+
+
+def _are_apart(one: Range, two: Range) -> bool:
+    low, high = sorted((one, two))
+    return low.high_s * APART <= high.low_s

@@ -1,0 +1,346 @@
+"""The usual mistakes of programs that should overlap, each as a change of the program as it was meant.
+
+Most frequent first, as people report them in public threads. A mistake changes the configuration, the device or the
+ops that the host issues; the model simulates the changed program. Some mistakes cost the host a time that no size
+tells (loading a module, an allocation): these have a least and a most time, and explain a range of measured times.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from streamsim.device.front_ends import CALLS, COMPILED, front_end_of, with_front_end
+from streamsim.device.variations import with_values
+from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, HostWork, Kernel, Schedule, Synchronize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.config import Config
+    from streamsim.program.schedule import Op
+
+BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wait for each other
+FIRST_RUN_S = 0.2e-3, 50e-3  # loading a module holds the first launch: 0.4 to 41 ms in public recordings
+ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
+FIRST_RUN = "first run"
+ISSUE, OPS, DEVICE = 0, 1, 2  # what a mistake changes, in the order in which several are made
+HOSTS_DIFFER = 0.15  # calls of a library cost another time on each host
+SHORT_S = 2e-6  # a kernel or cudaMemset that sneaks into the default stream
+
+
+class Meant(NamedTuple):
+    """A program as it was meant: how its work is cut and issued, the device, and the schedule of both.
+
+    ``config``: None for a schedule from a file, which is cut and issued already.
+    """
+
+    schedule: Schedule
+    device: Device
+    config: Config | None = None
+    build: Callable[[Config], Schedule] | None = None
+
+    def issued(self, **changes: object) -> Meant | None:
+        """The same work cut and issued in another way; None for a schedule from a file, or without a difference."""
+        if self.config is None or self.build is None:
+            return None
+        config = replace(self.config, **changes)
+        return None if config == self.config else self._replace(config=config, schedule=self.build(config))
+
+
+class Mistake(NamedTuple):
+    """A mistake. ``make`` gives the program with it, or None where the program has it already or cannot have it.
+
+    ``title``: what the program does. ``look``: how to see it in the code or in a profiler. ``remedy``: what to change.
+    ``make`` is called with 0.0 for the least time that the mistake costs and with 1.0 for the most.
+    ``kind``: of two mistakes of one kind only one can be made. ``step``: those that cut and issue the work in another
+    way come before those that change ops, and these before those of the device. ``doubt``: how much less well than
+    others its times are known, relative.
+    """
+
+    title: str
+    look: str
+    remedy: str
+    kind: str
+    make: Callable[[Meant, float], Meant | None]
+    step: int = OPS
+    has_range: bool = False
+    doubt: float = 0.0
+
+
+# The ops
+
+
+def with_ops(meant: Meant, ops: Sequence[Op], streams: Sequence[str] | None = None) -> Meant:
+    """The program with other ops, and other kinds of ``streams``."""
+    schedule = replace(meant.schedule, ops=tuple(ops), unchunked=None)
+    if streams is not None:
+        schedule = replace(schedule, streams=tuple(streams))
+    return meant._replace(schedule=schedule, config=None, build=None)
+
+
+def ends_of_chunks(schedule: Schedule) -> list[int]:
+    """The ops that end a chunk as it is issued: before a copy to the card, or a kernel behind a copy back."""
+    work = [i for i, op in enumerate(schedule.ops) if isinstance(op, Copy | Kernel)]
+    ends = [i for i, j in pairwise(work) if _stage(schedule.ops[j]) < _stage(schedule.ops[i])]
+    return [*ends, *work[-1:]]
+
+
+def _stage(op: Op) -> int:
+    return 1 if isinstance(op, Kernel) else 0 if isinstance(op, Copy) and op.direction == "h2d" else 2
+
+
+def _blocking_copies(meant: Meant, _: float) -> Meant | None:
+    ops = [replace(op, blocking=True) if isinstance(op, Copy) else op for op in meant.schedule.ops]
+    return None if tuple(ops) == meant.schedule.ops else with_ops(meant, ops)
+
+
+def _pageable(meant: Meant, _: float) -> Meant | None:
+    """Host memory pageable; a copy that names no memory gets a buffer of its own."""
+    schedule = meant.schedule
+    buffers = [replace(b, memory="pageable") if b.memory == "pinned" else b for b in schedule.buffers]
+    if meant.issued(memory="pageable") is not None:
+        return meant.issued(memory="pageable")
+    changed = replace(schedule, buffers=tuple(buffers), unchunked=None)
+    return None if changed.buffers == schedule.buffers else meant._replace(schedule=changed, config=None, build=None)
+
+
+def _one_stream(meant: Meant, _: float) -> Meant | None:
+    if meant.config is not None and meant.config.order == "depth-first" and meant.config.buffers is None:
+        return meant.issued(streams=1)
+    return _all_in(meant, 1)
+
+
+def _default_stream(meant: Meant, _: float) -> Meant | None:
+    return _all_in(meant, LEGACY_STREAM)
+
+
+def _all_in(meant: Meant, stream: int) -> Meant | None:
+    """Every op in one stream; waits and records of events do nothing there."""
+    if meant.schedule.used_streams in ((stream,), ()):
+        return None
+    kept = [op for op in meant.schedule.ops if isinstance(op, Copy | Kernel | HostOp)]
+    ops = [replace(op, stream=stream) if isinstance(op, Copy | Kernel) else _synchronised(op, stream) for op in kept]
+    return with_ops(meant, ops)
+
+
+def _synchronised(op: Op, stream: int) -> Op:
+    """A wait for a stream or an event becomes one for ``stream``."""
+    if isinstance(op, Synchronize) and (op.stream is not None or op.event is not None):
+        return replace(op, stream=stream, event=None)
+    return op
+
+
+def _kernels_in_default_stream(meant: Meant, _: float) -> Meant | None:
+    """Kernels launched without a stream argument; the other streams are ordinary ones, or the program would race."""
+    schedule = meant.schedule
+    if not any(isinstance(op, Kernel) for op in schedule.ops) or {LEGACY_STREAM} & set(schedule.used_streams):
+        return None
+    ops = [replace(op, stream=LEGACY_STREAM) if isinstance(op, Kernel) else op for op in schedule.ops]
+    return with_ops(meant, ops, [BLOCKING] * len(schedule.streams))
+
+
+def _default_stream_beside(meant: Meant, _: float) -> Meant | None:
+    """A short kernel in the default stream behind each chunk, beside ordinary streams."""
+    schedule = meant.schedule
+    if LEGACY_STREAM in schedule.used_streams or len(set(schedule.used_streams)) < 2:
+        return None
+    short = Kernel(stream=LEGACY_STREAM, name="kernel in the default stream", duration_s=SHORT_S)
+    return with_ops(meant, _behind_chunks(schedule, [short]), [BLOCKING] * len(schedule.streams))
+
+
+def _behind_chunks(schedule: Schedule, more: Sequence[Op]) -> list[Op]:
+    """The ops with ``more`` of them behind each chunk but the last."""
+    ends = set(ends_of_chunks(schedule)[:-1])
+    return [new for i, op in enumerate(schedule.ops) for new in (op, *(more if i in ends else ()))]
+
+
+def _waits_in_the_loop(meant: Meant, _: float) -> Meant | None:
+    ops = _behind_chunks(meant.schedule, [Synchronize()])
+    return None if len(ops) == len(meant.schedule.ops) else with_ops(meant, ops)
+
+
+def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
+    least, most = ALLOCATION_S
+    work = HostWork(least + level * (most - least), "cudaMalloc")
+    ops = _behind_chunks(meant.schedule, [Synchronize(name="cudaFree"), work])
+    return None if len(ops) == len(meant.schedule.ops) else with_ops(meant, [work, *ops])
+
+
+def _first_run(meant: Meant, level: float) -> Meant | None:
+    least, most = FIRST_RUN_S
+    first = next((i for i, op in enumerate(meant.schedule.ops) if isinstance(op, Kernel)), None)
+    if first is None:
+        return None
+    load = HostWork(least + level * (most - least), "loading the module")
+    return with_ops(meant, [*meant.schedule.ops[:first], load, *meant.schedule.ops[first:]])
+
+
+def _few_queues(meant: Meant, _: float) -> Meant | None:
+    """Stage by stage over one hardware queue."""
+    config = meant.config
+    if config is None or config.streams < 2 or config.order != "depth-first" or config.buffers is not None:
+        return None
+    issued = meant.issued(order="breadth-first")
+    return issued and issued._replace(device=meant.device.with_connections(1))
+
+
+# The device
+
+
+def _one_copy_engine(meant: Meant, _: float) -> Meant | None:
+    if meant.device.copy_engines.count == 1:
+        return None
+    return meant._replace(device=with_values(meant.device, {"copy_engines.count": 1}))
+
+
+def _shared_link(meant: Meant, _: float) -> Meant | None:
+    """Both directions share the rate of one."""
+    device = meant.device
+    if device.copy_engines.count == 1:
+        return None
+    half = {
+        f"{name}.duplex_bandwidth_bytes_per_s": min(link.duplex_bandwidth_bytes_per_s, link.bandwidth_bytes_per_s / 2)
+        for name, link in (("h2d", device.h2d), ("d2h", device.d2h))
+    }
+    return meant._replace(device=with_values(device, half))
+
+
+def _front_end(name: str) -> Callable[[Meant, float], Meant | None]:
+    def make(meant: Meant, _: float) -> Meant | None:
+        is_bare = front_end_of(meant.device) in (CALLS, COMPILED)
+        return meant._replace(device=with_front_end(meant.device, name)) if is_bare else None
+
+    return make
+
+
+MISTAKES: tuple[Mistake, ...] = (
+    Mistake(
+        "host memory is pageable",
+        "malloc, new, a NumPy array or a tensor without pin_memory(); profilers call these copies Pageable",
+        "allocate host buffers with cudaMallocHost, cupyx.empty_pinned or pin_memory=True, once, before the loop",
+        "memory",
+        _pageable,
+        step=ISSUE,
+    ),
+    Mistake(
+        "copies block the host",
+        "cudaMemcpy, set(), get() or .to() without non_blocking; each call lasts as long as its copy",
+        "cudaMemcpyAsync, get(blocking=False) or non_blocking=True, from pinned memory, in the chunk's stream",
+        "waits",
+        _blocking_copies,
+    ),
+    Mistake(
+        "all work is in the default stream",
+        "no stream argument at all; a profiler shows one stream, the default one",
+        "create non-blocking streams, and give every copy and launch its chunk's stream",
+        "streams",
+        _default_stream,
+    ),
+    Mistake(
+        "kernels are in the default stream",
+        "<<<grid, block>>> without a stream beside cudaMemcpyAsync with one",
+        "give the launch its stream: <<<grid, block, 0, stream>>>, or launch inside `with stream:`",
+        "streams",
+        _kernels_in_default_stream,
+    ),
+    Mistake(
+        "something in the default stream runs between chunks, beside ordinary streams",
+        "cudaMemset, a library call or a launch without a stream in the loop; streams made with cudaStreamCreate",
+        "cudaStreamCreateWithFlags(..., cudaStreamNonBlocking), and a stream argument for that call",
+        "streams",
+        _default_stream_beside,
+    ),
+    Mistake(
+        "one stream for all chunks",
+        "a profiler shows all copies and kernels in one stream",
+        "two to four streams in turn: chunk i in stream i mod S",
+        "streams",
+        _one_stream,
+        step=ISSUE,
+    ),
+    Mistake(
+        "the host waits in the loop",
+        "cudaDeviceSynchronize, .item(), .cpu() or print of a result for every chunk",
+        "wait once, behind the loop; or for an event of the chunk before the last one",
+        "waits",
+        _waits_in_the_loop,
+    ),
+    Mistake(
+        "memory is allocated and freed in the loop",
+        "cudaMalloc and cudaFree for every chunk: cudaFree waits for the whole card",
+        "allocate before the loop, or use cudaMallocAsync or the library's memory pool",
+        "waits",
+        _allocates_in_the_loop,
+        has_range=True,
+    ),
+    Mistake(
+        "breadth-first issue on one hardware queue",
+        "all copies in, then all kernels; CUDA_DEVICE_MAX_CONNECTIONS=1 or a card before Kepler",
+        "issue depth-first, chunk by chunk; unset CUDA_DEVICE_MAX_CONNECTIONS",
+        "streams",
+        _few_queues,
+        step=ISSUE,
+    ),
+    Mistake(
+        "one copy engine for both directions",
+        "asyncEngineCount is 1 (under WSL2 too); a profiler never shows both directions at once",
+        "nothing overlaps the two directions on this card; hide one of them behind kernels",
+        "engines",
+        _one_copy_engine,
+        step=DEVICE,
+    ),
+    Mistake(
+        "both directions share one link's rate",
+        "alone each direction is fast, both at once each has half the rate: nvbandwidth's bidirectional tests",
+        "a slot with all its lanes; less data back; nothing in the program",
+        "engines",
+        _shared_link,
+        step=DEVICE,
+    ),
+    Mistake(
+        "the calls are CuPy's",
+        "a profiler shows the card waiting between short ops; 5 to 15 us a call",
+        "fewer, larger chunks; fuse kernels; a CUDA graph",
+        "calls",
+        _front_end("cupy"),
+        step=DEVICE,
+        doubt=HOSTS_DIFFER,
+    ),
+    Mistake(
+        "the calls are PyTorch's",
+        "a profiler shows the card waiting between short ops; 10 to 30 us a call",
+        "fewer, larger chunks; torch.compile; a CUDA graph",
+        "calls",
+        _front_end("pytorch"),
+        step=DEVICE,
+        doubt=HOSTS_DIFFER,
+    ),
+    Mistake(
+        "a first run was timed",
+        "the first launch loads its module (CUDA_MODULE_LOADING=LAZY); a second run is faster",
+        "run once before the timing starts, then take the median of several runs",
+        FIRST_RUN,
+        _first_run,
+        has_range=True,
+    ),
+)
+
+
+def pairs(mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, ...]]:
+    """Every two mistakes that can be made together, in the order in which they are made."""
+    for k, first in enumerate(mistakes):
+        for second in mistakes[k + 1 :]:
+            if second.kind != first.kind:
+                yield tuple(sorted((first, second), key=lambda mistake: mistake.step))
+
+
+def made(mistakes: Sequence[Mistake], meant: Meant, level: float = 0.0) -> Meant | None:
+    """The program with all of ``mistakes``, the later ones made of what the earlier ones left; None: without change."""
+    program = meant
+    for mistake in mistakes:
+        program = mistake.make(program, level) or program
+    return None if program is meant else program

@@ -1,0 +1,395 @@
+"""A training loop as threads, streams and events, and what each change of it brings.
+
+Worker ``w`` of a data loader is a thread of the host that loads batch ``w``, ``w + workers`` and so on, each at its own
+pace. With pinned memory one more thread copies every batch into a pinned buffer. The training process waits for the
+next batch, copies it to the card and issues its step. Steps need each other's weights: they stay in order, in one
+stream, whatever changes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from streamsim.checks import LARGEST_BYTES, LONGEST_S, check_choice, check_number, check_whole
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.front_ends import CALLS, front_end_of, with_front_end
+from streamsim.device.library import as_device
+from streamsim.device.variations import with_values
+from streamsim.program.schedule import (
+    Buffer,
+    Copy,
+    HostWork,
+    Kernel,
+    RecordEvent,
+    Region,
+    Schedule,
+    Synchronize,
+    WaitEvent,
+    WaitThread,
+)
+from streamsim.rules.clock import S_PER_TICK
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Op, StreamKind
+
+replace = msgspec.structs.replace
+
+MOST_WORKERS = 256
+SLOTS = 2  # device buffers of a batch: one is copied to while the step works on the other
+LEAST_STEPS = 16  # simulated after as many steps to warm up
+FASTER = 0.9  # a part that takes this share of its time shows whether the loop waits for it
+# What workers load comes through shared memory, whose pages the training process touches first: it was staged at 3.4
+# GB/s where memory that had been touched before was staged at 6.7, and pinned as slowly, on an H100's host.
+FIRST_TOUCH = 0.5
+BINDS = 0.25  # of the time that a part gained, the loop gains so much at least: it waits for that part
+WORTH = 1.01  # a change that gains less is not worth a line
+PAGEABLE = "h2d.pageable_bandwidth_bytes_per_s"
+MAIN = 0
+COPIES, STEPS = 1, 2  # streams
+Issue = Literal["in turn", "copy first", "step first"]
+
+
+class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A training loop. Times in seconds; ``batch_bytes``: what is copied to the card for a step of ``batch`` samples.
+
+    ``step_s``: a step alone on the card, and ``issue_s`` what the host takes to issue it. ``load_s``: what one worker
+    takes for a batch; with ``workers`` = 0 the training process loads it. ``reads_loss``: the host waits for each step.
+    ``issue``: a batch's copy and step in turn in one stream; or the next batch's copy in a stream of its own, issued
+    before the step ("copy first") or behind it ("step first"). Raises InputError naming the field.
+    """
+
+    batch: int
+    batch_bytes: int
+    step_s: float
+    load_s: float = 0.0
+    workers: int = 0
+    issue_s: float = 0.0
+    is_pinned: bool = False
+    non_blocking: bool = False
+    reads_loss: bool = False
+    issue: Issue = "in turn"
+
+    def __post_init__(self) -> None:
+        check_whole("batch", self.batch, 1, LARGEST_BYTES)
+        check_whole("batch_bytes", self.batch_bytes, 1, LARGEST_BYTES)
+        check_number("step_s", self.step_s, 1e-9, LONGEST_S)
+        check_number("load_s", self.load_s, 0.0, LONGEST_S)
+        check_whole("workers", self.workers, 0, MOST_WORKERS)
+        check_number("issue_s", self.issue_s, 0.0, LONGEST_S)
+        check_choice("issue", self.issue, ("in turn", "copy first", "step first"))
+
+    def schedule(self, steps: int, staging_s: float) -> Schedule:
+        """The program of so many steps; ``staging_s``: what the pinning thread takes for a batch."""
+        return _Program(self, steps, staging_s).schedule()
+
+    @property
+    def period_workers(self) -> int:
+        """Workers among which the batches go round."""
+        return max(1, self.workers)
+
+
+class _Program:
+    """The calls of a loop, in an order in which each waits only for earlier ones."""
+
+    def __init__(self, loop: Loop, steps: int, staging_s: float) -> None:
+        self._loop, self._steps, self._staging_s = loop, steps, staging_s
+        self._pinning = loop.workers + 1  # the thread that pins
+        self._ops: list[Op] = []
+
+    def schedule(self) -> Schedule:
+        loop, steps = self._loop, self._steps
+        if loop.issue == "in turn":
+            for i in range(steps):
+                self._batch(i, STEPS)
+                self._step(i)
+        else:
+            self._batch(0, COPIES)
+            for i in range(steps):
+                if loop.issue == "step first":
+                    self._step(i)
+                if i + 1 < steps:
+                    self._batch(i + 1, COPIES)
+                if loop.issue == "copy first":
+                    self._step(i)
+        self._ops.append(Synchronize())
+        host = Buffer("batches", steps * loop.batch_bytes, "pinned" if loop.is_pinned else "pageable")
+        card = [Buffer(f"batch{k}", loop.batch_bytes, "device") for k in range(SLOTS)]
+        streams: tuple[StreamKind, ...] = ("non-blocking", "non-blocking")
+        return Schedule(tuple(self._ops), streams, (host, *card), 2 * steps, name=f"training loop, {steps} steps")
+
+    def _batch(self, i: int, stream: int) -> None:
+        """Batch ``i`` is loaded, pinned and copied, when the step that used its buffer before is done."""
+        loop = self._loop
+        self._load(i)
+        if stream == COPIES and i >= SLOTS:
+            self._ops.append(WaitEvent(self._ran(i - SLOTS), stream))
+        host, card = Region("batches", i * loop.batch_bytes, loop.batch_bytes), self._on_card(i)
+        self._ops.append(Copy("h2d", loop.batch_bytes, stream, host, card, blocking=not loop.non_blocking))
+        if stream == COPIES:
+            self._ops.append(RecordEvent(self._loaded(i), stream))
+
+    def _load(self, i: int) -> None:
+        loop = self._loop
+        ready = MAIN
+        if loop.load_s:
+            ready = 1 + i % loop.workers if loop.workers else MAIN
+            self._ops.append(HostWork(loop.load_s, "load a batch", ready))
+        if loop.is_pinned and loop.workers and self._staging_s:
+            if ready != MAIN:
+                self._ops.append(WaitThread(ready, self._pinning))
+            ready = self._pinning
+            self._ops.append(HostWork(self._staging_s, "copy the batch into pinned memory", ready))
+        elif loop.is_pinned and self._staging_s:
+            self._ops.append(HostWork(self._staging_s, "copy the batch into pinned memory", MAIN))
+        if ready != MAIN:
+            self._ops.append(WaitThread(ready, MAIN))
+
+    def _step(self, i: int) -> None:
+        loop = self._loop
+        if loop.issue != "in turn":
+            self._ops.append(WaitEvent(self._loaded(i), STEPS))
+        seconds = max(loop.step_s, loop.issue_s)
+        self._ops.append(Kernel(STEPS, "step", duration_s=seconds, reads=(self._on_card(i),)))
+        if loop.issue_s:
+            self._ops.append(HostWork(loop.issue_s, "issue the step"))
+        if loop.issue != "in turn":
+            self._ops.append(RecordEvent(self._ran(i), STEPS))
+        if loop.reads_loss:
+            self._ops.append(Synchronize(stream=STEPS, name="loss.item()"))
+
+    def _on_card(self, i: int) -> Region:
+        return Region(f"batch{i % SLOTS}", 0, self._loop.batch_bytes)
+
+    def _loaded(self, i: int) -> int:
+        return 2 * i
+
+    def _ran(self, i: int) -> int:
+        return 2 * i + 1
+
+
+class LoopRow(msgspec.Struct, frozen=True):
+    """A loop and what it takes. ``step_s``: seconds from step to step once it runs; ``binds``: what sets them.
+
+    ``gain``: how many times as fast it is as the loop as it is. ``assumes``: what must hold for it; "" for nothing.
+    """
+
+    title: str
+    loop: Loop
+    step_s: float
+    gain: float
+    binds: tuple[str, ...]
+    assumes: str = ""
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples a second."""
+        return self.loop.batch / self.step_s
+
+
+class LoopAdvice(msgspec.Struct, frozen=True):
+    """What changes bring to a loop on a device: the loop as it is first, all useful ones together last.
+
+    ``notes``: where the order of issue decides.
+    """
+
+    device: str
+    rows: tuple[LoopRow, ...]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short(f"LoopAdvice({self.verdict})")
+
+    @property
+    def best(self) -> LoopRow:
+        """The fastest of the loops that give what the loop as it is gives, the least changed among equals."""
+        least = min(row.step_s for row in self.rows)
+        return next(row for row in self.rows if row.step_s <= least * WORTH)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        first, best = self.rows[0], self.best
+        if best.gain < WORTH:
+            return f"nothing to gain: the loop waits for {' and '.join(first.binds)}"
+        return f"{best.title}: {best.gain:.2f} times as fast; then the loop waits for {' and '.join(best.binds)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers and strings; units are in the names."""
+        return {
+            "device": self.device,
+            "verdict": self.verdict,
+            "best": self.best.title,
+            "notes": list(self.notes),
+            "loops": [{**msgspec.to_builtins(row), "samples_per_s": row.samples_per_s} for row in self.rows],
+        }
+
+
+def loop_advice(loop: Loop, device: Device | str | Path, smaller_bytes: int | None = None) -> LoopAdvice:
+    """What the usual changes bring to ``loop`` on ``device``, whose calls are PyTorch's unless it has others.
+
+    ``smaller_bytes``: bytes of a batch in a smaller type on the host, which the card converts; None: none is known.
+    Raises InputError for an unknown device.
+    """
+    card = as_device(device)
+    if front_end_of(card) == CALLS:
+        card = with_front_end(card, "pytorch")
+    as_it_is = _row("as it is", loop, card, None)
+    changes = _changes(loop, card, smaller_bytes)
+    rows = [as_it_is]
+    for titles in (*((change.title,) for change in changes), _PINNED, _PREFETCHED):
+        found = [change for change in changes if change.title in titles]
+        if len(found) == len(titles):
+            rows.append(_row(_titles(found), _changed(loop, found), card, as_it_is, _assumed(found)))
+    rows += _together(loop, card, changes, rows)
+    return LoopAdvice(card.name, tuple(rows), tuple(_order_matters(rows, card)))
+
+
+class _Change(NamedTuple):
+    """A usual change of a loop: the fields that it sets, and what must hold for it."""
+
+    title: str
+    fields: dict[str, Any]
+    assumes: str = ""
+
+
+def _changes(loop: Loop, device: Device, smaller_bytes: int | None) -> list[_Change]:
+    """The usual changes that this loop has not made yet, the simplest first."""
+    all_made = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
+    known = [
+        _Change(PIN, {"is_pinned": True}),
+        _Change(NON_BLOCKING, {"non_blocking": True}),
+        _Change(PREFETCHER, {"issue": "step first", "non_blocking": True}, TWO_BATCHES),
+        _Change("the loss read once in a while", {"reads_loss": False}, LATER),
+        _Change("more workers", {"workers": enough_workers(all_made, device)}, CORES),
+        _Change("a smaller type on the host", {"batch_bytes": smaller_bytes or loop.batch_bytes}, SMALLER),
+    ]
+    return [
+        change._replace(title=_workers(change.fields["workers"])) if "workers" in change.fields else change
+        for change in known
+        if replace(loop, **change.fields) != loop
+    ]
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'s' * (count > 1)}"
+
+
+def _changed(loop: Loop, changes: Sequence[_Change]) -> Loop:
+    return replace(loop, **{name: value for change in changes for name, value in change.fields.items()})
+
+
+def _titles(changes: Sequence[_Change]) -> str:
+    *first, last = [change.title for change in changes] or ["as it is"]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _assumed(changes: Sequence[_Change]) -> str:
+    return "; ".join(change.assumes for change in changes if change.assumes)
+
+
+def _order_matters(rows: Sequence[LoopRow], device: Device) -> Iterator[str]:
+    """Where a prefetcher that copies before it issues the step is slower."""
+    for row in rows:
+        if row.loop.issue == "step first":
+            other_s = seconds_a_step(replace(row.loop, issue="copy first"), device)
+            if other_s > row.step_s * WORTH:
+                yield (
+                    f"{row.title}: issue the step before the next batch's copy; the other way round it takes"
+                    f" {format_seconds(other_s)} a step"
+                )
+
+
+def _together(loop: Loop, device: Device, changes: list[_Change], rows: Sequence[LoopRow]) -> Iterator[LoopRow]:
+    """The loop with every change that pays beside the others, where that is faster than each line so far."""
+    kept, least_s = list(changes), seconds_a_step(_changed(loop, changes), device)
+    for change in reversed(changes):  # what asks most of the user goes first
+        without = [other for other in kept if other is not change]
+        if seconds_a_step(_changed(loop, without), device) <= least_s * WORTH:
+            kept = without
+    row = _row(_titles(kept), _changed(loop, kept), device, rows[0], _assumed(kept))
+    if row.step_s * WORTH < min(other.step_s for other in rows):
+        yield row
+
+
+PIN, NON_BLOCKING = "pin_memory=True", "non_blocking=True"
+PREFETCHER = "a prefetcher"
+_PINNED, _PREFETCHED = (PIN, NON_BLOCKING), (PIN, NON_BLOCKING, PREFETCHER)
+TWO_BATCHES = f"the card has room for {SLOTS} batches"
+LATER = "nothing needs the loss at once"
+SMALLER = "the card converts the batch, which takes it next to no time; loading takes as long"
+CORES = "the host has a core for each worker, and none of them slows another one down"
+
+
+def enough_workers(loop: Loop, device: Device) -> int:
+    """The fewest workers with which the loop does not wait for loading; no fewer than it has."""
+    without_s = seconds_a_step(replace(loop, load_s=0.0), device)
+    return (
+        max(loop.workers, min(MOST_WORKERS, math.ceil(loop.load_s / without_s - 1e-9))) if loop.load_s else loop.workers
+    )
+
+
+def staging_s_of(loop: Loop, device: Device) -> float:
+    """Seconds in which a thread copies a batch into pinned memory: as fast as the host stages pageable copies."""
+    return loop.batch_bytes / _staged(loop, device).h2d.pageable_bandwidth_bytes_per_s
+
+
+def _staged(loop: Loop, device: Device) -> Device:
+    """The device with the pace at which the host stages the batches of this loop."""
+    if not loop.workers:
+        return device
+    return with_values(device, {PAGEABLE: device.h2d.pageable_bandwidth_bytes_per_s * FIRST_TOUCH})
+
+
+def seconds_a_step(loop: Loop, device: Device, staging_s: float | None = None) -> float:
+    """Seconds from step to step, once the loop runs."""
+    warm = loop.period_workers * math.ceil(LEAST_STEPS / loop.period_workers)
+    staging_s = staging_s_of(loop, device) if staging_s is None else staging_s
+    steps = 2 * warm + 1  # behind the last one no batch is loaded
+    timeline = simulate_one_of_many(loop.schedule(steps, staging_s), _staged(loop, device))
+    ends = [timeline.end[i] for i, op in enumerate(timeline.schedule.ops) if isinstance(op, Kernel)]
+    return (ends[2 * warm - 1] - ends[warm - 1]) * S_PER_TICK / warm
+
+
+def _row(title: str, loop: Loop, device: Device, as_it_is: LoopRow | None, assumes: str = "") -> LoopRow:
+    seconds = seconds_a_step(loop, device)
+    gain = 1.0 if as_it_is is None else as_it_is.step_s / seconds
+    return LoopRow(title, loop, seconds, gain, _binds(loop, device, seconds), assumes)
+
+
+def _binds(loop: Loop, device: Device, seconds: float) -> tuple[str, ...]:
+    """The parts of which the loop gains most of what they gain; those that take turns are several."""
+    staging_s = staging_s_of(loop, device)
+    less = 1 - FASTER
+    parts: dict[str, tuple[float, float]] = {
+        "loading": (
+            loop.load_s / loop.period_workers * less,
+            seconds_a_step(replace(loop, load_s=loop.load_s * FASTER), device),
+        ),
+        "the step": (
+            max(loop.step_s, loop.issue_s) * less,
+            seconds_a_step(replace(loop, step_s=loop.step_s * FASTER, issue_s=loop.issue_s * FASTER), device),
+        ),
+        "the copy": (
+            _copy_s(loop, device) * less,
+            seconds_a_step(replace(loop, batch_bytes=max(1, round(loop.batch_bytes * FASTER))), device, staging_s),
+        ),
+        "pinning": (staging_s * less * loop.is_pinned, seconds_a_step(loop, device, staging_s * FASTER)),
+    }
+    found = {name: seconds - faster for name, (gained, faster) in parts.items() if gained > 0}
+    bound = [name for name, gained in found.items() if gained >= BINDS * parts[name][0]]
+    return tuple(bound) or ("calls of the host",)
+
+
+def _copy_s(loop: Loop, device: Device) -> float:
+    link = _staged(loop, device).h2d
+    rate = link.bandwidth_bytes_per_s if loop.is_pinned else link.pageable_bandwidth_bytes_per_s
+    return loop.batch_bytes / rate

@@ -1,0 +1,173 @@
+"""Whatever is proposed is safe: the same work on the same bytes, and free of races if the program was."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from effort import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from race_oracle import of_rule, races
+from same_work import Terms, amounts, output, pipelines
+from strategies import NS, hosted, make_device
+
+from streamsim.analysis import what_if as make
+from streamsim.analysis.chunks import chunk_count, in_chunks
+from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.explain import explain
+from streamsim.analysis.races import check, repaired
+from streamsim.analysis.rework import Rework
+from streamsim.analysis.what_if import changed_by
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.config import ORDERS, Config
+from streamsim.program.patterns import breadth_first, depth_first, ring
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.best_steps import best_steps
+
+if TYPE_CHECKING:
+    from streamsim.analysis.what_if import Change
+
+DEVICE = make_device(copy=2, kernel=3)
+ONCE = st.lists(st.sampled_from((8, 16, 32, 96)), max_size=1).map(tuple)
+ARRAYS = st.lists(st.sampled_from((96, 192)), max_size=2).map(tuple)
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> Schedule:
+    """Any pattern with all options, over a few bytes: rings, arrays that are copied once, sums, a host that works."""
+    order: Any = draw(st.sampled_from(ORDERS))
+    chunks, outputs = draw(st.integers(1, 6)), draw(ARRAYS)
+    kernels = [WorkloadKernel(name, duration_s=n * 12 * NS) for name, n in zip("ab", draw(KERNELS), strict=False)]
+    workload = Workload(
+        inputs=draw(ARRAYS),
+        outputs=outputs,
+        kernels=tuple(kernels),
+        h2d_once=draw(ONCE),
+        d2h_once=draw(ONCE),
+        host_work_s=draw(st.sampled_from((0.0, 0.0, 5 * NS))),
+    )
+    streams = 1 if order in ("serial", "prefetch") else draw(st.integers(1, 4))
+    buffers = draw(st.none() | st.integers(1, 4)) if order in ("depth-first", "prefetch") else None
+    memory: Any = draw(st.sampled_from(("pinned", "pinned", "pageable")))
+    config = Config(order, chunks, streams, buffers, memory)
+    try:
+        return config.schedule(workload)
+    except InputError:
+        assume(False)
+        raise
+
+
+KERNELS = st.lists(st.integers(1, 8), min_size=1, max_size=2)
+
+
+@st.composite
+def like_recorded(draw: st.DrawFn) -> Schedule:
+    """A pattern with what a host does between its calls, and waits."""
+    schedule = draw(patterns())
+    ops: list[Op] = []
+    for op in schedule.ops[:-1]:
+        more: tuple[Op, ...] = draw(MORE)
+        ops += (*more, op)
+    return replace(schedule, ops=(*ops, schedule.ops[-1]))
+
+
+BETWEEN: list[tuple[Op, ...]] = [(), (), (HostWork(3 * NS),), (HostWork(4 * NS, "load"),), (Synchronize(),)]
+MORE = st.sampled_from(BETWEEN)
+
+
+@st.composite
+def of_threads(draw: st.DrawFn) -> Schedule:
+    """Any program whose ops name their memory, issued by two threads."""
+    schedule = draw(pipelines())
+    return replace(schedule, ops=tuple(draw(hosted(schedule.ops, st.just(2)))))
+
+
+PROGRAMS = st.one_of(patterns(), patterns(), like_recorded(), pipelines(), of_threads())
+COUNTS = st.sampled_from((1, 2, 3, 4, 6, 8, 12))
+CHANGES = st.lists(
+    st.one_of(
+        st.sampled_from((make.pin(), make.make_async(), make.drop_sync(), make.graph())),
+        st.builds(make.chunks, COUNTS, st.just(True)),
+        st.builds(make.chunks, COUNTS, st.just(True)),
+        st.builds(make.streams, st.integers(1, 5), st.just(True)),
+        st.builds(make.streams, st.integers(1, 5), st.just(True)),
+        st.builds(make.prefetch, st.integers(1, 3)),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def tables_of(schedule: Schedule) -> tuple[str, ...]:
+    """The buffers of which every kernel reads all; of one chunk nothing shows it, and none is assumed."""
+    if "N=1 " in f"{schedule.name} ":
+        return ()
+    once = tuple(buffer.name for buffer in schedule.buffers if buffer.name.startswith("d_once_in"))
+    return once or tuple({region.buffer for regions in Rework(schedule).shared.values() for region in regions})
+
+
+def check_safe(schedule: Schedule, changed: Schedule) -> None:
+    """The same bytes copied between the same places, the same work on the same bytes, and no race."""
+    assert not races(changed)
+    assert not of_rule(check(changed), "race")
+    assert of_rule(check(schedule), "unsynchronised-output") or not of_rule(check(changed), "unsynchronised-output")
+    was, now = amounts(schedule), amounts(changed)
+    assert {key: now[key] for key in was if key != "host"} == pytest.approx(
+        {key: was[key] for key in was if key != "host"}, abs=2 * len(changed)
+    )
+    terms: Terms = {}
+    tables = tables_of(schedule)
+    assert output(changed, terms, whole=tables) == output(schedule, terms, whole=tables)
+
+
+@examples(200)
+@given(PROGRAMS, CHANGES)
+def test_what_whatif_writes_does_the_same_without_a_race(schedule: Schedule, changes: list[Change]) -> None:
+    schedule = repaired(schedule, check(schedule))
+    case = Scenario(schedule, DEVICE)
+    assume(sum("--chunks" in change.option for change in changes) < 2)  # of one chunk nothing shows what is a table
+    with suppress(InputError):  # what cannot be done is refused
+        check_safe(schedule, changed_by(changes, case).schedule)
+
+
+@examples(40)
+@given(PROGRAMS, st.booleans())
+def test_what_best_recommends_does_the_same_without_a_race(schedule: Schedule, independent: bool) -> None:
+    assume(any(isinstance(op, Copy | Kernel) for op in schedule))
+    schedule = repaired(schedule, check(schedule))
+    found = best_steps(schedule, DEVICE, independent, most_chunks=12, most_streams=4)
+    for way in (found.use.way, found.fastest.way):
+        check_safe(schedule, changed_by(way.changes(), Scenario(schedule, DEVICE)).schedule)
+
+
+@examples(30)
+@given(PROGRAMS)
+def test_what_explain_proposes_does_the_same_without_a_race(schedule: Schedule) -> None:
+    schedule = repaired(schedule, check(schedule))
+    for loss in explain(schedule, DEVICE).losses:
+        if loss.remedied is not None:
+            check_safe(schedule, loss.remedied.schedule)
+
+
+WORKLOAD = Workload(inputs=(5 << 20,), outputs=(5 << 20,), kernels=(WorkloadKernel(duration_s=60e-6),))
+
+
+@pytest.mark.parametrize("pattern", [depth_first, breadth_first, lambda w, n, s: ring(w, n, s)])
+@pytest.mark.parametrize("name", ["ideal", "h200", "t4"])
+@pytest.mark.parametrize(("chunks", "streams"), [(8, 4), (8, 1), (4, 3), (2, 2)])
+def test_each_step_of_a_pattern_in_two_takes_what_the_pattern_of_twice_the_chunks_takes(
+    pattern: Any, name: str, chunks: int, streams: int
+) -> None:
+    """5 MiB in and out, 60 us: 8 chunks on 4 streams of an H200 in two take 199.6 us, as 16 chunks do."""
+    device = load_device(name)
+    cut, meant = in_chunks(pattern(WORKLOAD, chunks, streams), 2 * chunks), pattern(WORKLOAD, 2 * chunks, streams)
+    assert chunk_count(cut) == 2 * chunks
+    assert simulate(cut, device).makespan_s == simulate(meant, device).makespan_s
+    kernels = [replace(op, reads=(), writes=()) for op in cut if isinstance(op, Kernel)]
+    assert kernels == [replace(op, reads=(), writes=()) for op in meant if isinstance(op, Kernel)]

@@ -1,0 +1,261 @@
+"""What ten measurements find of some 200 programs, where the card is not as the profile says; and beside other ways.
+
+Seeds are hypothesis': nobody chose them. A thorough run holds the page to what the committed program finds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import random
+import statistics
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+from documents import ROOT
+from effort import THOROUGH, examples
+from fake_cuda import CARD, fake_gpu
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strategies import pipeline_of
+
+from campaigns import tuning
+from campaigns.tuning import (
+    BUDGET,
+    GOOD,
+    LEAST,
+    MOST,
+    TRUTHS,
+    WORK,
+    Record,
+    Regret,
+    Seen,
+    Tuning,
+    at_random,
+    by_annealing,
+    by_the_model,
+    drawn,
+    is_good,
+    made_up,
+    read_record,
+    regrets,
+    rows,
+    seen_of,
+    synthetic,
+    synthetic_rows,
+)
+from streamsim import Config, evaluate, load_device
+from streamsim.compiled import available
+from streamsim.device.files import dump_device
+from streamsim.files.atomic_files import write_bytes
+from streamsim.search.grid import Grid
+from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamsim_validate.gpu import Gpu
+
+compiled = pytest.mark.skipif(not available(), reason="numba is not installed")
+SEEDS = st.integers(0, 1 << 32)
+CONFIGS = Grid((2, 4, 8, 16), (1, 2, 4)).configs(pipeline_of(64))
+
+
+@compiled
+@examples(4)
+@given(SEEDS, st.sampled_from(["h100", "h200"]))
+def test_ten_measurements_come_near_the_best_whatever_the_card_is_like(seed: int, name: str) -> None:
+    """A second or two each: 200 programs on 64 drawn devices. Of 560 such cases seven were above 2 %, 3.2 at worst."""
+    device, workload = load_device(name), next(drawn(seed, 1))
+    configs = candidates(workload, device, default_grid())
+    assert len(configs) > 200
+    thought = beliefs(workload, configs, device, seed)
+    found = {truth: made_up(workload, device, truth, thought, seed) for truth in TRUTHS}
+    assert sum(regret.tuned <= GOOD for regret in found.values()) >= len(TRUTHS) - 2
+    assert max(regret.tuned for regret in found.values()) <= 4 * GOOD
+    for regret in found.values():
+        assert regret.tuned <= max(regret.random, GOOD)
+
+
+@pytest.mark.skipif(not THOROUGH, reason="half a minute: 16 workloads under seven truths; a thorough run does it")
+@compiled
+def test_the_page_says_what_is_found() -> None:
+    evidence = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    for row in synthetic_rows(synthetic()):
+        assert row in evidence
+
+
+def test_workloads_are_those_of_the_seed_and_their_kernels_have_costs() -> None:
+    some = list(drawn(5, 20))
+    assert some == list(drawn(5, 20))
+    assert some[:3] == list(drawn(5, 3))
+    assert some != list(drawn(6, 20))
+    for workload in some:
+        assert workload.elements is not None
+        assert LEAST <= workload.elements <= MOST
+        assert workload.elements % 2 == 1
+        assert workload.kernels[0].parameter in WORK
+        for name in ("h100", "h200"):
+            assert evaluate(workload, [Config()], load_device(name), fast=False)[0] > 0
+
+
+def slope(configs: list[Config]) -> Seen:
+    """Programs that are the faster, the more chunks and the fewer streams they have."""
+    seconds = np.array([1e-3 * (1 + config.streams / config.chunks) for config in configs])
+    return Seen(configs, seconds, np.full(len(configs), 0.01))
+
+
+@pytest.mark.parametrize("strategy", [at_random, by_annealing])
+def test_each_measures_as_many_distinct_programs(strategy: object) -> None:
+    assert callable(strategy)
+    for seed in range(20):
+        chosen = strategy(slope(CONFIGS), random.Random(seed))
+        assert len(chosen) == len(set(chosen)) == BUDGET
+        assert set(chosen) <= set(range(len(CONFIGS)))
+        assert len(strategy(slope(CONFIGS[:4]), random.Random(seed))) == 4
+
+
+def test_random_search_finds_what_drawing_without_replacement_does() -> None:
+    """Each program is among 10 of n with probability 10 / n: within four standard deviations over 2000 draws."""
+    rng, seen = random.Random(1), slope(CONFIGS)
+    n, draws = len(CONFIGS), 2000
+    counted = Counter(k for _ in range(draws) for k in at_random(seen, rng))
+    share = BUDGET / n
+    for k in range(n):
+        assert abs(counted[k] / draws - share) < 4 * math.sqrt(share * (1 - share) / draws)
+
+
+def test_annealing_goes_to_neighbours_and_downhill_in_the_end() -> None:
+    """From its second half on it is cold, and a slope is followed: better on average than drawing at random."""
+    seen = slope(CONFIGS)
+
+    def best_of(strategy: object) -> float:
+        assert callable(strategy)
+        rng = random.Random(3)
+        return statistics.fmean(float(seen.seconds[strategy(seen, rng, 12)].min()) for _ in range(300))
+
+    assert best_of(by_annealing) < best_of(at_random)
+
+
+def test_neighbours_differ_in_one_parameter_or_by_a_step_in_each() -> None:
+    places = tuning._places(CONFIGS)
+    rng = random.Random(0)
+    for at in range(len(CONFIGS)):
+        found = {tuning._neighbour(places, at, rng) for _ in range(400)}
+        apart = np.abs(places - places[at])
+        wanted = {k for k in range(len(CONFIGS)) if (apart[k] > 0).sum() == 1 or apart[k].max() == 1}
+        assert found == wanted
+    assert tuning._neighbour(places[:1], 0, rng) == 0  # it has none
+
+
+def test_by_the_model_is_what_tune_proposes() -> None:
+    """Of measurements as predicted, the model's pick and then what promises most."""
+    thought = Beliefs(np.array([3.0, 1.0, 2.0]), np.eye(3) / 10, np.eye(3))
+    seen = Seen(CONFIGS[:3], np.array([3.0, 1.0, 2.0]), np.zeros(3))
+    assert by_the_model(seen, thought, 2)[0] == 1
+    assert sorted(by_the_model(seen, thought, 5)) == [0, 1, 2]
+
+
+# A record
+
+
+def a_record() -> Record:
+    """Two small workloads on a made-up card whose times are known: what is predicted, but for one far faster."""
+    device = load_device("h200")
+    tunings = []
+    for workload in drawn(9, 2):
+        configs = tuple(candidates(workload, device, default_grid(8, 2)))
+        times = np.array(evaluate(workload, configs, device))
+        times[-1] = times.min() / 2
+        walls = tuple((t * 0.99, t, t * 1.01) for t in times.tolist())
+        best = len(configs) - 1
+        tunings.append(Tuning(workload, configs, walls, best, best, walls[best], walls[best]))
+    return Record("Emulated", 9, "2026-11-23", dump_device(device), tuple(tunings))
+
+
+@compiled
+def test_a_record_is_read_and_its_table_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = a_record()
+    path = tmp_path / "tuning.json.gz"
+    write_bytes(gzip.compress(msgspec.json.encode(found), mtime=0), path)
+    assert read_record(path) == found
+    by_row = regrets(found)
+    assert all(regret.pick == pytest.approx(1.0, abs=0.15) for regret in by_row)  # half as long as the fastest other
+    assert [regret.tuned for regret in by_row] == [regret_by_hand(one) for one in found.tunings]
+    monkeypatch.setattr("sys.argv", ["tuning", str(path)])
+    tuning.main()
+    said = capsys.readouterr().out.splitlines()
+    assert said == [*rows(found), "2 of 2 within 2 % of the best, or their noise"]
+    assert all(line.count("|") == 7 for line in said[:-1])
+
+
+@compiled
+def test_a_record_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the emulated card: every candidate of two small workloads, and what is found beside the best."""
+
+    @contextmanager
+    def opened(_number: int = 0) -> Iterator[Gpu]:
+        yield fake_gpu()[0]
+
+    small = [replace(workload, elements=501) for workload in drawn(3, 2)]
+    monkeypatch.setattr(tuning, "drawn", lambda *_: iter(small))
+    monkeypatch.setattr(tuning, "default_grid", lambda: default_grid(3, 2))
+    monkeypatch.setattr("streamsim_validate.gpu.open_gpu", opened)
+    profile, output = tmp_path / "profile.toml", tmp_path / "tuning.json.gz"
+    profile.write_text(dump_device(load_device("h200")))
+    tuning.record(3, profile, output, "2026-11-23")
+    found = read_record(output)
+    assert (found.card, found.seed) == (CARD.name, 3)
+    assert [one.workload for one in found.tunings] == small
+    for one in found.tunings:
+        assert len(one.configs) == 1 + 2 * 2 * 2  # of one chunk, and 2 or 3 on one or two streams in two orders
+        assert {len(walls) for walls in one.wall_s} == {tuning.REPEATS}
+        assert len(one.found_s) == len(one.best_s) == tuning.REPEATS_SIDE_BY_SIDE
+        medians = [statistics.median(walls) for walls in one.wall_s]
+        assert medians[one.best] == min(medians)
+        assert one.found == one.best  # ten measurements are more than there are programs
+    assert len(rows(found)) == 2
+
+
+def regret_by_hand(one: Tuning) -> float:
+    """Of the best that the model measures among ten, by its own beliefs."""
+    seen = seen_of(one.configs, one.wall_s)
+    order = by_the_model(seen, beliefs(one.workload, one.configs, load_device("h200"), 9))
+    medians = [sorted(one.wall_s[k])[1] for k in order]
+    return min(medians) / min(sorted(walls)[1] for walls in one.wall_s) - 1
+
+
+@pytest.mark.parametrize(
+    ("found_s", "good"),
+    [((1.00, 1.01, 1.02), True), ((1.03, 1.04, 1.05), False), ((0.97, 1.05, 1.10), True)],
+    ids=("within 2 %", "beyond", "within the noise"),
+)
+def test_what_is_found_is_good_within_two_per_cent_or_the_noise(found_s: tuple[float, ...], good: bool) -> None:
+    workload = next(drawn(1, 1))
+    one = Tuning(workload, (Config(), Config(chunks=2)), ((1.0,), (1.0,)), 1, 0, found_s, (0.995, 1.0, 1.005))
+    assert is_good(one) is good
+    assert is_good(msgspec.structs.replace(one, found=0))
+
+
+def test_a_row_is_means_and_worst() -> None:
+    some = [Regret(0.0, 0.01, 0.1, 0.2), Regret(0.1, 0.03, 0.3, 0.4)]
+    assert synthetic_rows({"a truth": some}) == [
+        "| a truth | 5.0, 10.0 | 2.0, 3.0 | 20.0, 30.0 | 30.0, 40.0 | 1 of 2 |"
+    ]
+
+
+@pytest.mark.measured
+def test_ten_measurements_found_the_best_of_eight_workloads_on_a_card() -> None:
+    """Of 215 programs each, on an H200: all within 2 % of the best, or within the noise of both side by side."""
+    found = read_record(ROOT / "records/tuning-h200.json.gz")
+    assert len(found.tunings) == 8
+    assert min(len(one.configs) for one in found.tunings) >= 200
+    assert all(is_good(one) for one in found.tunings)

@@ -1,0 +1,196 @@
+"""Diagnosis of a measured time: a mistake that was made is found, and what is said of it is true of its program."""
+
+from __future__ import annotations
+
+import pytest
+from effort import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from streamsim.compiled import simulate_one_of_many
+from streamsim.device.library import load_device
+from streamsim.diagnosis.diagnose import APART, AS_MEANT, STOPPED_EARLY, Measured, diagnose
+from streamsim.diagnosis.mistakes import MISTAKES, Meant, Mistake, ends_of_chunks, made, pairs
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.patterns import depth_first, one_stream, serial
+from streamsim.program.schedule import Copy, Kernel, Schedule
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.program.workload_text import workload_of_sizes
+
+MIB = 1 << 20
+WORK = workload_of_sizes(["64MiB"], ["2ms"], ["64MiB"])
+MEANT = Config("depth-first", 8, 4)
+
+workloads = st.builds(
+    lambda h2d, kernel, d2h: Workload(
+        inputs=(h2d * MIB,), kernels=(WorkloadKernel(duration_s=kernel * 1e-4),), outputs=(d2h * MIB,)
+    ),
+    st.integers(1, 200),
+    st.integers(1, 100),
+    st.integers(1, 200),
+)
+configs = st.builds(Config, st.just("depth-first"), st.integers(2, 16), st.integers(2, 4))
+
+
+def meant(workload: Workload, config: Config, device: str = "rtx4090") -> Meant:
+    return Meant(config.schedule(workload), load_device(device), config, lambda config: config.schedule(workload))
+
+
+def seconds(program: Meant) -> float:
+    return simulate_one_of_many(program.schedule, program.device).makespan_s
+
+
+def work_of(schedule: Schedule) -> tuple[int, int, int]:
+    """Bytes to the card, bytes back, and kernels that the program was meant to run."""
+    copies = [op for op in schedule.ops if isinstance(op, Copy)]
+    bytes_of = [sum(copy.bytes for copy in copies if copy.direction == direction) for direction in ("h2d", "d2h")]
+    kernels = [op for op in schedule.ops if isinstance(op, Kernel) and op.name == "kernel"]
+    return bytes_of[0], bytes_of[1], len(kernels)
+
+
+# A law: who makes a mistake, measures its time and asks, is told of that mistake as one of those that fit.
+
+
+@examples(60)
+@given(workloads, configs, st.sampled_from(MISTAKES), st.floats(0, 1))
+def test_the_mistake_that_was_made_is_found(workload: Workload, config: Config, mistake: Mistake, level: float) -> None:
+    wrong = made([mistake], meant(workload, config), level)
+    assume(wrong is not None)
+    assert wrong is not None
+    found = diagnose(workload, "rtx4090", seconds(wrong), config)
+    as_meant = seconds(meant(workload, config))
+    if abs(seconds(wrong) / as_meant - 1) > 0.01:
+        assert (mistake.title,) in [one.titles for one in found.fitting]
+    else:
+        assert found.fitting[0].title == AS_MEANT
+
+
+@examples(60)
+@given(workloads, configs, st.sampled_from([(mistake,) for mistake in MISTAKES] + list(pairs(MISTAKES))))
+def test_a_mistake_changes_no_work(workload: Workload, config: Config, mistakes: tuple[Mistake, ...]) -> None:
+    program = meant(workload, config)
+    wrong = made(mistakes, program)
+    assume(wrong is not None)
+    assert wrong is not None
+    assert work_of(wrong.schedule) == work_of(program.schedule)
+
+
+@examples(30)
+@given(workloads, configs)
+def test_what_takes_its_time_is_as_it_was_meant(workload: Workload, config: Config) -> None:
+    found = diagnose(workload, "rtx4090", seconds(meant(workload, config)), config)
+    assert found.explanations[0].title == AS_MEANT
+    assert found.simplest == found.explanations[:1]
+    assert found.next is None
+
+
+@examples(30)
+@given(workloads, configs, st.floats(1e-5, 1.0))
+def test_what_fits_comes_first_and_the_rest_by_how_near_it_is(
+    workload: Workload, config: Config, measured: float
+) -> None:
+    found = diagnose(workload, "rtx4090", measured, config)
+    assert [one.fits for one in found.explanations] == sorted((one.fits for one in found.explanations), reverse=True)
+    rest = [abs(one.off) for one in found.explanations if not one.fits]
+    assert rest == sorted(rest)
+    for one in found.explanations:
+        low, high = one.times_s[0]
+        assert low <= high
+        assert one.off == pytest.approx(min(max(measured, low), high) / measured - 1)
+
+
+@examples(30)
+@given(workloads, configs, st.sampled_from(MISTAKES))
+def test_a_second_measurement_tells_two_explanations_apart(
+    workload: Workload, config: Config, mistake: Mistake
+) -> None:
+    wrong = made([mistake], meant(workload, config), 0.5)
+    assume(wrong is not None)
+    assert wrong is not None
+    found = diagnose(workload, "rtx4090", seconds(wrong), config)
+    if found.next is not None:
+        times = sorted(time for _, time in found.next.says)
+        assert any(one.high_s * APART <= two.low_s for one in times for two in times)
+
+
+# By hand: on the ideal device copies run at 64 GB/s both ways, so that 64 MB take 1 ms; the kernel takes 1 ms. Four
+# chunks over four streams take (4 + 2) / 4 ms = 1.5 ms; serial, in one stream, or with a wait behind each chunk 3 ms.
+
+STAGES = workload_of_sizes(["64MB"], ["1ms"], ["64MB"])
+FOUR = Config("depth-first", 4, 4)
+
+
+def test_equal_stages_by_hand() -> None:
+    ideal = load_device("ideal")
+    h2d_s = 64e6 / ideal.h2d.bandwidth_bytes_per_s
+    work = workload_of_sizes(["64MB"], [h2d_s], ["64MB"])
+    found = {one.title: one.times_s[0].low_s for one in diagnose(work, ideal, 3 * h2d_s, FOUR).explanations}
+    assert found[AS_MEANT] == pytest.approx(1.5 * h2d_s, rel=1e-4)
+    for title in ("copies block the host", "one stream for all chunks", "all work is in the default stream"):
+        assert found[title] == pytest.approx(3 * h2d_s, rel=1e-4)
+    # One engine copies 8 quarters of both directions; depth-first nothing overlaps on it: N s.
+    assert found["one copy engine for both directions"] == pytest.approx(3 * h2d_s, rel=1e-4)
+
+
+def test_chunks_end_before_the_next_copy_in() -> None:
+    ops = depth_first(WORK, 3, 2).ops
+    names = [op.direction if isinstance(op, Copy) else "kernel" for op in ops if isinstance(op, Copy | Kernel)]
+    assert names == ["h2d", "kernel", "d2h"] * 3
+    assert ends_of_chunks(depth_first(WORK, 3, 2)) == [2, 5, 8]
+
+
+def test_several_measured_times_narrow_it_down() -> None:
+    """Over one stream and over four the same time: the streams do nothing. Without kernels blocking copies show."""
+    blocking = serial(WORK, 8)
+    device = load_device("rtx4090")
+    took_s = simulate_one_of_many(blocking, device).makespan_s
+    one = diagnose(WORK, device, took_s, MEANT)
+    both = diagnose(WORK, device, [Measured(took_s, 1), Measured(took_s, 4)], MEANT)
+    in_one_s = simulate_one_of_many(one_stream(replace(WORK, kernels=()), 8), device).makespan_s
+    three = diagnose(
+        WORK, device, [Measured(took_s, 1), Measured(took_s, 4), Measured(in_one_s, without_kernels=True)], MEANT
+    )
+    assert len(three.fitting) <= len(both.fitting) <= len(one.fitting)
+    assert ("copies block the host",) in [found.titles for found in both.fitting]
+
+
+def test_a_clock_that_stops_early_is_recognised() -> None:
+    program = meant(WORK, MEANT)
+    returned_s = next(
+        one.times_s[0].low_s
+        for one in diagnose(WORK, "rtx4090", 1e-3, MEANT).explanations
+        if one.titles == (STOPPED_EARLY,)
+    )
+    assert returned_s < seconds(program) / 10
+    assert diagnose(WORK, "rtx4090", returned_s, MEANT).simplest[0].titles == (STOPPED_EARLY,)
+
+
+def test_what_nothing_explains_is_said() -> None:
+    found = diagnose(WORK, "rtx4090", 10.0, MEANT)
+    assert not found.fitting
+    assert "nothing known takes so long" in found.verdict
+
+
+def test_a_schedule_is_diagnosed_as_its_workload_is() -> None:
+    """But for the mistakes that are made in cutting: a schedule is cut already."""
+    schedule = MEANT.schedule(WORK)
+    took_s = simulate_one_of_many(serial(WORK, 8), load_device("h200")).makespan_s
+    of_schedule = {one.title: one.times_s for one in diagnose(schedule, "h200", took_s).explanations}
+    of_workload = {one.title: one.times_s for one in diagnose(WORK, "h200", took_s, MEANT).explanations}
+    assert "copies block the host" in of_schedule
+    assert all(of_workload[title] == times for title, times in of_schedule.items() if title in of_workload)
+
+
+@pytest.mark.parametrize(
+    ("program", "measured", "words"),
+    [
+        (WORK, [], "measured = ()"),
+        (MEANT.schedule(WORK), [Measured(1e-3, 2)], "streams = 2"),
+        (depth_first(WORK, 4, 2, launch="graph"), 1e-3, "a graph"),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_named(program: Workload | Schedule, measured: list[Measured], words: str) -> None:
+    with pytest.raises(InputError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        diagnose(program, "h200", measured)

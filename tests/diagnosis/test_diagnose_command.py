@@ -1,0 +1,47 @@
+"""The command diagnose: what it prints, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streamsim.cli import main
+
+PROGRAM = [
+    *("--h2d", "200MB", "--kernel", "4ms", "--d2h", "50MB"),
+    *("--chunks", "8", "--streams", "4", "--device", "rtx4090"),
+]
+
+
+def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", *PROGRAM, "--measured", "14.5ms"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "measured on rtx4090: 14.5 ms"
+    assert "the most usual one: copies block the host" in lines[1]
+
+
+def test_json_has_every_explanation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", *PROGRAM, "--measured", "1:14.4ms,4:14.5ms,12ms:copies", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [time["streams"] for time in said["measured"]] == [1, 4, None]
+    assert [time["without_kernels"] for time in said["measured"]] == [False, False, True]
+    assert all(len(found["predicted_s"]) == 3 for found in said["explanations"])
+    assert said["inputs"]["device"] == "rtx4090"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x", "expected a time"),
+        ("4:", "expected a time"),
+        ("1:2:3ms", "expected a time such as 14.5ms; 4:14.5ms over 4 streams"),
+        ("0:3ms", "streams"),
+        ("0s", "expected a time"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_one_line(text: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", *PROGRAM, "--measured", text]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

@@ -1,0 +1,95 @@
+"""Launches that belong to items: a chunk makes its share of them."""
+
+from __future__ import annotations
+
+import pytest
+from effort import examples
+from grids import EVALUATORS
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import NS, make_device
+
+from streamsim.analysis.kernel_assumptions import kernel_assumptions
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.config import Config
+from streamsim.program.schedule import Kernel
+from streamsim.program.workload import Point, Workload, WorkloadKernel
+from streamsim.program.workload_text import parse_kernel
+from streamsim.search.evaluate import evaluate_ticks
+from streamsim.search.pruning_bounds import LowerBounds
+
+
+def launches(workload: Workload, chunks: int) -> list[tuple[int, float, float]]:
+    """Stream, ticks and share of every launch of a program of so many chunks in streams of their own."""
+    schedule = Config(chunks=chunks, streams=chunks).schedule(workload)
+    found = [op for op in schedule.ops if isinstance(op, Kernel)]
+    return [(op.stream, round((op.duration_s or 0.0) / NS, 6), op.share) for op in found]
+
+
+def test_whose_launches_they_are_by_hand() -> None:
+    """Six launches take 60 ticks. Per chunk each of two makes six, halves of a launch; per item three, whole ones."""
+    per_chunk = Workload(kernels=(WorkloadKernel(duration_s=60 * NS, launches=6),))
+    per_item = Workload(kernels=(WorkloadKernel(duration_s=60 * NS, launches=6, per="item"),))
+    assert launches(per_chunk, 2) == [(1, 5, 0.5)] * 6 + [(2, 5, 0.5)] * 6
+    assert launches(per_item, 2) == [(1, 10, 1)] * 3 + [(2, 10, 1)] * 3
+    assert launches(per_item, 1) == launches(per_chunk, 1)
+
+
+def test_what_a_network_and_items_take_on_a_card_where_launches_take_time() -> None:
+    """A launch takes 8 ticks at least. Six of 10 in two chunks: a network's twelve take 8 + 1 each, the items' ten."""
+    device = make_device(floor=8)
+    took = {
+        per: simulate(
+            Config(chunks=2).schedule(Workload(kernels=(WorkloadKernel(duration_s=60 * NS, launches=6, per=per),))),
+            device,
+        ).makespan_s
+        for per in ("chunk", "item")
+    }
+    assert took["item"] == pytest.approx(60 * NS)
+    assert took["chunk"] == pytest.approx(108 * NS)
+
+
+@given(st.integers(1, 40), st.integers(1, 12))
+def test_they_take_as_long_together_however_they_are_cut(count: int, chunks: int) -> None:
+    """All chunks make equally many, one at least; together they take what all take."""
+    workload = Workload(1200, (4,), (), (WorkloadKernel(duration_s=1200 * NS, launches=count, per="item"),))
+    found = launches(workload, chunks)
+    assert len(found) == chunks * -(-count // chunks)
+    assert sum(ticks for _, ticks, _ in found) == pytest.approx(1200)
+
+
+@pytest.mark.parametrize("fast", EVALUATORS)
+@examples(15)
+@given(
+    st.lists(st.builds(Config, chunks=st.integers(1, 9), streams=st.integers(1, 4)), min_size=1, max_size=6),
+    st.sampled_from(("h200", "ideal", "c2050")),
+    st.sampled_from((1, 4, 30)),
+)
+def test_every_way_to_evaluate_says_what_the_schedule_takes(
+    fast: bool, configs: list[Config], name: str, count: int
+) -> None:
+    workload = Workload(None, (1 << 20,), (), (WorkloadKernel(duration_s=1e-4, launches=count, per="item"),))
+    device = load_device(name)
+    took = [round(simulate(config.schedule(workload), device).makespan_s / NS) for config in configs]
+    assert evaluate_ticks(workload, configs, device, fast) == took
+    bound = LowerBounds(workload, device)
+    assert all(bound(config) <= ticks for config, ticks in zip(configs, took, strict=True))
+
+
+def test_it_is_said_in_text_and_in_the_line_below_the_table() -> None:
+    kernel = parse_kernel("87.7ms/10200,per=item")
+    assert kernel == WorkloadKernel(duration_s=0.0877, launches=10_200, per="item")
+    device = load_device("h200")
+    (said,) = kernel_assumptions(Workload(kernels=(kernel,)), 10, device)
+    assert "each of 10 chunks makes 1,020 of the 10,200 launches (per=item), 87.7 ms in all; if" in said
+    (said,) = kernel_assumptions(Workload(kernels=(parse_kernel("87.7ms/10200"),)), 10, device)
+    assert "makes all 10,200 launches (per=chunk), 283.2 ms in all, of which 217.3 ms are the least times" in said
+    assert kernel_assumptions(Workload(kernels=(kernel,)), 1, device) == []
+
+
+@pytest.mark.parametrize("more", [{"points": (Point(0.5, 1e-4),)}, {"latency_s": 1e-6}, {"duration_s": None}])
+def test_only_the_time_of_all_launches_may_be_given(more: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="needs duration_s, the time of all launches, and no other time"):
+        WorkloadKernel(**{"duration_s": 1e-3, "launches": 4, "per": "item", **more})  # type: ignore[arg-type]

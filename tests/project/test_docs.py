@@ -1,0 +1,225 @@
+"""The guides do what they say: every block of them runs, their links lead somewhere, the reference has every name."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+from documents import ROOT, Reader, blocks
+
+import streamsim
+from streamsim.analysis.causes import CAUSES
+from streamsim.cli import COMMANDS
+from streamsim.device.library import load_device
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim.search.grid import Grid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+GUIDES = ("predict", "validate", "choose", "explain")
+INDEX = "README.md"
+ENTRIES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]  # where people come in
+LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("fitting_once")
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != INDEX], ids=lambda page: page.stem)
+def test_every_block_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "records").symlink_to(ROOT / "records")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    Reader().read(text_of(page))
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_every_guide_shows_commands_code_and_a_picture(name: str) -> None:
+    text = text_of(DOCS / f"{name}.md")
+    assert {"console", "python"} <= {block.language for block in blocks(text)}
+    assert any(bang and target.startswith("../figures/") for bang, target in LINK.findall(text))
+
+
+@pytest.mark.parametrize("page", PAGES + ENTRIES, ids=lambda page: f"{page.parent.name}-{page.stem}")
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for _, target in LINK.findall(text_of(page)):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Of a page's headings: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.+)$", text_of(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_index_names_every_page() -> None:
+    targets = {target for _, target in LINK.findall(text_of(DOCS / INDEX))}
+    assert {page.name for page in PAGES} - {INDEX} <= targets
+
+
+def test_every_picture_is_on_a_page() -> None:
+    shown = {
+        (page.parent / target).resolve()
+        for page in PAGES + ENTRIES
+        for bang, target in LINK.findall(text_of(page))
+        if bang
+    }
+    assert set((ROOT / "figures").glob("*.png")) <= shown
+
+
+def test_every_cause_is_in_its_guide() -> None:
+    rows = re.findall(r"^\| ([^|]+) \|", text_of(DOCS / "explain.md"), re.M)
+    assert {cause.title.partition(" (")[0] for cause in CAUSES.values()} <= set(rows)
+
+
+# The machinery notices what it is there to notice.
+
+WRONG = {
+    "a command that fails": "```console\n$ streamsim predict --h2d 64Mb\n```\n",
+    "another exit code": "```console exits 1\n$ streamsim devices\n```\n",
+    "output that differs": "```console\n$ streamsim --version\nstreamsim 99\n```\n",
+    "an option that the command lacks": "```console gpu\n$ streamsim-validate run --suit quick -o r.json.gz\n```\n",
+    "a card needed and not said": "```console\n$ streamsim-validate calibrate -o my.toml\n```\n",
+    "a card said and not needed": "```console gpu\n$ streamsim devices\n```\n",
+    "code that prints something else": "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n",
+    "output of nothing": "```text\n3\n```\n",
+    "a program that no page may show": "```console\n$ true\n```\n",
+    "an extra that is not there": "```console\n$ pip install '.[cuda99]'\n```\n",
+    "a kind of block that is not run": "```ruby\n1\n```\n",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_page_that_is_wrong_fails(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match=r"line \d: "):
+        Reader().read(WRONG[name])
+
+
+RIGHT = """
+```toml w.toml
+elements = 64000
+inputs = [4]
+outputs = [4]
+kernels = [{ name = "mine", duration_s = 1e-6 }]
+```
+
+```console
+$ streamsim predict w.toml --device ideal
+depth-first N=1 S=1 on ideal
+  serial   9 us   unchunked, blocking copies
+...
+$ streamsim --version
+streamsim ...
+```
+
+```console gpu
+$ streamsim-validate calibrate -o my.toml # some seconds
+$ streamsim-validate run --suite quick -o record.json.gz
+$ streamsim devices check my.toml
+```
+
+```console exits 1
+$ streamsim-validate compare record.json.gz --worst 0 --fail-if "median > 0%"
+```
+
+```python
+x = 2
+```
+
+```python
+print(x)
+```
+
+```text
+2
+```
+"""
+
+
+def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Reader().read(RIGHT)
+
+
+# The site
+
+
+class Page(HTMLParser):
+    """The ids of a page's elements, and its text with nothing but letters and digits."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        self.ids |= {value for name, value in attrs if name == "id" and value}
+
+    def handle_data(self, data: str) -> None:
+        self.text += re.sub(r"\W+", "", data)
+
+
+PAGES_OF_SITE = ("README", "docs/explain", "docs/reference/library", "docs/reference/commands")
+
+
+def test_the_site_has_every_public_name_with_its_docstring_and_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Reader().read(text_of(DOCS / INDEX))
+    pages = {name: Page(text_of(tmp_path / "build" / "site" / f"{name}.html")) for name in PAGES_OF_SITE}
+    library, commands = pages["docs/reference/library"], pages["docs/reference/commands"]
+    assert {f"streamsim.{name}" for name in streamsim._HOME} <= library.ids
+    for name in streamsim._HOME:
+        first = getattr(streamsim, name).__doc__.splitlines()[0]
+        for part in re.split(r":\w+:`[^`]+`", first):  # a link shows the whole name
+            assert re.sub(r"\W+", "", part) in library.text, name
+    assert {f"streamsim-{name}" for name in COMMANDS} <= commands.ids
+
+
+# The pictures
+
+
+def test_the_picture_of_an_explanation_shows_the_remedy_on_the_same_axis() -> None:
+    above, below = runpy.run_path(str(ROOT / "figures" / "explain.py"))["draw"]().axes
+    assert above.get_xlim() == below.get_xlim()
+    makespans = [re.search(r"makespan ([\d.]+) ms", axes.get_title(loc="left")) for axes in (above, below)]
+    slow, fast = (float(found[1]) for found in makespans if found)
+    assert fast < slow
+    assert above.get_title(loc="left").startswith("breadth-first")
+    assert next(label.get_text() for label in above.get_yticklabels()) == "where it goes"
+
+
+def test_the_picture_of_a_search_stars_what_best_finds() -> None:
+    figure = runpy.run_path(str(ROOT / "figures" / "best.py"))
+    chunks = tuple(int(number) for number in figure["ASKED"]["chunks"].split(","))
+    workload = Workload(16 << 20, (4,), (4,), (WorkloadKernel(duration_s=0.57e-3),))
+    for order in figure["ORDERS"]:
+        heat = figure["heat_map"](order)
+        grid = Grid(chunks=chunks, streams=tuple(range(1, 17)), orders=(order,))
+        best = streamsim.best(workload, load_device("h200"), grid).best
+        assert heat.optimum == (best.config.chunks, best.config.streams)
+        assert heat.cells[heat.optimum] == best.makespan_s
+
+
+def test_every_effect_that_is_switched_off_is_one_that_the_ideal_device_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "figures")
+    effects = runpy.run_path(str(ROOT / "figures" / "effects.py"))["ways"]()
+    ideal, real = load_device("ideal"), load_device("h200")
+    assert all(without(ideal) == ideal for without in effects.values())
+    assert [name for name, without in effects.items() if without(real) == real] == ["the model"]

@@ -1,0 +1,268 @@
+"""The public interface: what it takes and returns is public, a device's name does everywhere, values show in a line."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from array import array
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import pytest
+from perfect_profiler import recorded
+
+import streamsim
+from streamsim import (
+    Best,
+    Config,
+    Copy,
+    Device,
+    Grid,
+    InputError,
+    Kernel,
+    Layer,
+    Layers,
+    Loop,
+    Schedule,
+    best,
+    best_offload,
+    best_steps,
+    changed,
+    depth_first,
+    diagnose,
+    evaluate,
+    explain,
+    interval,
+    link_words,
+    load_device,
+    loop_advice,
+    lower_bound,
+    one_stream,
+    plot_explanation,
+    plot_gantt,
+    plot_heatmap,
+    predict,
+    profile_of,
+    published,
+    replay,
+    serial,
+    simulate,
+    sweep,
+    timed_alone,
+    untraced,
+    what_if,
+    work_bound,
+    workload_of_sizes,
+)
+from streamsim.analysis.what_if import graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+PUBLIC = {name: getattr(streamsim, name) for name in streamsim.__all__ if name != "__version__"}
+WORKLOAD = workload_of_sizes(h2d=["1MiB"], kernels=["10us"], d2h=["1MiB"])
+SCHEDULE = depth_first(WORKLOAD, 4, 2)
+TIMED_WITH_EVENTS = workload_of_sizes(kernels=["15us,timed=events"])
+SMALL = Grid((1, 2), (1, 2))
+LAYERS = Layers((Layer(1 << 18, WORKLOAD.kernels, repeats=6),))
+LONGEST = 200
+
+
+# What is public
+
+
+@cache
+def names_of(module: ModuleType) -> dict[str, Any]:
+    """What a module knows, and what its ``if TYPE_CHECKING:`` imports and defines for type checkers."""
+    known = dict(vars(module))
+    for block in ast.parse(Path(str(module.__file__)).read_text()).body:
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
+            for node in block.body:
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("streamsim"):
+                    there = names_of(import_module(node.module))
+                    known |= {alias.asname or alias.name: there[alias.name] for alias in node.names}
+                else:
+                    exec(compile(ast.Module([node], []), str(module.__file__), "exec"), known)
+    if known.get("array") is array:
+        known["array"] = list  # array[int] is only for type checkers before Python 3.12
+    return known
+
+
+def hints_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every annotation of a function, or of the fields, properties and methods of a class that anyone may use."""
+    known = dict(names_of(sys.modules[value.__module__]))
+    if not inspect.isclass(value):
+        yield from inspect.get_annotations(value, globals=known, eval_str=True).items()
+        return
+    for base in value.__mro__:
+        if base.__module__.startswith("streamsim"):
+            known |= names_of(sys.modules[base.__module__])
+            found = {name: text for name, text in base.__annotations__.items() if not name.startswith("_")}
+            yield from ((name, eval(text, known) if isinstance(text, str) else text) for name, text in found.items())
+    for name, member in vars(value).items():
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if inspect.isfunction(function) and (not name.startswith("_") or name in ("__iter__", "__getitem__")):
+            for argument, hint in inspect.get_annotations(function, globals=known, eval_str=True).items():
+                yield f"{name}: {argument}", hint
+
+
+def classes_in(hint: Any) -> Iterator[type]:
+    """The package's own classes that an annotation names, however deep."""
+    if isinstance(hint, TypeVar | str) or hint is None:
+        return
+    if inspect.isclass(hint) and hint.__module__.startswith("streamsim"):
+        yield hint
+    for part in get_args(hint):
+        for one in part if isinstance(part, list) else [part]:
+            yield from classes_in(one)
+
+
+@pytest.mark.parametrize("name", [name for name, value in PUBLIC.items() if callable(value)])
+def test_whatever_is_taken_or_returned_is_public(name: str) -> None:
+    for where, hint in hints_of(PUBLIC[name]):
+        for found in classes_in(hint):
+            assert found in PUBLIC.values(), f"{name}, {where}: {found.__qualname__}"
+
+
+def test_the_walk_over_annotations_sees_what_it_should() -> None:
+    assert {found for _, hint in hints_of(Best) for found in classes_in(hint)} == {
+        streamsim.Found,
+        streamsim.Flatness,
+        streamsim.Bound,
+    }
+    assert {found for _, hint in hints_of(predict) for found in classes_in(hint)} == {
+        Schedule,
+        Device,
+        streamsim.Prediction,
+    }
+
+
+# A device by its name
+
+DOORS: dict[str, Callable[[Any], object]] = {
+    "simulate": lambda device: simulate(SCHEDULE, device).makespan_s,
+    "predict": lambda device: predict(SCHEDULE, device).to_json(),
+    "explain": lambda device: explain(SCHEDULE, device).to_json(),
+    "best": lambda device: best(WORKLOAD, device, SMALL, fast=False).to_json(),
+    "best_offload": lambda device: best_offload(LAYERS, device, 1 << 20).to_json(),
+    "sweep": lambda device: list(sweep(WORKLOAD, device, chunks="1..3")),
+    "evaluate": lambda device: evaluate(WORKLOAD, [Config(chunks=2)], device, fast=False),
+    "interval": lambda device: interval(SCHEDULE, device, samples=20),
+    "lower_bound": lambda device: lower_bound(SCHEDULE, device),
+    "work_bound": lambda device: work_bound(WORKLOAD, device),
+    "timed_alone": lambda device: timed_alone(TIMED_WITH_EVENTS, device),
+    "published": lambda device: published(SCHEDULE, device),
+    "changed": lambda device: changed(device, {"h2d.latency_s": 1e-6}),
+    "link_words": link_words,
+    "what_if": lambda device: what_if(SCHEDULE, device, [graph()]).to_json(),
+    "diagnose": lambda device: diagnose(WORKLOAD, device, 1e-3).to_json(),
+    "loop_advice": lambda device: loop_advice(Loop(batch=2, batch_bytes=1 << 20, step_s=1e-3), device).to_json(),
+    "best_steps": lambda device: best_steps(one_stream(WORKLOAD, 3), device).use,
+    "replay": lambda device: replay(recorded(simulate(SCHEDULE, "ideal")), device).predicted_s,
+    "untraced": lambda device: untraced(recorded(simulate(SCHEDULE, "ideal")), device).schedule,
+    "profile_of": lambda device: profile_of(recorded(simulate(SCHEDULE, "ideal")), device),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_name_does_wherever_a_device_does(door: str) -> None:
+    path = Path(streamsim.__file__).parent / "device" / "profiles" / "h200.toml"
+    expected = DOORS[door](load_device("h200"))
+    assert [DOORS[door](device) for device in ("h200", "H200", str(path), path)] == [expected] * 4
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_device_is_named_as_such_at_every_door(door: str) -> None:
+    with pytest.raises(InputError, match=r"device = 'h20': neither a shipped profile .*; did you mean 'h200'\?"):
+        DOORS[door]("h20")
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"h200"])
+def test_what_is_no_device_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="expected a Device, the name of one or the path of its file"):
+        predict(SCHEDULE, wrong)
+
+
+def test_every_function_of_a_device_takes_its_name() -> None:
+    """But for files, which hold one device, and the sweep's own method."""
+    takes = {name for name, value in PUBLIC.items() if "device" in getattr(value, "__annotations__", {})}
+    functions = {name for name in takes if not inspect.isclass(PUBLIC[name])}
+    assert functions - {"write_device"} == set(DOORS)
+
+
+# Seconds
+
+
+def test_evaluate_says_what_simulate_says() -> None:
+    configs = [Config(chunks=2), Config(chunks=4, streams=2)]
+    expected = [simulate(config.schedule(WORKLOAD), "h200").makespan_s for config in configs]
+    assert evaluate(WORKLOAD, configs, "h200", fast=False) == expected
+
+
+# In a line
+
+
+def test_values_show_in_a_line() -> None:
+    found: dict[str, Any] = {
+        "predict": predict(SCHEDULE, "h200"),
+        "timeline": simulate(SCHEDULE, "h200"),
+        "schedule": SCHEDULE,
+        "device": load_device("h200"),
+        "explain": explain(SCHEDULE, "h200"),
+        "best": best(WORKLOAD, "h200", SMALL, fast=False),
+        "workload": WORKLOAD,
+        "layers": LAYERS,
+        "best layers": best_offload(LAYERS, "h200", 1 << 20),
+        "grid": Grid(),
+        "bound": lower_bound(SCHEDULE, "h200"),
+        "losses": explain(SCHEDULE, "h200").losses[0],
+        "sweep": sweep(WORKLOAD, chunks="1..3"),
+        **{f"device {name}": load_device(name) for name in streamsim.device_names()},
+    }
+    for name, value in found.items():
+        assert len(repr(value)) < LONGEST, name
+        assert "\n" not in repr(value), name
+        assert repr(value).startswith(f"{type(value).__name__}("), name
+    words = {name: repr(found[name]) for name in ("predict", "timeline", "schedule", "workload", "best", "sweep")}
+    took, fastest = (f"{found['predict'].makespan_s * 1e6:.4g}", f"{found['best'].best.makespan_s * 1e6:.4g}")
+    assert words == {
+        "predict": f"Prediction({took} us on h200, {found['predict'].speedup:.2f}x)",
+        "timeline": f"Timeline(13 ops, {took} us on h200)",
+        "schedule": "Schedule(depth-first N=4 S=2: 13 ops in 2 streams)",
+        "workload": "Workload(1 MiB in, 1 kernel, 1 MiB out)",
+        "best": f"Best(2 chunks on 2 streams, depth-first: {fastest} us on h200, {found['best'].speedup:.2f}x)",
+        "sweep": "Sweep(3 combinations: device x 1, chunks x 3)",
+    }
+
+
+def test_small_values_keep_the_repr_that_makes_them() -> None:
+    known = {name: value for name, value in PUBLIC.items() if inspect.isclass(value)}
+    for value in (*SCHEDULE.ops, *SCHEDULE.buffers, Config(chunks=4), serial(WORKLOAD)):
+        assert eval(repr(value), known) == value
+    assert repr(Copy("h2d", 8, 1)) == "Copy(direction='h2d', bytes=8, stream=1)"
+    assert repr(Kernel(2, duration_s=1e-6)) == "Kernel(stream=2, duration_s=1e-06)"
+
+
+# Pictures
+
+
+def test_pictures_are_drawn_into_the_axes_that_are_given() -> None:
+    from matplotlib.figure import Figure
+
+    heat = streamsim.HeatMap()
+    heat.add(sweep(WORKLOAD, chunks=[1, 2], streams=[1, 2]))
+    timeline, explanation = simulate(SCHEDULE, "h200"), explain(SCHEDULE, "h200")
+    drawings: list[tuple[Callable[..., Any], object]] = [
+        (plot_gantt, timeline),
+        (plot_explanation, explanation),
+        (plot_heatmap, heat),
+    ]
+    for draw, what in drawings:
+        ax = Figure().add_subplot()
+        assert draw(what, ax=ax) is ax
+        assert draw(what).figure.figure is not None
+    assert "matplotlib.pyplot" not in sys.modules  # so that no window can open

@@ -1,0 +1,123 @@
+"""The wheel that people install, and the sdist that others test."""
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _needs() -> str:
+    """Why none can be built here, or nothing: building must not download setuptools."""
+    if importlib.util.find_spec("setuptools") is None:
+        return "setuptools is not installed"
+    version = importlib.metadata.version("setuptools")
+    return "" if int(version.split(".")[0]) >= 77 else f"pyproject.toml asks for setuptools 77 and {version} is there"
+
+
+PACKAGES = ("pyproject.toml", "README.md", "LICENSE", "streamsim", "validate")
+TESTED = ("tests", "figures", "docs", "records", ".github", ".ci", "MANIFEST.in", "CHANGELOG.md")
+MOST_BYTES = 1_000_000
+
+
+def _built(kind: str, names: tuple[str, ...], factory: pytest.TempPathFactory) -> Path:
+    """A wheel or an sdist, built from a copy: building leaves build/ behind."""
+    if reason := _needs():
+        pytest.skip(reason)
+    source, out = factory.mktemp("source"), factory.mktemp(kind)
+    _copy([ROOT / name for name in names if (ROOT / name).exists()], source)
+    backend = f"import os, setuptools.build_meta as b; os.chdir({str(source)!r}); b.build_{kind}({str(out)!r})"
+    built = subprocess.run([sys.executable, "-c", backend], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    (path,) = out.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    return zipfile.ZipFile(_built("wheel", PACKAGES, tmp_path_factory))
+
+
+def _copy(paths: list[Path], target: Path) -> None:
+    import shutil
+
+    for path in paths:
+        if path.is_dir():
+            unwanted = shutil.ignore_patterns("__pycache__", "build")
+            shutil.copytree(path, target / path.name, symlinks=True, ignore=unwanted)
+        else:
+            shutil.copy(path, target)
+
+
+def test_two_packages_and_no_top_level_validate(wheel: zipfile.ZipFile) -> None:
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"streamsim", "streamsim_validate"}
+
+
+def test_every_source_file_is_in_it(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    for folder, package in (("streamsim", "streamsim"), ("validate", "streamsim_validate")):
+        for path in (ROOT / folder).rglob("*"):
+            if (path.suffix in (".py", ".toml") or path.name == "py.typed") and "campaigns" not in path.parts:
+                assert f"{package}/{path.relative_to(ROOT / folder).as_posix()}" in names
+
+
+def test_it_is_typed_and_brings_the_devices(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert {"streamsim/py.typed", "streamsim_validate/py.typed"} <= names
+    assert "streamsim/device/profiles/h200.toml" in names
+    assert not any(name.startswith("tests/") or "__pycache__" in name for name in names)
+
+
+def test_commands_and_dependences(wheel: zipfile.ZipFile) -> None:
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+    scripts = wheel.read(f"{folder}/entry_points.txt").decode()
+    assert "streamsim = streamsim.__main__:main" in scripts
+    assert "\nvalidate =" not in scripts
+    metadata = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
+    needed = [line for line in metadata.get_all("Requires-Dist") or [] if "extra ==" not in line]
+    assert not any(line.startswith(("cupy", "cupti", "typer")) for line in needed)
+    assert any(line.startswith("simpy") for line in needed)
+
+
+def test_it_is_small_and_holds_no_records(wheel: zipfile.ZipFile) -> None:
+    assert sum(one.compress_size for one in wheel.infolist()) < MOST_BYTES
+    assert not any(name.endswith((".gz", ".zip")) or "campaigns" in name for name in wheel.namelist())
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "says"),
+    [
+        ("streamsim", "predict --h2d 1MiB --kernel 20us --d2h 1MiB --chunks 2 --streams 2 --device h200", "serial"),
+        ("streamsim_validate", "run --help", "--suite"),
+    ],
+)
+def test_its_modules_run_by_themselves(
+    wheel: zipfile.ZipFile, tmp_path: Path, module: str, arguments: str, says: str
+) -> None:
+    """Unpacked and nothing else of the project beside it."""
+    wheel.extractall(tmp_path / "alone")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "alone")}
+    command = [sys.executable, "-P", "-m", module, *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+
+
+def test_the_sdist_holds_what_its_tests_need(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = _built("sdist", (*PACKAGES, *TESTED), tmp_path_factory)
+    with tarfile.open(path) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    for folder in ("streamsim", "validate", "tests", "figures", "docs", "records", ".github"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                assert file.relative_to(ROOT).as_posix() in names
+    assert ".ci/run" in names

@@ -1,0 +1,157 @@
+"""Training loops: the time of a step by hand, and laws of what changes bring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from streamsim.analysis.races import check
+from streamsim.device.library import load_device
+from streamsim.device.variations import changed
+from streamsim.errors import InputError
+from streamsim.program.schedule import Copy, Kernel
+from streamsim.training.loop import Loop, enough_workers, loop_advice, seconds_a_step
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
+
+MS = 1e-3
+
+
+def card() -> Device:
+    """The ideal device: no latency, calls that cost nothing. Pinned copies run at 50 GB/s, pageable ones at 10."""
+    rates = {f"{d}.bandwidth": "50GB/s" for d in ("h2d", "d2h")} | {
+        f"{d}.pageable_bandwidth": "10GB/s" for d in ("h2d", "d2h")
+    }
+    return changed(load_device("ideal"), rates)
+
+
+LOOP = Loop(batch=100, batch_bytes=100_000_000, step_s=20 * MS)  # 10 ms pageable, 2 ms pinned
+
+
+# By hand, in ms a step: a batch of 100 MB takes 10 ms from pageable memory, 2 from pinned, and a step 20.
+#   in turn, pageable: 10 + 20; pinned: 2 + 20; the same in one stream without blocking
+#   a prefetcher, pinned: the copy runs beside the step: 20
+#   a prefetcher, pageable, copy first: the host stages for 10 before it issues the step, which the card waits for: 30
+#   a prefetcher, pageable, step first: the host stages beside the step: 20
+#   what workers load is staged at half that pace, for 20 ms: 20 + 20; a batch every 50 ms from 4 workers of 200 each
+#   the training process loads 5 ms: in turn and blocking 5 + 10 + 20 where the loss is read; without it the load runs
+#   beside the step: 10 + 20
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted_ms"),
+    [
+        ({}, 30),
+        ({"is_pinned": True}, 22),
+        ({"is_pinned": True, "non_blocking": True}, 22),
+        ({"is_pinned": True, "non_blocking": True, "issue": "copy first"}, 20),
+        ({"is_pinned": True, "non_blocking": True, "issue": "step first"}, 20),
+        ({"non_blocking": True, "issue": "copy first"}, 30),
+        ({"non_blocking": True, "issue": "step first"}, 20),
+        ({"load_s": 120 * MS, "workers": 4}, 40),
+        ({"load_s": 200 * MS, "workers": 4}, 50),
+        ({"load_s": 5 * MS, "reads_loss": True}, 35),
+        ({"load_s": 5 * MS}, 30),
+        ({"is_pinned": True, "issue_s": 50 * MS}, 52),
+    ],
+)
+def test_a_step_by_hand(fields: dict[str, object], wanted_ms: float) -> None:
+    loop = replace(LOOP, **fields)
+    assert seconds_a_step(loop, card(), staging_s=0.0) == pytest.approx(wanted_ms * MS, rel=0.01)
+
+
+def test_what_a_loop_waits_for_by_hand() -> None:
+    def binds(**fields: object) -> tuple[str, ...]:
+        return loop_advice(replace(LOOP, **fields), card()).rows[0].binds
+
+    assert binds() == ("the step", "the copy")  # they take turns
+    assert binds(is_pinned=True, non_blocking=True, issue="step first") == ("the step",)
+    assert binds(load_s=400 * MS, workers=4) == ("loading",)
+    assert binds(batch_bytes=1_000_000_000, is_pinned=True, non_blocking=True, issue="step first")[0] != "the step"
+
+
+def test_issue_order_matters_for_pageable_memory() -> None:
+    """The case of the training guide: ten batches of 154 MB from pageable memory, steps of 45 ms."""
+    found = loop_advice(Loop(batch=256, batch_bytes=154_000_000, step_s=45 * MS), "a100")
+    prefetcher = next(row for row in found.rows if row.title == "a prefetcher")
+    assert prefetcher.step_s == pytest.approx(45 * MS, rel=0.01)
+    assert any("before the next batch's copy" in note for note in found.notes)
+
+
+loops = st.builds(
+    Loop,
+    batch=st.integers(1, 512),
+    batch_bytes=st.integers(1_000_000, 500_000_000),
+    step_s=st.floats(1e-3, 0.2),
+    load_s=st.sampled_from([0.0, 1e-3, 20e-3, 300e-3]),
+    workers=st.integers(0, 8),
+    issue_s=st.sampled_from([0.0, 5e-3]),
+    is_pinned=st.booleans(),
+    non_blocking=st.booleans(),
+    reads_loss=st.booleans(),
+    issue=st.sampled_from(["in turn", "copy first", "step first"]),
+)
+
+
+@examples(60)
+@given(loops)
+def test_no_loop_races_and_every_step_has_its_batch(loop: Loop) -> None:
+    schedule = loop.schedule(6, 1e-3)
+    assert [finding for finding in check(schedule) if finding.rule == "race"] == []
+    copies = [op for op in schedule.ops if isinstance(op, Copy)]
+    steps = [op for op in schedule.ops if isinstance(op, Kernel)]
+    assert len(copies) == len(steps) == 6
+    assert all(copy.bytes == loop.batch_bytes for copy in copies)
+    assert [copy.device for copy in copies] == [step.reads[0] for step in steps]
+
+
+@examples(40)
+@given(loops)
+def test_steps_stay_in_one_stream_and_in_order(loop: Loop) -> None:
+    """Steps need each other's weights: no change puts two side by side."""
+    for row in loop_advice(loop, "h200", loop.batch_bytes // 4).rows:
+        steps = [op for op in row.loop.schedule(6, 1e-3).ops if isinstance(op, Kernel)]
+        assert len({op.stream for op in steps}) == 1
+
+
+@examples(40)
+@given(loops)
+def test_a_step_takes_no_less_than_any_part_of_it(loop: Loop) -> None:
+    device = load_device("h200")
+    floor_s = max(loop.step_s, loop.issue_s, loop.load_s / max(1, loop.workers))
+    assert seconds_a_step(loop, device) >= floor_s * (1 - 1e-6)
+
+
+@examples(40)
+@given(loops)
+def test_the_best_line_is_the_fastest_and_the_first_one_is_as_it_is(loop: Loop) -> None:
+    found = loop_advice(loop, "h200", loop.batch_bytes // 4)
+    assert found.rows[0].loop == loop
+    assert found.best.step_s <= min(row.step_s for row in found.rows) * 1.0101
+    for row in found.rows:
+        assert row.gain == pytest.approx(found.rows[0].step_s / row.step_s)
+        assert row.loop.step_s == loop.step_s
+
+
+@examples(40)
+@given(loops)
+def test_enough_workers_are_enough_and_one_fewer_is_not(loop: Loop) -> None:
+    device = load_device("h200")
+    fast = replace(loop, is_pinned=True, non_blocking=True, issue="step first", reads_loss=False)
+    count = enough_workers(fast, device)
+    without_s = seconds_a_step(replace(fast, load_s=0.0), device)
+    assert fast.load_s / max(1, count) <= without_s * (1 + 1e-6) or count == 256
+    if count > max(1, loop.workers):
+        assert fast.load_s / (count - 1) > without_s * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("fields", [{"batch": 0}, {"step_s": 0.0}, {"workers": 1000}, {"issue": "never"}])
+def test_what_is_no_loop_is_named(fields: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=next(iter(fields))):
+        replace(LOOP, **fields)

@@ -1,0 +1,66 @@
+"""The command loop: what it prints and writes, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamsim.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOOP = ["loop", "--batch", "256", "--sample", "3x224x224:float32", "--step", "45ms", "--device", "a100"]
+
+
+def test_the_verdict_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*LOOP, "--load", "240ms", "--workers", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "training loop on a100:pytorch"
+    assert lines[1].startswith("first: a prefetcher and 6 workers: 1.57 times as fast")
+
+
+def test_a_file_says_what_options_do_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "loop.toml"
+    file.write_text('batch = 256\nsample = "3x224x224:float32"\nstep = "45ms"\nload = "240ms"\nworkers = 4\n')
+    assert main(["loop", str(file), "--device", "a100", "--json"]) == 0
+    of_file = json.loads(capsys.readouterr().out)
+    assert main([*LOOP, "--load", "240ms", "--workers", "4", "--json"]) == 0
+    of_options = json.loads(capsys.readouterr().out)
+    assert of_file["loops"] == of_options["loops"]
+    assert main(["loop", str(file), "--device", "a100", "--workers", "8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["loops"][0]["loop"]["workers"] == 8
+
+
+@pytest.mark.parametrize(
+    "more", [[], ["--pinned", "--non-blocking"], ["--item"], ["--load", "240ms", "--workers", "4"]]
+)
+def test_the_program_is_python_with_the_loaders_arguments(more: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "out.py"
+    assert main([*LOOP, *more, "-o", str(path)]) == 0
+    text = path.read_text()
+    compile(text, str(path), "exec")
+    assert "DataLoader(" in text
+    assert f"num_workers={6 if '--load' in more else 0}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--step", "45ms", "--batch-bytes", "1MB"], "--batch: is missing"),
+        (["--batch", "2", "--batch-bytes", "1MB"], "--step: is missing"),
+        (["--batch", "2", "--step", "45ms"], "give one of the two"),
+        (["--batch", "2", "--step", "45ms", "--sample", "3x4"], "expected a shape and a type"),
+        (["--batch", "2", "--step", "45ms", "--sample", "3xy:uint8"], "--sample = 'y'"),
+        (["--batch", "2", "--step", "45ms", "--batch-bytes", "1", "--workers", "900"], "900"),
+    ],
+)
+def test_a_loop_that_is_not_whole_is_one_line(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["loop", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.rstrip().count("\n") <= 3

@@ -1,0 +1,587 @@
+"""Calibration's fits: what they make of samples whose truth is known, and of a recorded calibration."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from dataclasses import replace
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+from fake_cuda import fake_gpu
+
+from streamsim import load_device
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.profile import ARBITRATIONS, Arbitration, Device, LinkDirection, number_names
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEvent
+from streamsim_validate.calibrate import fits, measurement
+from streamsim_validate.calibrate.all_probes import probes
+from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
+from streamsim_validate.calibrate.host_probes import fit_edges, host_calls
+from streamsim_validate.calibrate.kernels import KERNELS, elements_of
+from streamsim_validate.calibrate.probe import KI
+from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
+from streamsim_validate.calibrate.queues import RULES, rules
+from streamsim_validate.calibrate.samples import NOTHING_ON_CARD, RETIRED, Samples, read_samples, write_samples
+from streamsim_validate.compare.clocks import predict_device_s
+from streamsim_validate.gpu.memory import buffers_of, union
+from streamsim_validate.records.card import Card
+from streamsim_validate.records.chains import Chain, Timing
+from streamsim_validate.records.host_calls import PACE_CHAIN
+from streamsim_validate.records.timed import closed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1", "13.0", "13.0", "14.2")
+
+
+def link(direction: LinkDirection, crowded_bytes_per_s: float, *latencies_s: float) -> LinkDirection:
+    names = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
+    numbers = dict(zip(names, latencies_s, strict=True)) | {"crowded_bandwidth_bytes_per_s": crowded_bytes_per_s}
+    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000, crowded_bytes=2_000_000)
+
+
+@cache
+def truth() -> Device:
+    """The shipped H200 with every effect on but one, and a straight cost for every kernel of the probes.
+
+    The host is fast: calls that take longer than a short copy are no longer hidden behind it.
+    """
+    device = load_device("h200")
+    costs = tuple(
+        KernelCost(name, parameter, sizes, tuple(3e-6 + n * (1 + parameter) * 1e-12 for n in sizes))
+        for name, parameter in KERNELS
+        for sizes in [elements_of(name, CARD.resident_threads)]
+    )
+    return msgspec.structs.replace(
+        device,
+        connections=16,
+        h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
+        d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
+        copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
+        compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
+        hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
+        host=msgspec.structs.replace(
+            device.host,
+            copy_s=1.6e-6,
+            kernel_s=3.5e-6,
+            record_s=0.4e-6,
+            wait_s=0.2e-6,
+            after_wait_s=1.2e-6,
+            first_on_stream_s=0.7e-6,
+            graph_edge_s=0.4e-6,
+        ),
+        sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
+    )
+
+
+@cache
+def samples() -> Samples:
+    """What the probes would show on a card that is exactly as the model thinks."""
+    timings = {}
+    for chain, schedule in probes(CARD.resident_threads):
+        host = simulate(closed(schedule), truth())
+        issue_s = (host.issued[len(schedule.ops) - 1]) * 1e-9
+        device_s = predict_device_s(schedule, truth()) if schedule.used_streams else 0.0
+        timings[chain] = [Timing(device_s, host.host_s, issue_s)]
+    pace_s = timings[PACE_CHAIN][0].issue_s
+    return Samples(CARD, "2026-01-01", timings, paces_s={chain: [pace_s] for chain in timings if is_program(chain)})
+
+
+def is_program(chain: Chain) -> bool:
+    return chain.kind in PROGRAM_KINDS
+
+
+@cache
+def found() -> Device:
+    return fits.fit(samples())
+
+
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("h2d.latency_s", 0.02),
+        ("h2d.bandwidth_bytes_per_s", 0.002),
+        ("h2d.duplex_latency_s", 0.1),
+        ("h2d.duplex_bandwidth_bytes_per_s", 0.01),
+        ("h2d.pageable_bandwidth_bytes_per_s", 0.02),
+        ("d2h.latency_s", 0.02),
+        ("d2h.duplex_latency_s", 0.1),
+        ("d2h.duplex_bandwidth_bytes_per_s", 0.01),
+        ("h2d.crowded_latency_s", 0.05),
+        ("h2d.crowded_duplex_latency_s", 0.05),
+        ("h2d.in_flight_bytes", 0.1),
+        ("d2h.crowded_latency_s", 0.05),
+        ("d2h.crowded_duplex_latency_s", 0.05),
+        ("h2d.crowded_bandwidth_bytes_per_s", 0.01),
+        ("d2h.crowded_bandwidth_bytes_per_s", 0.01),
+        ("h2d.crowded_bytes", 0.05),
+        ("d2h.crowded_bytes", 0.05),
+        ("compute.floor_s", 0.01),
+        ("host.copy_s", 0.01),
+        ("host.kernel_s", 0.01),
+        ("host.first_on_stream_s", 0.02),
+        ("host.record_s", 0.01),
+        ("host.wait_s", 0.01),
+        ("host.after_wait_s", 0.1),
+        ("host.graph_node_s", 0.01),
+        ("host.graph_edge_s", 0.01),
+        ("hand_over.event_s", 0.05),
+        ("hand_over.event_streams_s", 0.1),
+    ],
+)
+@pytest.mark.usefixtures("fitting_once")
+def test_a_known_card_is_found_again(name: str, within: float) -> None:
+    """The probes simulated on a known device and fitted give that device back."""
+    part, field = name.split(".")
+    wanted = getattr(getattr(truth(), part), field)
+    assert getattr(getattr(found(), part), field) == pytest.approx(wanted, rel=within)
+
+
+def test_the_calls_of_programs_need_every_program_and_chains_of_events() -> None:
+    calls = fit_calls(samples(), found().host.after_wait_s)
+    assert calls == tuple(getattr(found().host, name) for name in calls._fields)
+    for chain in (chain for chain in samples().timings if is_program(chain) or chain.kind in ("record", "wait")):
+        timings = {other: runs for other, runs in samples().timings.items() if other != chain}
+        with pytest.raises(InputError, match=chain.kind):
+            fits.fit(Samples(CARD, "2026-01-01", timings, paces_s=samples().paces_s))
+
+
+def test_a_host_that_is_slow_for_some_programs_has_the_calls_of_the_pace_beside_them() -> None:
+    """Each program at a speed of its own, and its pace with it: the calls are those at the speed of most."""
+    speeds = dict(zip(samples().paces_s, itertools.cycle((1, 1, 2.5)), strict=False))
+    timings = {
+        chain: [timing._replace(issue_s=speeds.get(chain, 1) * timing.issue_s) for timing in runs]
+        for chain, runs in samples().timings.items()
+    }
+    paces_s = {chain: [speeds[chain] * pace_s for pace_s in paces] for chain, paces in samples().paces_s.items()}
+    assert fit_calls(Samples(CARD, "2026-01-01", timings, paces_s=paces_s)) == pytest.approx(fit_calls(samples()))
+
+
+def test_programs_are_measured_with_the_pace_beside_each_run_and_other_probes_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A probe of each part, on an emulated card: each in every round that counts, what scatters most more often."""
+    wanted = {Chain("kernel sincos(2)", 4096, 8): 1, Chain("h2d", 64 * KI, 8): 2, PACE_CHAIN: 1}
+    wanted |= {Chain("program ring", 2, 8): 4, Chain("program depth-first", 2, 4): 4}
+    some = [probe for probe in probes(CARD.resident_threads) if probe[0] in wanted]
+    assert len(some) == len(wanted)
+    monkeypatch.setattr(measurement, "probes", lambda _: iter(some))
+    steps: list[str] = []
+    found = measurement.measure_probes(fake_gpu()[0], on_step=lambda what, _i, _n: steps.append(what))
+    assert {chain: len(runs) for chain, runs in found.timings.items()} == {
+        chain: measurement.REPEATS * times for chain, times in wanted.items()
+    }
+    assert {chain: len(paces) for chain, paces in found.paces_s.items()} == {
+        chain: 4 * measurement.REPEATS for chain in wanted if is_program(chain)
+    }
+    assert min(min(paces) for paces in found.paces_s.values()) > 0
+    assert tuple(dict.fromkeys(steps)) == measurement.PARTS
+    assert Samples.from_plain(found.plain()) == found
+
+
+def test_programs_that_took_less_than_their_first_calls_are_refused() -> None:
+    with pytest.raises(InputError, match="issued sooner than its first calls alone take"):
+        fit_calls(samples(), after_wait_s=1e-3)
+
+
+def test_no_call_takes_less_than_nothing_and_the_others_explain_the_programs_without_it() -> None:
+    """Over 32 streams the mix takes less than over 4: then streams cost nothing, and what is nearest to all counts."""
+    few, both, many = Chain("mix hd", 4, 64), Chain("mix hkd", 4, 64), Chain("mix hkd", 32, 64)
+    took = {few: 128 * 2e-6, both: 128 * 2e-6 + 64 * 5e-6, many: 0.9 * (128 * 2e-6 + 64 * 5e-6)}
+    older = {chain: runs for chain, runs in samples().timings.items() if not is_program(chain)}
+    older |= {chain: [older[chain][0]._replace(issue_s=seconds)] for chain, seconds in took.items()}
+    calls = fit_calls(Samples(CARD, "2026-01-01", older))
+    assert calls.first_on_stream_s == 0
+    # Two chains of one make, 576 and 518.4 us, relative errors squared: their mean is weighed by 1 / time squared.
+    weights = [1 / took[chain] ** 2 for chain in (both, many)]
+    nearest_s = sum(w * took[chain] for w, chain in zip(weights, (both, many), strict=True)) / sum(weights)
+    assert calls.copy_s == pytest.approx(2e-6)
+    assert calls.kernel_s == pytest.approx((nearest_s - 128 * 2e-6) / 64)
+
+
+def test_chains_of_events_that_took_no_longer_for_being_longer_cost_nothing() -> None:
+    shorter = {Chain("record", 0, 64): [samples().timings[Chain("record", 0, 16)][0]._replace(issue_s=1e-9)]}
+    calls = fit_calls(replace(samples(), timings=samples().timings | shorter))
+    assert calls.record_s == 0
+    assert calls.wait_s > 0
+
+
+def test_the_programs_tell_their_calls_apart() -> None:
+    """No kind of call and no number of streams is a sum of others in all of them: the fit has one answer."""
+    counts = np.array([_counts(schedule, {"record": 1.0, "wait": 1.0}) for _, schedule in programs()])
+    assert np.linalg.matrix_rank(counts) == counts.shape[1]
+
+
+def test_samples_of_before_there_were_programs_have_the_calls_of_the_mixes() -> None:
+    """By hand. Over 32 streams 84 first calls more than over 4; what they leave of the mixes is divided.
+
+    Two calls of each mix that has kernels are after a wait.
+    """
+    older = {chain: runs for chain, runs in samples().timings.items() if not is_program(chain)}
+    calls = fits.fit(Samples(CARD, "2026-01-01", older)).host
+    mixes = (("mix hd", 4), ("mix hkd", 4), ("mix hkd", 32))
+    few, both, many = (older[Chain(*mix, 64)][0].issue_s for mix in mixes)
+    first_s = (many - both) / (3 * (32 - 4))
+    copy_s = (few - 8 * first_s) / 128
+    assert calls.first_on_stream_s == pytest.approx(first_s)
+    assert calls.copy_s == pytest.approx(copy_s)
+    assert calls.kernel_s == pytest.approx((both - 2 * calls.after_wait_s - 12 * first_s) / 64 - 2 * copy_s)
+    assert calls.record_s == pytest.approx(truth().host.record_s, rel=0.01)
+
+
+def test_the_hosts_calls_are_probed_without_the_calibrations_buffers() -> None:
+    """So that they fit beside any other schedules."""
+    assert sum(union(buffers_of(schedule) for _, schedule in host_calls()).values()) < 1 << 20
+
+
+def test_queues_and_rules_of_a_known_card_are_found_again() -> None:
+    profile = found()
+    assert (profile.connections, profile.copy_engines.connections) == (16, 5)
+    assert (profile.compute.arbitration, profile.copy_engines.arbitration) == ("ready-order", "same-queue-first")
+
+
+@pytest.mark.parametrize("rule", ARBITRATIONS)
+def test_the_probes_tell_the_rules_apart(rule: Arbitration) -> None:
+    """One op at a time, stream 1's second op is the second of the five long ones, the fourth or the last.
+
+    Not so for kernels, of which the last part leaves the card to others: stream 1's second one is not ready then, and
+    its queue loses its turn. What the host waits for is the last one then, as in ready order, of which the fit makes
+    that.
+    """
+    device = truth()
+    device = msgspec.structs.replace(
+        device,
+        compute=msgspec.structs.replace(device.compute, arbitration=rule, concurrent_kernels=1),
+        copy_engines=msgspec.structs.replace(device.copy_engines, arbitration=rule),
+    )
+    for chain, schedule in rules():
+        spans = simulate(schedule, device).spans
+        engine = "compute" if chain.kind == RULES["compute"] else "h2d"
+        long = sorted((s.start_s, s.stream) for s in spans if s.engine == engine and s.end_s - s.start_s > 20e-6)
+        order = [stream for _, stream in long]
+        same_queue_first = [1, 2, 3, 4, 1] if engine == "compute" else [1, 1, 2, 3, 4]
+        assert (
+            order
+            == {
+                "same-queue-first": same_queue_first,
+                "issue-order": [1, 4, 2, 1, 3],
+                "ready-order": [1, 4, 3, 2, 1],
+            }[rule]
+        )
+
+
+def test_the_hand_overs_of_a_known_card_add_up() -> None:
+    """Single steps cannot be told apart, the cycles can: H2D, kernel, D2H and round again."""
+    sums, wanted = found().hand_over, truth().hand_over
+    for steps in (("h2d_to_kernel_s", "kernel_to_d2h_s", "d2h_to_h2d_s"), ("h2d_to_kernel_s", "kernel_to_h2d_s")):
+        assert sum(getattr(sums, s) for s in steps) == pytest.approx(sum(getattr(wanted, s) for s in steps), rel=0.02)
+
+
+def test_a_straight_line_is_found_exactly() -> None:
+    # 2 us + bytes / (50 GB/s)
+    points = [(n, 2e-6 + n / 50e9) for n in (1 << 16, 1 << 20, 1 << 24)]
+    assert fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
+
+
+RECORDS = Path(__file__).parents[2] / "records"
+RECORDED = RECORDS / "calibration-h200.samples.gz"
+
+
+@pytest.mark.parametrize("card", ["h100", "h200"])
+@pytest.mark.usefixtures("fitting_once")
+def test_a_shipped_profile_is_what_the_recorded_samples_say(card: str) -> None:
+    """Anyone can make it again, but for the last digits, which depend on the linear algebra of the machine."""
+    found, shipped = fits.fit(read_samples(RECORDS / f"calibration-{card}.samples.gz")), load_device(card)
+    assert measured_of(found) == pytest.approx(measured_of(shipped), rel=1e-9, abs=1e-15)
+    assert found.compute.kernels == shipped.compute.kernels
+    assert found.spread == pytest.approx(shipped.spread, rel=1e-6)
+
+
+def measured_of(device: Device) -> dict[str, float]:
+    """All its numbers but those of kernels, by dotted name."""
+    return {name: attrgetter(name)(device) for name in number_names(device) if not name.startswith("compute.kernels")}
+
+
+# Chains of 128 kernels over 7 streams, less such of 32, a kernel: an H200, driver 580.159.04, 2026-11-22.
+SIDE_BY_SIDE = [("sincos", 2, 256 * KI, 1.89e-6), ("sincos", 40, 64 * KI, 4.53e-6), ("sincos", 40, 256 * KI, 17.98e-6)]
+
+
+@pytest.mark.measured
+@pytest.mark.parametrize(("name", "parameter", "elements", "measured_s"), SIDE_BY_SIDE)
+def test_kernels_side_by_side_took_what_their_costs_alone_say(
+    name: str, parameter: int, elements: int, measured_s: float
+) -> None:
+    """Nothing is fitted to them; those that would start less than 1.1 us apart start that far apart on the card."""
+    device, ends = load_device("h200"), {}
+    for n in (32, 128):
+        opening: list[Op] = [
+            Kernel(8, duration_s=1e-3, fill=0.01),
+            RecordEvent(0, 8),
+            *(WaitEvent(0, s) for s in range(1, 8)),
+        ]
+        kernels = [Kernel(1 + i % 7, name, elements, parameter) for i in range(n)]
+        ends[n] = simulate(Schedule((*opening, *kernels), ("non-blocking",) * 8, events=1), device).makespan_s
+    assert (ends[128] - ends[32]) / 96 == pytest.approx(measured_s, rel=0.05)
+
+
+def test_rows_of_retired_probes_are_passed_over() -> None:
+    more = [(kind, 1024, n, ((1e-3, 1e-3, 1e-4),)) for kind in RETIRED for n in (32, 128)]
+    today = samples().plain()
+    assert Samples.from_plain(msgspec.structs.replace(today, timings=(*today.timings, *more))) == samples()
+
+
+# Spread
+
+UNFITTED = 1.5**0.5  # a third as many numbers were fitted as there are chains, in each group of the link's probes
+
+
+def spread_of(device: Device, changed: Samples | None = None) -> dict[str, float]:
+    """As calibration says it when the samples of the known card were fitted to ``device``."""
+    return fits.spread(changed or samples(), device)
+
+
+def with_runs(kind: str, runs: Callable[[float], list[float]]) -> Samples:
+    """The known card's samples, but for several device times of each chain of a kind, made of the one it had."""
+    plain = samples()
+    changed = {
+        chain: [Timing(seconds, rows[0].wall_s, rows[0].issue_s) for seconds in runs(rows[0].device_s)]
+        for chain, rows in plain.timings.items()
+        if chain.kind == kind
+    }
+    return replace(plain, timings=plain.timings | changed)
+
+
+def test_of_the_runs_of_copies_the_faster_half_counts_and_of_others_the_middle() -> None:
+    # Short chains 1, 2 (and 9, 9), long ones 11, 13, 15 (and 90, 99) seconds: (13 - 1.5) / 8, and (15 - 5.5) / 8.
+    runs = {2: (9.0, 1.0, 9.0, 2.0), 10: (90.0, 15.0, 11.0, 99.0, 13.0)}
+    timings = {
+        Chain(kind, 64, n): [Timing(s, 0, 0) for s in of] for kind in ("h2d", "cycle hk") for n, of in runs.items()
+    }
+    assert Samples(CARD, "2026-01-01", timings).per_link("h2d", 64) == pytest.approx(11.5 / 8)
+    assert Samples(CARD, "2026-01-01", timings).per_link("cycle hk", 64) == pytest.approx(9.5 / 8)
+
+
+def test_small_pageable_copies_out_of_the_hosts_caches_do_not_set_the_rate() -> None:
+    """256 KiB at 24 GB/s, 1 to 16 MiB at 8 GB/s behind 2 us: a line through them would start below 0 us."""
+    host = truth().host
+    held_s = host.copy_s + host.submit_s + host.wake_s
+    link_s = {n: held_s + 2e-6 + n / (24e9 if n == min(PAGEABLE_BYTES) else 8e9) for n in PAGEABLE_BYTES}
+    timings = {
+        Chain("pageable h2d", n, length): [Timing(length * s, 0, 0)] for n, s in link_s.items() for length in (1, 3)
+    }
+    found = _fit_pageable(Samples(CARD, "2026-01-01", timings), "h2d", host, Link(2e-6, 1 / 54e9))
+    assert found.latency_s == 2e-6
+    assert 1 / found.s_per_byte == pytest.approx(8e9)
+
+
+def test_a_card_that_is_as_the_model_thinks_has_next_to_no_spread() -> None:
+    """No scatter; no misfit but whole nanoseconds, and what the timing events of few streams or many add."""
+    found = spread_of(truth())
+    assert found["compute.kernels"] < 1e-3
+    for d in ("h2d", "d2h"):
+        assert found[f"{d}.latency_s"] < 1e-3
+        assert found[f"{d}.duplex_latency_s"] < 1e-3
+        assert found[f"{d}.crowded_duplex_latency_s"] < 1e-3
+        assert found[f"{d}.bandwidth_bytes_per_s"] < 2e-3
+    assert found["hand_over.h2d_to_d2h_s"] == 0
+
+
+def test_scatter_becomes_spread() -> None:
+    # Runs of 0.9, 0.95, 1, 1.05 and 1.1 times the median: half the quartile distance is 0.05 of it.
+    changed = with_runs("pageable h2d", lambda s: [0.9 * s, 0.95 * s, s, 1.05 * s, 1.1 * s])
+    found = spread_of(truth(), changed)
+    assert found["h2d.pageable_latency_s"] == pytest.approx(1.4826 * 0.05)
+    assert found["h2d.pageable_bandwidth_bytes_per_s"] == pytest.approx(1.4826 * 0.05)
+    assert found["d2h.pageable_latency_s"] == 0
+
+
+def test_a_graphs_edges_are_as_uncertain_as_its_probes_differ() -> None:
+    """Copies of one kind of graph, of six, are launched 0.6 us dearer, so its edges 0.3 us: of 0.4 us, 0.45 on average.
+
+    They are 0.3 - 0.05 off, and the five others 0.05.
+    """
+    changed, plain = {}, samples()
+    for chain, (run,) in plain.timings.items():
+        if (chain.kind, chain.size) == ("crowded h2d", 128 * KI):
+            changed[chain] = [run._replace(issue_s=run.issue_s + chain.length * 0.6e-6)]
+    dearer = replace(plain, timings=plain.timings | changed)
+    device = fit_edges(dearer, truth())
+    assert device.host.graph_edge_s == pytest.approx(0.45e-6, rel=0.01)
+    expected = ((0.25**2 + 5 * 0.05**2) / 6) ** 0.5 / 0.45
+    assert spread_of(device, dearer)["host.graph_edge_s"] == pytest.approx(expected, rel=0.02)
+
+
+def test_a_wrong_latency_becomes_spread() -> None:
+    """A latency that is 10 % too long misses each small copy by just that; large ones hardly notice."""
+    device = truth()
+    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
+    found = spread_of(msgspec.structs.replace(device, d2h=late))
+    assert found["d2h.latency_s"] == pytest.approx(UNFITTED * 0.1 / 1.1, rel=0.01)
+    assert found["d2h.bandwidth_bytes_per_s"] < 0.002
+    assert found["h2d.latency_s"] < 1e-3
+
+
+def test_a_wrong_bandwidth_becomes_spread() -> None:
+    """A bandwidth 3 % too low makes large copies 3 % longer, and small ones by what a wrong latency would, too."""
+    device = truth()
+    rate = device.h2d.bandwidth_bytes_per_s / 1.03
+    shared = min(rate, device.h2d.duplex_bandwidth_bytes_per_s)
+    slow = msgspec.structs.replace(
+        device.h2d,
+        bandwidth_bytes_per_s=rate,
+        duplex_bandwidth_bytes_per_s=shared,
+        crowded_bandwidth_bytes_per_s=min(rate, device.h2d.crowded_bandwidth_bytes_per_s),
+    )
+    found = spread_of(msgspec.structs.replace(device, h2d=slow))
+    assert found["h2d.bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.05)
+    missed_s = [0.03 * n / device.h2d.bandwidth_bytes_per_s for n in (1 << 16, 1 << 18, 1 << 20)]
+    mean_square = sum(seconds**2 for seconds in missed_s) / 3
+    assert found["h2d.latency_s"] == pytest.approx(UNFITTED * mean_square**0.5 / device.h2d.latency_s, rel=0.01)
+
+
+def test_a_wrong_shared_bandwidth_becomes_spread() -> None:
+    """Of two copies in series in "duplex h2d" one is beside the other direction: it is 3 % longer, the other not."""
+    device = truth()
+    slow = {
+        d: msgspec.structs.replace(link, duplex_bandwidth_bytes_per_s=link.duplex_bandwidth_bytes_per_s / 1.03)
+        for d, link in (("h2d", device.h2d), ("d2h", device.d2h))
+    }
+    found = spread_of(msgspec.structs.replace(device, **slow))
+    for d in ("h2d", "d2h"):
+        assert found[f"{d}.duplex_bandwidth_bytes_per_s"] == pytest.approx(UNFITTED * 0.03, rel=0.1)
+    assert found["d2h.bandwidth_bytes_per_s"] < 2e-3
+
+
+def test_scatter_and_misfit_add_in_quadrature() -> None:
+    device = truth()
+    late = msgspec.structs.replace(device.d2h, latency_s=1.1 * device.d2h.latency_s)
+    # The faster half is as it was, and the quartiles are s and 1.1 s.
+    changed = with_runs("d2h", lambda s: [s, s, s, 1.1 * s, 1.2 * s])
+    alone = spread_of(msgspec.structs.replace(device, d2h=late))["d2h.latency_s"]
+    found = spread_of(msgspec.structs.replace(device, d2h=late), changed)
+    assert found["d2h.latency_s"] ** 2 == pytest.approx(alone**2 + (1.4826 * 0.05) ** 2)
+
+
+def test_the_spread_of_a_hand_over_is_that_of_the_mean_of_a_run() -> None:
+    # Two runs that differ by 2 e have the variance 2 e^2. With e = 6 us over the 40 turns of "hk", of two hand-overs
+    # each, the mean of a run scatters by sqrt(72) / 80 us. The other four cycles do not: 1 / sqrt(5) of that over all.
+    changed = with_runs("cycle hk", lambda s: [s - 6e-6, s + 6e-6])
+    steps = [getattr(truth().hand_over, f"{a}_to_{b}_s") for a in LANES for b in LANES if a != b]
+    found = spread_of(truth(), changed)
+    for name in ("h2d_to_kernel_s", "d2h_to_h2d_s"):
+        assert found[f"hand_over.{name}"] == pytest.approx((72 / 5) ** 0.5 / 80 * 1e-6 / (sum(steps) / 6))
+    assert "hand_over.kernel_to_kernel_s" not in found  # it is 0
+
+
+LANES = ("h2d", "d2h", "kernel")
+
+
+def test_what_a_profile_spreads_are_numbers_that_it_has() -> None:
+    profile = found()
+    assert set(profile.spread) <= number_names(profile)
+    assert min(profile.spread.values()) >= 0
+
+
+def test_samples_survive_their_file(tmp_path: Path) -> None:
+    write_samples(samples(), tmp_path / "samples.gz")
+    assert read_samples(tmp_path / "samples.gz") == samples()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b'{"card": 1', mtime=0)]
+)
+def test_a_file_that_holds_no_samples_is_one_clear_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(InputError, match="no calibration samples") as error:
+        read_samples(tmp_path / "x")
+    assert "\n" not in str(error.value)
+
+
+def a_file(tmp_path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The recorded samples with a change, as a file."""
+    plain = msgspec.json.decode(gzip.decompress(RECORDED.read_bytes()))
+    change(plain)
+    path = tmp_path / "changed.samples.gz"
+    path.write_bytes(gzip.compress(msgspec.json.encode(plain), mtime=0))
+    return path
+
+
+@pytest.mark.parametrize("at", [20, 2000, -9])
+def test_a_damaged_archive_is_one_clear_line(tmp_path: Path, at: int) -> None:
+    data = bytearray(RECORDED.read_bytes())
+    data[at] ^= 0xFF
+    (tmp_path / "damaged.gz").write_bytes(data)
+    with pytest.raises(InputError, match=r"damaged\.gz: no calibration samples \(.*measure them with") as error:
+        read_samples(tmp_path / "damaged.gz")
+    assert "\n" not in str(error.value)
+
+
+def test_samples_of_another_version_are_refused(tmp_path: Path) -> None:
+    path = a_file(tmp_path, lambda plain: plain.update(schema_version=1))
+    with pytest.raises(InputError, match=r"changed\.samples\.gz: schema_version = 1: .* reads samples of 2; .* again$"):
+        read_samples(path)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (None, "has no runs"),
+        ((0.0, 1e-3, 1e-4), r"device_s = 0\.0"),
+        ((-1e-3, 1e-3, 1e-4), r"device_s = -0\.001"),
+        ((1e-3, 0.0, 1e-4), r"wall_s = 0\.0"),
+        ((1e-3, 1e-3, -1.0), r"issue_s = -1\.0"),
+        ((5e-324, 1e-3, 1e-4), r"device_s = 5e-324"),
+        ((1e-3, 1e300, 1e-4), r"wall_s = 1e\+300"),
+    ],
+)
+def test_times_that_no_clock_shows_are_refused_and_their_chain_named(
+    tmp_path: Path, run: tuple[float, ...] | None, message: str
+) -> None:
+    path = a_file(tmp_path, lambda plain: plain["timings"][0].__setitem__(3, [] if run is None else [run]))
+    key = next(iter(read_samples(RECORDED).timings)).key
+    with pytest.raises(InputError, match=rf"changed\.samples\.gz: .*'{key}' .*{message}.*; calibrate again$"):
+        read_samples(path)
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf")])
+def test_times_that_are_no_numbers_are_refused(seconds: float) -> None:
+    """JSON has none, but samples that come another way may."""
+    plain = samples().plain()
+    (*chain, _), *others = plain.timings
+    bad = msgspec.structs.replace(plain, timings=((*chain, ((1e-3, seconds, 1e-4),)), *others))
+    with pytest.raises(InputError, match=f"wall_s = {seconds}"):
+        Samples.from_plain(bad)
+
+
+def test_only_what_does_nothing_on_the_card_may_take_no_time_there() -> None:
+    idle = {chain.kind for chain, schedule in probes(CARD.resident_threads) if not schedule.used_streams}
+    assert idle == NOTHING_ON_CARD
+    assert Samples.from_plain(samples().plain()) == samples()
+
+
+def test_samples_that_no_card_can_have_shown_are_one_clear_line() -> None:
+    """Each time is possible, but a longer chain of copies takes exactly as long as a shorter one."""
+    same = {chain: [Timing(1e-3, 1e-3, 1e-4)] for chain in samples().timings}
+    with pytest.raises(InputError, match="longer chains took no longer; calibrate again"):
+        fits.fit(Samples(CARD, "2026-01-01", same))
+
+
+def test_probes_of_another_version_are_named() -> None:
+    more = samples().timings | {Chain("cycle hk", 0, 9): [Timing(1e-3, 1e-3, 1e-4)]}
+    with pytest.raises(InputError, match=r"'cycle hk 0 x9' is no probe of this version"):
+        fits.fit(Samples(CARD, "2026-01-01", more))
+
+
+def test_missing_probes_are_named() -> None:
+    some = {chain: timings for chain, timings in samples().timings.items() if not chain.kind.startswith("duplex")}
+    with pytest.raises(InputError, match="duplex h2d"):
+        fits.fit(Samples(CARD, "2026-01-01", some))

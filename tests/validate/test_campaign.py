@@ -1,0 +1,506 @@
+"""Runs: a plan measured on an emulated card, interrupted, resumed, finished; and the process that does it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fake_cuda
+import msgspec
+import pytest
+from fake_cuda import fake_gpu
+
+from streamsim.errors import InputError
+from streamsim.files.atomic_files import check_writable
+from streamsim.program.files import write_schedule
+from streamsim.program.patterns import depth_first, ring
+from streamsim.program.schedule import Schedule, WaitEvent
+from streamsim_validate.calibrate import fits
+from streamsim_validate.calibrate.host_probes import host_calls
+from streamsim_validate.calibrate.samples import PlainSamples, Samples, read_samples
+from streamsim_validate.compare.profiles import profiles_of
+from streamsim_validate.gpu.card import NoGpuError
+from streamsim_validate.records.chains import timings_of
+from streamsim_validate.records.files import finish, read_record
+from streamsim_validate.records.journal import Journal, RunBegins, RunEnds, header, journal_path, read_journal
+from streamsim_validate.records.recipe import digest
+from streamsim_validate.records.record import Entry, Group
+from streamsim_validate.run import campaign
+from streamsim_validate.run.campaign import COMPANIONS, Plan, measure_plan, planned, raise_for, run, with_profiles
+from streamsim_validate.suites.workloads import sincos
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamsim_validate.gpu.card import Gpu
+
+RECORDED = Path(__file__).parents[2] / "records" / "calibration-h200.samples.gz"
+SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
+
+
+def a_plan(tmp_path: Path, repeats: int = 3) -> Plan:
+    return Plan(str(tmp_path / "r.json.gz"), schedules=SCHEDULES, repeats=repeats)
+
+
+@pytest.mark.usefixtures("fitting_once")
+def test_schedules_are_measured_and_recorded(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    samples = read_samples(RECORDED)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    record = finish(journal_path(plan.output), plan.output, with_profiles)
+    assert read_record(plan.output) == record
+    (session,) = record.runs
+    assert (session.connections, session.repeats) == (8, 3)
+    assert session.profile("before") == session.profile("after") == fits.fit(samples)
+    for kept in (session.samples, session.samples_after):
+        assert Samples.from_plain(msgspec.convert(kept, PlainSamples)) == samples
+    assert {entry.build() for entry in session.entries} == set(SCHEDULES)
+    assert all(len(entry.wall_s) == len(entry.device_s) == len(entry.issue_s) == 3 for entry in session.entries)
+    assert all(entry.verified and entry.status == "ok" for entry in session.entries)
+
+
+def ctrl_c_at(timed: int) -> Callable[[str, tuple[object, ...]], None]:
+    """Ctrl-C when that run is timed."""
+    left = timed
+
+    def press(name: str, _arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        left -= name == "eventElapsedTime"
+        if left == 0:
+            left = -1  # once
+            raise KeyboardInterrupt
+
+    return press
+
+
+@pytest.mark.fault
+def test_an_interrupted_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    gpu, cuda = fake_gpu()
+    timed = 2 * len(SCHEDULES) + 7  # two warm-up runs each, then in the third round
+    cuda.fail_at = ctrl_c_at(timed)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, None)
+    first = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, Entry)]
+    assert sum(len(entry.wall_s) for entry in first) == 6
+
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    record = finish(journal_path(plan.output), plan.output)
+    entries = [entry for _, entry in record.measured()]
+    assert sorted(entry.key for entry in entries) == sorted(item.key for item in planned(plan, 8))
+    assert {len(entry.wall_s) for entry in entries} == {3}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        (msgspec.structs.replace(SCHEDULES[0], ops=SCHEDULES[0].ops[:3]), *SCHEDULES[1:]),  # of the same name
+        SCHEDULES[1:],
+    ],
+    ids=("another", "fewer"),
+)
+def test_a_journal_of_other_schedules_is_not_resumed(tmp_path: Path, now: tuple[Schedule, ...]) -> None:
+    """Or the times of one schedule would be reported as another's."""
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    with pytest.raises(InputError, match="has measured another schedule '1: depth-first N=4 S=2'"):
+        measure_plan(msgspec.structs.replace(plan, schedules=now), 8, fake_gpu()[0], None)
+    assert journal_path(plan.output).read_bytes() == before
+    measure_plan(msgspec.structs.replace(plan, schedules=now), 1, fake_gpu()[0], None)  # those of others stand apart
+
+
+def test_a_journal_of_kernels_that_have_been_edited_since_is_not_resumed(tmp_path: Path) -> None:
+    """What was measured would stand beside what is measured now under one name."""
+    mine = tmp_path / "mine.cu"
+    mine.write_text("extern ...;  // the first draft")
+    plan = msgspec.structs.replace(a_plan(tmp_path), kernels=(str(mine),))
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    mine.write_text("extern ...;  // the second draft")
+    for now in (plan, a_plan(tmp_path)):
+        with pytest.raises(InputError, match="the files of --kernels are not what they were"):
+            measure_plan(now, 8, fake_gpu()[0], None)
+    assert journal_path(plan.output).read_bytes() == before
+
+
+@pytest.mark.fault
+def test_a_journal_that_another_validator_writes_is_refused(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    gpu = fake_gpu()[0]
+    with (
+        Journal(journal_path(plan.output), header(gpu.card, plan.title)),
+        pytest.raises(InputError, match=r"process.* writes to it"),
+    ):
+        measure_plan(plan, 8, gpu, None)
+    measure_plan(plan, 8, gpu, None)
+
+
+@pytest.mark.fault
+def test_a_line_that_another_validator_is_writing_stays(tmp_path: Path) -> None:
+    """It would be torn, had its writer died."""
+    plan, gpu = a_plan(tmp_path), fake_gpu()[0]
+    path = journal_path(plan.output)
+    with Journal(path, header(gpu.card, plan.title)) as first:
+        with open(path, "ab") as file:
+            file.write(b'{"line":"be')
+        before = path.read_bytes()
+        with pytest.raises(InputError, match=r"process.* writes to it"):
+            Journal(path, header(gpu.card, plan.title))
+        assert path.read_bytes() == before
+    with Journal(path, header(gpu.card, plan.title)) as again:
+        assert again.lines == first.lines
+    assert path.read_bytes() == before.removesuffix(b'{"line":"be')
+
+
+def test_more_than_a_record_holds_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 schedules, 4 times each repeat: 12 x 250,000 numbers are half of what a file may hold."""
+    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(campaign, "_start", lambda *_: pytest.fail("measures"))
+    with pytest.raises(InputError, match=r"repeats = 250001: of 3 schedules, more than a record holds; ask for 250000"):
+        run(a_plan(tmp_path, repeats=250_001))
+
+
+def test_a_record_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("measures"))
+    plan = a_plan(tmp_path)
+    Path(plan.output).write_bytes(b"precious")
+    with pytest.raises(InputError, match=r"r\.json\.gz: there is such a file already; move it away, or"):
+        run(plan)
+    assert Path(plan.output).read_bytes() == b"precious"
+
+
+@pytest.mark.usefixtures("fitting_once")
+def test_the_hosts_calls_are_probed_with_every_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim_validate.run.measure.GROUP_SIZE", 2)
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
+    assert [entry.group for entry in session.entries] == [1, 1, 2]
+    assert [group.number for group in session.groups] == [1, 2]
+    wanted = {chain for chain, _ in host_calls()}
+    for group in session.groups:
+        timings = timings_of(group.probes)
+        assert set(timings) == wanted
+        assert all(len(runs) == plan.repeats for runs in timings.values())
+    assert set(profiles_of(session).speeds) == {1, 2}
+
+
+def test_a_run_that_does_not_calibrate_probes_nothing(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    assert session.groups == ()
+
+
+def test_an_interrupted_group_keeps_its_probes_and_the_resumed_run_numbers_on(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    gpu, cuda = fake_gpu()
+    timed = 2 * (len(SCHEDULES) + len(COMPANIONS) - UNTIMED)  # warm-up runs
+    timed += len(SCHEDULES) + len(COMPANIONS) - UNTIMED + 1  # and into the second round
+
+    cuda.fail_at = ctrl_c_at(timed)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, lambda _: samples)
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: samples)
+    lines = read_journal(journal_path(plan.output))
+    first, second = (line for line in lines if isinstance(line, Group))
+    assert (first.number, second.number) == (1, 2)
+    assert {len(runs) for *_, runs in first.probes} <= {1, 2}
+    assert {len(runs) for *_, runs in second.probes} == {plan.repeats}
+    record = finish(journal_path(plan.output), plan.output)
+    assert read_record(plan.output) == record
+    assert {entry.group for _, entry in record.measured()} == {2}
+
+
+UNTIMED = sum(chain.kind == "synchronise" for chain, _ in host_calls())  # chains that do nothing on the card
+
+
+def test_nothing_is_measured_twice(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    before = journal_path(plan.output).read_bytes()
+    gpu, cuda = fake_gpu()
+    measure_plan(plan, 8, gpu, None)
+    assert journal_path(plan.output).read_bytes() == before
+    assert cuda.log == []
+
+
+def test_a_run_that_has_measured_all_is_ended_by_the_next_call(tmp_path: Path) -> None:
+    """Ctrl-C in the second calibration: the next call takes that, and nothing else."""
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    taken = iter((samples, None, samples))
+
+    def take_samples(_: Gpu) -> Samples:
+        found = next(taken)
+        if found is None:
+            raise KeyboardInterrupt
+        return found
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, fake_gpu()[0], take_samples)
+    assert not any(isinstance(line, RunEnds) for line in read_journal(journal_path(plan.output)))
+    measure_plan(plan, 8, fake_gpu()[0], take_samples)
+    lines = read_journal(journal_path(plan.output))
+    assert [type(line) for line in lines if isinstance(line, RunBegins | RunEnds)] == [RunBegins, RunEnds]
+    assert sum(isinstance(line, Entry) for line in lines) == len(SCHEDULES)
+
+
+def test_of_other_connections_no_run_is_ended(tmp_path: Path) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    gpu, cuda = fake_gpu()
+    cuda.fail_at = ctrl_c_at(2 * len(SCHEDULES) + 2)
+    with pytest.raises(KeyboardInterrupt):
+        measure_plan(plan, 8, gpu, lambda _: samples)
+    measure_plan(plan, 1, fake_gpu()[0], lambda _: samples)
+    lines = [line for line in read_journal(journal_path(plan.output)) if isinstance(line, RunBegins | RunEnds)]
+    assert [getattr(line, "connections", "end") for line in lines] == [8, 1, "end"]
+
+
+def test_samples_that_cannot_be_fitted_lose_no_measurement(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plan, samples = a_plan(tmp_path), read_samples(RECORDED)
+    short = Samples(samples.card, samples.date, dict(list(samples.timings.items())[1:]))
+    measure_plan(plan, 8, fake_gpu()[0], lambda _: short)
+    (session,) = finish(journal_path(plan.output), plan.output, with_profiles).runs
+    assert session.before is session.after is None
+    assert len(session.entries) == len(SCHEDULES)
+    assert "no profile: calibration: no chain 'h2d 65536 x8'" in capfd.readouterr().err
+
+
+def test_each_number_of_connections_is_a_run_of_its_own(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, repeats=1)
+    for connections in (8, 1):
+        measure_plan(plan, connections, fake_gpu()[0], None)
+    lines = read_journal(journal_path(plan.output))
+    assert [line.connections for line in lines if isinstance(line, RunBegins)] == [8, 1]
+
+
+def test_the_plan_travels_as_json(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def test_two_schedules_of_one_name_have_two_keys(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], SCHEDULES[0]))
+    assert len({item.key for item in planned(plan, 8)}) == 2
+
+
+def worker(plan: Plan, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Its stdin stays open until it has said all."""
+    command, pipe = [sys.executable, "-m", "streamsim_validate.run", "8"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(msgspec.json.encode(plan) + b"\n")
+        process.stdin.flush()
+        out, err = process.stdout.read(), process.stderr.read()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def without_gpu(tmp_path: Path) -> dict[str, str]:
+    """An environment in which CuPy cannot be imported."""
+    package = tmp_path / "site" / "cupy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('no cupy in this test', name='cupy')")
+    return {"PYTHONPATH": str(package.parent)}
+
+
+def test_the_process_without_cupy_ends_with_its_own_code_and_one_line(tmp_path: Path) -> None:
+    done = worker(a_plan(tmp_path), without_gpu(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.decode().splitlines() == [
+        "streamsim-validate: error: CuPy is not installed: pip install 'streamsim[cuda13]'"
+        " (or 'streamsim[cuda12]', to match the driver)"
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
+
+
+def test_a_run_without_cupy_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(NoGpuError):
+        run(a_plan(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"kernels": ("nope.cu",)}, "nope.cu: cannot read it"), ({"repeats": 10_000_000}, "more than a record holds")],
+)
+def test_what_is_wrong_with_a_plan_is_said_before_cupy_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(InputError, match=message):
+        run(msgspec.structs.replace(a_plan(tmp_path), **changes))
+
+
+def test_the_process_passes_its_complaint_on() -> None:
+    raise_for(0, "")
+    with pytest.raises(NoGpuError, match="no card"):
+        raise_for(3, "a warning\nstreamsim-validate: error: no card\n")
+    with pytest.raises(InputError, match="too large"):
+        raise_for(2, "streamsim-validate: error: too large\nException ignored in: a dying module\n")
+    with pytest.raises(KeyboardInterrupt):
+        raise_for(130, "")
+    with pytest.raises(InputError, match=r"died \(exit code -9\): out of memory; the same command goes on"):
+        raise_for(-9, "out of memory\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("no/r.json.gz", "there is no folder"), (".", "is a folder"), ("locked/r.json.gz", "no permission")],
+)
+def test_where_nothing_can_be_written_is_found_out_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, message: str
+) -> None:
+    (tmp_path / "locked").mkdir()
+    may = os.access  # a superuser may write anywhere, so permission is refused here by hand
+    monkeypatch.setattr(os, "access", lambda where, mode: "locked" not in str(where) and may(where, mode))
+    with pytest.raises(InputError, match=message):
+        check_writable(tmp_path / path)
+
+
+def test_an_unknown_suite_is_one_line_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(InputError, match="suite = 'fast'"):
+        run(Plan(str(tmp_path / "r.json.gz"), suite="fast"))
+
+
+def test_a_run_of_drawn_schedules_says_how_to_draw_them_again(tmp_path: Path) -> None:
+    """Seed and count stand in the record; the same journal goes on, that of another seed does not."""
+    plan = Plan(str(tmp_path / "r.json.gz"), suite="random", seed=5, count=2, repeats=1)
+    with Journal(journal_path(plan.output), header(fake_gpu()[0].card, "random")) as journal:
+        journal.append(RunBegins(8, "2026-01-01T00:00:00+00:00", plan.seed, plan.repeats, None, plan.drawn))
+        for item in planned(plan, 8):
+            journal.append(
+                Entry(
+                    item.key, digest(item.schedule), recipe=item.recipe, wall_s=(1.0,), device_s=(1.0,), issue_s=(1.0,)
+                )
+            )
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    with pytest.raises(InputError, match="has measured another schedule"):
+        measure_plan(msgspec.structs.replace(plan, seed=6), 8, fake_gpu()[0], None)
+    (session,) = finish(journal_path(plan.output), plan.output).runs
+    again = {
+        item.key: item.schedule
+        for item in planned(msgspec.structs.replace(plan, seed=session.seed, count=session.count), 8)
+    }
+    assert {entry.key: entry.build() for entry in session.entries} == again
+    assert (session.seed, session.count) == (5, 2)
+    assert Plan("r", suite="random").drawn == 200
+    assert Plan("r").drawn == 0
+
+
+def test_a_run_says_what_it_is_doing_and_how_far_it_is(tmp_path: Path) -> None:
+    """Each thing from its beginning on, in order: three schedules of three repeats are nine samples."""
+    told: list[tuple[str, int, int]] = []
+    measure_plan(a_plan(tmp_path), 8, fake_gpu()[0], None, lambda *step: told.append(step))
+    name = "group 1 of 1 (3 schedules)"
+    assert told == [
+        (f"{name}: making memory ready", 0, 3),
+        *((f"{name}: making ready and verifying", i, 3) for i in range(3)),
+        *((f"{name}: measuring", i, 9) for i in range(9)),
+        *((f"{name}: verifying again", i, 3) for i in range(3)),
+    ]
+
+
+def racy() -> Schedule:
+    """A ring without its waits."""
+    ops = tuple(op for op in SCHEDULES[1] if not isinstance(op, WaitEvent))
+    return msgspec.structs.replace(SCHEDULES[1], ops=ops, name="racy")
+
+
+def test_a_race_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "import_cupy", lambda: pytest.fail("CuPy was asked for"))
+    plan = msgspec.structs.replace(a_plan(tmp_path), schedules=(SCHEDULES[0], racy()))
+    with pytest.raises(InputError, match=r"^racy: race: ops\[\d+\] .* wait for event 0 .* --allow-races"):
+        run(plan)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("allow_races", [False, True])
+def test_a_race_is_measured_only_when_allowed(tmp_path: Path, allow_races: bool) -> None:
+    """On the emulated card the race is lost or won; either way it has then been replayed."""
+    plan = Plan(str(tmp_path / "r.json.gz"), schedules=(racy(),), repeats=1, allow_races=allow_races)
+    measure_plan(plan, 8, fake_gpu()[0], None)
+    (entry,) = finish(journal_path(plan.output), plan.output).runs[0].entries
+    assert ("race: ops[" in entry.status) == (not allow_races)
+
+
+# The command
+
+
+def command(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "streamsim_validate", *arguments]
+    return subprocess.run(line, env=os.environ | (environment or {}), capture_output=True, text=True, check=False)
+
+
+def test_the_command_without_cupy_ends_with_3_and_one_line(tmp_path: Path) -> None:
+    done = command("run", "-o", str(tmp_path / "r.json.gz"), environment=without_gpu(tmp_path))
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("streamsim-validate: error: CuPy is not installed: pip install")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--suite", "fast"], "'fast' is not one of 'quick', 'standard'"),
+        (["run", "none.json"], "none.json: cannot read it"),
+        (["run", "--suite", "quick", "--count", "5"], "count = 5: only the suites random and programs are drawn"),
+        (["run", "--suite", "random", "--seed", "-1"], "-1 is not in the range"),
+        (["run", "--connections", "33"], "33 is not in the range 1<=x<=32"),
+        (["run", "-o", "no/such/r.json.gz"], "there is no folder 'no/such'"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], message: str) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_whole_way_from_the_command_to_the_record(tmp_path: Path) -> None:
+    """The real command and its processes, on an emulated card that each finds in place of one of CuPy's."""
+    (tmp_path / "sitecustomize.py").write_text(EMULATE)
+    write_schedule(SCHEDULES[0], tmp_path / "s.json")
+    (tmp_path / "mine.cu").write_text('extern "C" __global__ void mine(const Arrays a) {}')
+    paths = os.pathsep.join([str(tmp_path), os.path.dirname(fake_cuda.__file__)])
+    arguments = ["--no-calibrate", "--repeats", "2", "--connections", "8", "--connections", "1", "-o", "r.json.gz"]
+    line = [sys.executable, "-m", "streamsim_validate", "run", "s.json", "--kernels", "mine.cu", *arguments]
+    done = subprocess.run(
+        line, cwd=tmp_path, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    doing = [
+        "group 1 of 1 (1 schedules): making memory ready",
+        "group 1 of 1 (1 schedules): making ready and verifying",
+        "group 1 of 1 (1 schedules): measuring",
+        "group 1 of 1 (1 schedules): verifying again",
+    ]
+    both = [[f"with {queues} hardware queues in front of each engine", *doing] for queues in (8, 1)]
+    assert done.stderr.splitlines() == [line for lines in both for line in lines]
+    assert done.stdout.splitlines()[-1] == "r.json.gz: 2 schedules measured on Emulated"
+    record = read_record(tmp_path / "r.json.gz")
+    assert [(session.connections, entry.build()) for session, entry in record.measured()] == [
+        (8, SCHEDULES[0]),
+        (1, SCHEDULES[0]),
+    ]
+    assert not journal_path(tmp_path / "r.json.gz").exists()
+
+
+EMULATE = """
+import contextlib, sys, types
+sys.modules["cupy"] = types.ModuleType("cupy")
+import fake_cuda
+from streamsim_validate import gpu
+gpu.open_gpu = contextlib.contextmanager(lambda device=0: iter([fake_cuda.fake_gpu()[0]]))
+"""

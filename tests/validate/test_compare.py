@@ -1,0 +1,454 @@
+"""Comparing a record with the model: small records worked by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from fake_cuda import CARD
+from hypothesis import given
+from hypothesis import strategies as st
+from small_record import NOBODY_KNOWS, ONE, RECORD, TWO, US, WORKLOAD, a_device, a_recipe, a_record, an_entry
+
+from streamsim.device.kernel_costs import KernelCost
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.program.config import Config
+from streamsim.program.patterns import depth_first, serial
+from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Synchronize
+from streamsim.program.workload import Workload, WorkloadKernel
+from streamsim_validate.cli import main
+from streamsim_validate.compare.clocks import predict_device_s
+from streamsim_validate.compare.comparison import (
+    EVERYTHING,
+    Choice,
+    Comparison,
+    Row,
+    choose,
+    percentile95,
+    summarise,
+)
+from streamsim_validate.compare.predictions import classify, compare, formulas, time_lines
+from streamsim_validate.compare.profiles import changes
+from streamsim_validate.compare.tables import to_csv, to_json, to_text
+from streamsim_validate.records.files import read_record, write_record
+from streamsim_validate.records.recipe import digest
+from streamsim_validate.records.record import Entry, Record
+from streamsim_validate.records.spans import Spans
+
+
+def test_errors_are_signed_and_relative_to_the_median_and_the_noise_is_half_the_quartile_distance() -> None:
+    first, second = compare(RECORD).rows
+    assert first.error == pytest.approx(4 / 5 - 1)
+    assert second.error == pytest.approx(3 / 2.5 - 1)
+    assert first.noise == pytest.approx((5.5 - 4.5) / 2 / 5)  # quartiles of 4, 5, 6
+    assert second.noise == 0
+    assert first.is_noise is True  # 20 % off, and three times 10 % is 30 %
+    assert second.is_noise is False
+
+
+def test_what_the_timing_events_cost_is_predicted_too() -> None:
+    """The start event is done at 1.0 us, when its record returns; the copy starts at 1.5 us; 4 us later it is over."""
+    device = a_device(record_s=1 * US, copy_s=0.5 * US)
+    schedule = depth_first(WORKLOAD, 1, 1)
+    assert predict_device_s(schedule, device) == pytest.approx(4.5 * US)
+
+
+def test_a_graph_is_timed_from_outside_its_launch() -> None:
+    device = a_device(record_s=1 * US, graph_launch_s=2 * US)
+    assert predict_device_s(depth_first(WORKLOAD, 1, 1, launch="graph"), device) == pytest.approx(6 * US)
+
+
+def test_the_whole_program_ends_when_the_host_has_woken_up() -> None:
+    record = a_record(an_entry(a_recipe(**ONE), (4.0,)), profile=a_device(wake_s=1 * US))
+    (row,) = compare(record).rows
+    assert (row.predicted_s, row.wall_predicted_s) == pytest.approx((4 * US, 5 * US))
+    assert row.wall_error == pytest.approx(0.25)
+
+
+def test_each_run_is_predicted_with_its_own_connections() -> None:
+    """The second stream's kernel needs nothing, but in one queue it stands behind the first's, which waits for a copy.
+
+    One connection: copy, kernel, kernel: 3 us. Many: the kernel that is free runs beside the copy: 2 us.
+    """
+    kernels = (Kernel(stream, duration_s=1 * US) for stream in (1, 2))
+    schedule = Schedule((Copy("h2d", 64_000, 1), *kernels, Synchronize()), ("non-blocking", "non-blocking"))
+    samples = (2.5 * US,)
+    entry = Entry("mine", digest(schedule), schedule=schedule, device_s=samples, wall_s=samples, issue_s=(0.1 * US,))
+    rows = [compare(a_record(entry, connections=k, profile=a_device())).rows[0] for k in (1, 32)]
+    assert [row.connections for row in rows] == [1, 32]
+    assert [row.predicted_s for row in rows] == pytest.approx([3 * US, 2 * US])
+    assert {(row.pattern, row.effect, row.workload) for row in rows} == {("own schedule", "own schedule", "")}
+
+
+def test_a_given_profile_replaces_the_records_own() -> None:
+    slow = a_device("slow", record_s=0.0, copy_s=1 * US)
+    comparison = compare(RECORD, slow)
+    assert comparison.device == "slow"
+    assert comparison.rows[0].predicted_s == pytest.approx(5 * US)
+
+
+def test_a_record_without_a_profile_asks_for_one() -> None:
+    with pytest.raises(InputError, match="no calibrated profile: give one with --device"):
+        compare(a_record(an_entry(a_recipe(**ONE), (4.0,))))
+
+
+def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
+    folder = Path(__file__).parents[2] / "records"
+    with pytest.raises(InputError, match=r"^device 'k20c': can predict none of the record's 540 .*NVIDIA H200"):
+        compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
+
+
+def test_of_many_reasons_for_which_a_profile_can_predict_nothing_the_first_is_told() -> None:
+    entries = [
+        an_entry(
+            a_recipe(workload=Workload(16_000, (4,), (4,), (WorkloadKernel("sincos", parameter=p),)), **ONE), (4.0,)
+        )
+        for p in (3, 4)
+    ]
+    with pytest.raises(InputError, match=r"^device 'ideal': can predict none .* \(kernel .sincos. with parameter 3:"):
+        compare(a_record(*entries), a_device())
+
+
+def test_another_cards_profile_is_refused() -> None:
+    other = msgspec.structs.replace(a_device(), description="calibrated on Some Other Card")
+    with pytest.raises(InputError, match="another card's profile"):
+        compare(RECORD, other)
+
+
+def test_no_schedule_is_silently_dropped() -> None:
+    entries = (
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(workload=NOBODY_KNOWS, **ONE), (4.0,)),
+        an_entry(a_recipe(**TWO), (), status="skipped: too large"),
+        an_entry(a_recipe("serial", chunks=2), (4.0,), digest="another"),
+        an_entry(a_recipe("serial", chunks=1), (0.0,)),
+        an_entry(a_recipe("serial", chunks=4), (4.0,), wall_s=(0.0,)),
+    )
+    found = compare(a_record(*entries, profile=a_device()))
+    assert [row.key for row in found.rows] == [entries[0].key]
+    reasons = {one.key: one.reason for one in found.unpredicted}
+    assert "has no cost for it" in reasons[entries[1].key]
+    assert "builds another schedule now" in reasons[entries[3].key]
+    assert "device time is 0" in reasons[entries[4].key]
+    assert "time on the host's clock is 0" in reasons[entries[5].key]
+    assert [(one.key, one.reason) for one in found.unmeasured] == [(entries[2].key, "skipped: too large")]
+    for written in (to_text(found), to_csv(found), json.dumps(to_json(found))):
+        assert all(entry.key in written for entry in entries)
+
+
+NOT_MEASURED = an_entry(a_recipe(**ONE), (), status="skipped: too large")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (msgspec.structs.replace(RECORD, runs=()), ""),
+        (a_record(profile=a_device()), ""),
+        (a_record(an_entry(a_recipe(**ONE), ()), profile=a_device()), ""),
+        (a_record(NOT_MEASURED, profile=a_device()), f"; '{NOT_MEASURED.key}': skipped: too large"),
+        (a_record(NOT_MEASURED), f"; '{NOT_MEASURED.key}': skipped: too large"),  # no profile either
+    ],
+    ids=["no runs", "no entries", "no samples", "skipped", "not calibrated"],
+)
+def test_a_record_in_which_nothing_was_measured_is_one_clear_line(
+    record: Record, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_record(record, tmp_path / "r.json.gz")
+    assert main(["compare", str(tmp_path / "r.json.gz")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert f"the record of suite 'test' on {CARD.name} has no measured schedule{reason}; measure again" in line
+
+
+def test_a_record_of_which_every_time_is_zero_is_shown_without_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a schedule lacks is said in its line, whether or not others can be compared."""
+    entry = an_entry(a_recipe(**ONE), (4.0, 4.0), wall_s=(0.0, 0.0))
+    write_record(a_record(entry, profile=a_device()), tmp_path / "r.json.gz")
+    for form in ("table", "json", "csv"):
+        assert main(["compare", str(tmp_path / "r.json.gz"), "--format", form, "--samples", "20"]) == 0
+        assert entry.key in capsys.readouterr().out
+
+
+# Classes
+
+
+def test_a_schedule_is_host_bound_from_seventy_percent_of_issue_time_on() -> None:
+    schedule = depth_first(WORKLOAD, 2, 2)
+    assert classify(schedule, 0.699, 1.0) == "device-bound"
+    assert classify(schedule, 0.7, 1.0) == "host-bound"
+
+
+@pytest.mark.parametrize("issue_s", [0.01, 0.99])
+def test_where_calls_wait_for_the_card_issue_time_says_nothing(issue_s: float) -> None:
+    copies = (Copy("h2d", 64, 1), Copy("d2h", 64, 1))
+    synchronised = Schedule((copies[0], Synchronize(), copies[1], Synchronize()), ("non-blocking",))
+    assert classify(serial(WORKLOAD, 2), issue_s, 1.0) == "blocking"
+    assert classify(synchronised, issue_s, 1.0) == "blocking"
+    assert classify(depth_first(WORKLOAD, 2, 2, memory="pageable"), issue_s, 1.0) == "pageable"
+    nothing = Schedule((Synchronize(), Synchronize()))
+    assert classify(nothing, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
+    only_closed = Schedule((*copies, Synchronize(1), Synchronize()), ("non-blocking",))
+    assert classify(only_closed, issue_s, 1.0) == ("host-bound" if issue_s > 0.7 else "device-bound")
+
+
+def test_a_call_that_waits_behind_all_other_work_is_in_the_issue_time_and_parts_nothing() -> None:
+    """The last copy back holds the host, or a wait stands before an event's record: the formulas are as without."""
+    device, plain = a_device(), depth_first(WORKLOAD, 2, 2)
+    *ops, copy, end = plain.ops
+    blocking = msgspec.structs.replace(plain, ops=(*ops, msgspec.structs.replace(copy, blocking=True), end))
+    recording = msgspec.structs.replace(plain, ops=(*plain.ops, RecordEvent(0, 1)), events=1)
+    for schedule in (blocking, recording):
+        assert classify(schedule, 0.99, 1.0) == "blocking"
+        assert formulas(schedule, device, WORKLOAD) == formulas(plain, device, WORKLOAD)
+
+
+def test_pageable_memory_stays_out_of_the_other_groups() -> None:
+    entries = (
+        an_entry(a_recipe(**ONE), (4.0,)),
+        an_entry(a_recipe(effect="pageable", memory="pageable", **TWO), (3.0,)),
+    )
+    groups = compare(a_record(*entries, profile=a_device())).summaries
+    assert groups["class"]["pageable"].n == groups["effect"]["pageable"].n == 1
+    assert groups["class"][EVERYTHING].n == groups["pattern"]["depth-first"].n == 1
+    assert groups["connections"]["8 connections"].n == 1
+    others = (entries[0], an_entry(a_recipe(memory="pageable", **TWO), (3.0,)))  # of one effect, as random ones are
+    assert compare(a_record(*others, profile=a_device())).summaries["effect"]["grid"].n == 1
+
+
+# Statistics
+
+ERRORS = st.lists(st.floats(-0.9, 9.0), min_size=1, max_size=60)
+
+
+@given(ERRORS)
+def test_summaries_agree_with_numpy(errors: list[float]) -> None:
+    found, sizes = summarise(errors), np.abs(errors)
+    assert found.n == len(errors)
+    assert found.median == pytest.approx(np.median(sizes))
+    assert found.p95 == percentile95(list(sizes)) == pytest.approx(np.percentile(sizes, 95))
+    assert found.worst == sizes.max()
+    assert found.bias == pytest.approx(np.median(errors))
+
+
+def predicted_s(row: Row) -> float:
+    return row.predicted_s
+
+
+def a_row(measured_s: float, predicted_s: float, key: str = "", simplicity: tuple[int, ...] = ()) -> Row:
+    formulas_s = {"f": 2.0}
+    times = (measured_s, 0.01, predicted_s, 1.0, 1.0, 0.1)
+    return Row(key, 8, "device-bound", "p", "e", "w", *times, formulas_s, simplicity)
+
+
+def a_comparison(*rows: Row) -> Comparison:
+    return Comparison("card", "suite", "device", rows, (), (), ())
+
+
+def test_classes_have_one_order_and_of_other_groups_the_largest_comes_first() -> None:
+    kinds = (("device-bound", "few"), ("blocking", "many"), ("blocking", "many"))
+    rows = [msgspec.structs.replace(a_row(1.0, 1.0), klass=klass, pattern=pattern) for klass, pattern in kinds]
+    found = a_comparison(*rows).summaries
+    assert list(found["class"]) == ["device-bound", "blocking", EVERYTHING]
+    assert list(found["pattern"]) == ["many", "few"]
+
+
+def test_the_choices_that_cost_most_come_first() -> None:
+    """What was predicted best, in 1 s, takes 1.5 s and 2 s where the other configuration takes 1 s."""
+    rows = [
+        msgspec.structs.replace(a_row(measured_s, predicted_s, f"{workload} {measured_s}"), workload=workload)
+        for workload, picked_s in (("v", 1.5), ("w", 2.0))
+        for measured_s, predicted_s in ((picked_s, 1.0), (1.0, 2.0))
+    ]
+    text = to_text(a_comparison(*rows))
+    assert "choice: within 1% of the best measured for 0 of 2 workloads (0.0%), 100.00% off at worst" in text
+    _, _, far = text.partition("choice: not within 1% of the best measured\n")
+    assert [line.split("  picked ")[1] for line in far.splitlines()[:2]] == ["w 2.0, best w 1.0", "v 1.5, best v 1.0"]
+
+
+TIMES = st.integers(1, 1000).map(float)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), min_size=2, max_size=12))
+def test_a_choice_never_beats_the_best_and_costs_nothing_when_predictions_rank_as_measurements_do(
+    pairs: list[tuple[float, float]],
+) -> None:
+    assert choose([a_row(*pair) for pair in pairs], predicted_s).regret >= 0
+    ranked = [a_row(measured_s, math.sqrt(measured_s)) for measured_s, _ in pairs]
+    assert choose(ranked, predicted_s).regret == 0
+
+
+def test_a_choice_among_equal_predictions_is_the_simplest_and_of_equally_simple_ones_counts_as_the_slowest() -> None:
+    rows = [a_row(10.0, 3.0, "a"), a_row(12.0, 3.0, "b"), a_row(9.0, 4.0, "c")]
+    found = choose(rows, predicted_s)
+    assert found == Choice("w", 8, "b", "c", 12.0, 9.0, 0.01)
+    assert found.regret == pytest.approx(12 / 9 - 1)
+    simple = [a_row(12.0, 3.0, "b", (8, 4)), a_row(10.0, 3.0, "a", (4, 4)), a_row(9.0, 4.0, "c", (1, 1))]
+    assert choose(simple, predicted_s).picked == "a"
+
+
+@given(st.data())
+def test_what_is_simpler_is_what_the_search_for_the_best_takes_of_equals(data: st.DataObject) -> None:
+    """Two configurations of the patterns that both know, in the suites' words and in the search's."""
+    recipes, configs = [], []
+    for _ in range(2):
+        chunks, streams = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 8))
+        order: Any = data.draw(st.sampled_from(("depth-first", "breadth-first", "ring", "serial")))
+        arguments: dict[str, Any] = {"chunks": chunks}
+        if order == "serial":
+            config = Config("serial", chunks)
+        else:
+            launch: Any = data.draw(st.sampled_from(("live", "graph")))
+            buffers = data.draw(st.integers(2, 4)) if order == "ring" else None
+            if buffers is not None:
+                arguments["buffers"] = buffers
+                streams = data.draw(st.sampled_from((streams, buffers)))  # a ring's own number, if none is given
+            if buffers != streams or data.draw(st.booleans()):
+                arguments["streams"] = streams
+            arguments["launch"] = launch
+            config = Config("depth-first" if order == "ring" else order, chunks, streams, buffers, launch=launch)
+        recipes.append(a_recipe(order, **arguments))
+        configs.append(config)
+    first, second = recipes
+    one, other = configs
+    assert (first.simplicity < second.simplicity) == (one.simplicity < other.simplicity)
+    assert first.simplicity < a_recipe("stages", chunks=1, lanes=1).simplicity
+
+
+def test_choices_are_made_for_each_workload_and_number_of_connections() -> None:
+    """Predicted 4 and 3 us, measured 5 and 2.5: the pick is the best. The other workload has one configuration."""
+    lonely = an_entry(a_recipe(workload=msgspec.structs.replace(WORKLOAD, elements=8_000), **ONE), (2.0,))
+    record = msgspec.structs.replace(
+        RECORD, runs=(*RECORD.runs, *a_record(*RECORD.runs[0].entries, lonely, connections=1, profile=a_device()).runs)
+    )
+    choices = compare(record).choices
+    assert [(choice.connections, choice.regret) for choice in choices] == [(8, 0.0), (1, 0.0)]
+
+
+def test_who_chooses_by_another_runs_times_may_be_worse_off_or_better() -> None:
+    """Measured 10, 9 and 8 s here; the model would take the first, and whoever measured 3, 1 and 2 s the second."""
+    rows = [a_row(10.0, 3.0, "a"), a_row(9.0, 4.0, "b"), a_row(8.0, 5.0, "c")]
+    elsewhere_s = {"a": 3.0, "b": 1.0, "c": 2.0}
+    assert choose(rows, predicted_s).regret == pytest.approx(10 / 8 - 1)
+    assert choose(rows, lambda row: elsewhere_s[row.key]).regret == pytest.approx(9 / 8 - 1)
+    assert choose(rows, lambda row: row.measured_s).regret == 0
+
+
+# Formulas
+
+
+def test_formulas_take_whole_stages_and_know_when_nothing_overlaps() -> None:
+    """Whole stages of 1, 2 and 1 us; two chunks: napkin 4 (2 + 2) / (3 x 2), the guide 2 + 2 / 2, simpleMultiCopy 2."""
+    device = a_device()
+    found = formulas(depth_first(WORKLOAD, 2, 2), device, WORKLOAD)
+    assert found["napkin"] == pytest.approx(4 * 4 / 6 * US)
+    assert found["CUDA best practices guide"] == pytest.approx(3 * US)
+    assert found["simpleMultiCopy"] == pytest.approx(2 * US)
+    assert found["van Werkhoven 2014"] == pytest.approx(3 * US)
+    for schedule in (depth_first(WORKLOAD, 2, 1), serial(WORKLOAD, 2), depth_first(WORKLOAD, 1, 1)):
+        assert list(formulas(schedule, device, WORKLOAD).values()) == pytest.approx([4 * US] * 5)
+
+
+def test_formulas_take_pageable_copies_at_the_pageable_rate() -> None:
+    """A quarter of the pinned rate and 0.5 us latency: 4.5 us each way beside a kernel of 2 us."""
+    device = a_device()
+    slow = {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US}
+    links = {name: msgspec.structs.replace(getattr(device, name), **slow) for name in ("h2d", "d2h")}
+    device = msgspec.structs.replace(device, **links)
+    schedule = depth_first(WORKLOAD, 2, 2, memory="pageable")
+    found = formulas(schedule, device, WORKLOAD)
+    assert found["simpleMultiCopy"] == pytest.approx(4.5 * US)
+    assert found["van Werkhoven 2014"] == pytest.approx(5 * US + (5 + 2) / 2 * US)  # two copies have two latencies
+    ops = (
+        msgspec.structs.replace(op, direction="".join([*op.direction])) if isinstance(op, Copy) else op
+        for op in schedule
+    )
+    assert formulas(msgspec.structs.replace(schedule, ops=tuple(ops)), device, WORKLOAD) == found  # equal, not the same
+
+
+def test_formulas_tell_the_directions_of_pageable_copies_apart() -> None:
+    """8 us in three pieces in, 0.5 us before each, and 2 us out, 0.25 us before each; a kernel of 2 us. Then none out.
+
+    In one go 8.5 and 2.25 us; in pieces 9.5 and 2.75 us, though 128,000 bytes are no three equal ones. Where nothing is
+    copied there is no latency either.
+    In one stream nothing overlaps, and there are no pieces to speak of.
+    """
+    device = a_device()
+    slow = {
+        "h2d": {"pageable_bandwidth_bytes_per_s": 16e9, "pageable_latency_s": 0.5 * US},
+        "d2h": {"pageable_bandwidth_bytes_per_s": 32e9, "pageable_latency_s": 0.25 * US},
+    }
+    links = {name: msgspec.structs.replace(getattr(device, name), **its) for name, its in slow.items()}
+    device = msgspec.structs.replace(device, **links)
+    workload = Workload(64_000, (2,), (1,), (WorkloadKernel(duration_s=2 * US),))
+    for outputs, guide_us, van_werkhoven_us, in_turn_us in (
+        ((1,), 8.5 + 2.25 + 2 / 3, 9.5 + (2.75 + 2) / 3, 8.5 + 2 + 2.25),
+        ((), 8.5 + 2 / 3, 9.5 + 2 / 3, 8.5 + 2),
+    ):
+        one = msgspec.structs.replace(workload, outputs=outputs)
+        found = formulas(depth_first(one, 3, 3, memory="pageable"), device, one)
+        assert found["CUDA best practices guide"] == pytest.approx(guide_us * US)
+        assert found["van Werkhoven 2014"] == pytest.approx(van_werkhoven_us * US)
+        in_turn = formulas(depth_first(one, 3, 1, memory="pageable"), device, one)
+        assert list(in_turn.values()) == pytest.approx([in_turn_us * US] * 5)
+
+
+def test_formulas_kernel_time_is_that_of_one_launch() -> None:
+    """With a floor of 1.5 us two half kernels take 3 us, but a user of a formula measures one of 2 us."""
+    device = a_device()
+    device = msgspec.structs.replace(device, compute=msgspec.structs.replace(device.compute, floor_s=1.5 * US))
+    assert formulas(depth_first(WORKLOAD, 2, 2), device, WORKLOAD)["simpleMultiCopy"] == pytest.approx(2 * US)
+
+
+def test_the_margin_is_against_the_best_formula() -> None:
+    """Errors of the model: 20 %. For 5 and 2.5 us simpleMultiCopy says 4 and 2: 20 % as well."""
+    comparison = compare(RECORD)
+    name, times = comparison.margin()
+    errors = {name: groups[EVERYTHING].median for name, groups in comparison.formulas.items()}
+    assert errors["simpleMultiCopy"] == pytest.approx(0.2)
+    assert errors[name] == min(errors.values())
+    assert times == pytest.approx(errors[name] / comparison.summaries["class"][EVERYTHING].median)
+
+
+# Drift
+
+
+def test_drift_is_the_relative_change_of_each_number() -> None:
+    before = a_device(copy_s=2 * US, kernel_s=1 * US)
+    after = a_device(copy_s=3 * US, kernel_s=1 * US)
+    moved = KernelCost("sincos", 2, (8_000, 16_000), (1 * US, 1.5 * US))
+    after = msgspec.structs.replace(after, compute=msgspec.structs.replace(after.compute, kernels=(moved,)))
+    found = {name: change for name, change in changes(before, after).items() if change}
+    assert found == {"host.copy_s": pytest.approx(0.5), "kernels.sincos(2)": pytest.approx(-0.25)}
+
+
+# Time lines
+
+
+def test_a_recorded_time_line_is_shown_beside_the_predicted_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = Spans((0, 1500, 4000), (1000, 3500, 5000))
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=seen), profile=a_device())
+    predicted, measured = time_lines(record, compare(record).rows[0])
+    assert measured is not None
+    assert [list(column)[:3] for column in (measured.start, measured.end)] == [list(seen.start_ns), list(seen.end_ns)]
+    assert predicted.makespan_s == pytest.approx(4 * US)
+    assert list(predicted.engine) == list(measured.engine)
+    write_record(record, tmp_path / "r.json.gz")
+    assert main(["compare", str(tmp_path / "r.json.gz"), "--timelines"]) == 0
+    assert "measured, traced" in capsys.readouterr().out
+
+
+def test_a_time_line_of_another_schedule_is_refused() -> None:
+    record = a_record(an_entry(a_recipe(**ONE), (5.0,), timeline=Spans((0,), (1,))), profile=a_device())
+    with pytest.raises(InputError, match="has 1 ops where the schedule has 3"):
+        time_lines(record, compare(record).rows[0])

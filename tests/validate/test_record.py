@@ -1,0 +1,472 @@
+"""Records and journals: what is written is read, and what is damaged is one clear line."""
+
+from __future__ import annotations
+
+import gzip
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from effort import examples
+from fake_cuda import CARD
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsim.device.files import dump_device
+from streamsim.device.library import load_device
+from streamsim.errors import InputError
+from streamsim.files.locks import try_lock
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload import Workload
+from streamsim_validate.records.card import check_same_card
+from streamsim_validate.records.files import check_replaceable, finish, read_record, write_record
+from streamsim_validate.records.journal import (
+    Header,
+    Journal,
+    Line,
+    RunBegins,
+    RunEnds,
+    check_unused,
+    fold,
+    journal_path,
+    read_journal,
+)
+from streamsim_validate.records.recipe import MOST_CALLS, PATTERNS, Recipe, digest
+from streamsim_validate.records.record import (
+    Entry,
+    Group,
+    Machine,
+    Record,
+    Run,
+    median_and_spread,
+    this_machine,
+    to_times,
+)
+from streamsim_validate.records.spans import Spans
+from streamsim_validate.suites.suites import suite
+from streamsim_validate.suites.workloads import sincos
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MACHINE = Machine("Linux x86_64", "a processor", 2, "3.12")
+HEADER = Header(CARD, MACHINE, "quick", "0.1")
+BEGINS = RunBegins(8, "2026-01-01T00:00:00+00:00", 0, 3)
+SCHEDULE = depth_first(sincos(100, 2), 2, 2)
+
+
+def group(number: int) -> Group:
+    return Group(number, (("record", 0, 16, ((1e-6, 3e-6, 2e-6),) * 3), ("wait", 0, 64, ())))
+
+
+def entry(key: str = "x", n: int = 3, status: str = "ok") -> Entry:
+    times = tuple(1e-3 + i * 1e-9 for i in range(n))
+    return Entry(key, digest(SCHEDULE), status, True, None, SCHEDULE, times, times, times)
+
+
+def a_record() -> Record:
+    recipes = suite("quick")
+    profile = msgspec.json.decode(msgspec.json.encode(load_device("ideal")))
+    entries = tuple(
+        Entry(recipe.key, digest(recipe.schedule()), "ok", True, recipe, None, (1e-3,), to_times([2e-3]), (3e-4,))
+        for recipe in recipes
+    )
+    grouped = msgspec.structs.replace(entry(), group=2)
+    run = Run(8, "then", 0, 1, "now", profile, None, (*entries, grouped), groups=(group(1), group(2)))
+    return Record(CARD, MACHINE, "quick", (run,), "0.1")
+
+
+WHOLE = a_record()
+PACKED = gzip.compress(msgspec.json.encode(WHOLE), 9, mtime=0)
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    write_record(WHOLE, tmp_path / "r.json.gz")
+    found = read_record(tmp_path / "r.json.gz")
+    assert found == WHOLE
+    assert (tmp_path / "r.json.gz").read_bytes() == PACKED  # the same record, the same bytes
+    assert found.runs[0].profile() == load_device("ideal")
+    assert found.runs[0].profile("after") is None
+    for _, one in found.measured():
+        assert digest(one.build()) == one.digest
+
+
+def test_a_record_from_before_there_were_groups_is_what_it_was() -> None:
+    """Where there are none, nothing of them is written; and where nothing is written, there are none."""
+    run = msgspec.structs.replace(WHOLE.runs[0], entries=(entry(),), groups=())
+    plain = msgspec.json.encode(msgspec.structs.replace(WHOLE, runs=(run,)))
+    assert b"group" not in plain
+    found = msgspec.json.decode(plain, type=Record).runs[0]
+    assert (found.groups, found.entries[0].group) == ((), 0)
+
+
+def test_a_workload_without_outputs_or_kernels_stays_without(tmp_path: Path) -> None:
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, Workload(100, (4,)), "grid")
+    run = msgspec.structs.replace(WHOLE.runs[0], entries=(Entry(recipe.key, digest(recipe.schedule()), recipe=recipe),))
+    write_record(msgspec.structs.replace(WHOLE, runs=(run,)), tmp_path / "r.json.gz")
+    assert read_record(tmp_path / "r.json.gz").runs[0].entries[0].recipe == recipe
+
+
+def test_a_suites_record_is_compact() -> None:
+    """Schedules of a suite are stored as pattern and arguments: some hundred bytes each, not one line an op."""
+    assert len(PACKED) < 300 * len(WHOLE.runs[0].entries)
+
+
+@examples(150)
+@given(st.data())
+def test_a_damaged_record_is_one_clear_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Cut anywhere, or with bytes changed in the file or in what it unpacks to."""
+    path = tmp_path_factory.mktemp("damage") / "r.json.gz"
+    how = data.draw(st.sampled_from(["cut", "packed", "plain"]))
+    damaged = bytearray(PACKED if how != "plain" else msgspec.json.encode(WHOLE))
+    if how == "cut":
+        damaged = damaged[: data.draw(st.integers(0, len(damaged) - 1))]
+    else:
+        for _ in range(data.draw(st.integers(1, 3))):
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(gzip.compress(damaged, 1) if how == "plain" else bytes(damaged))
+    complaint = _complaint(path)
+    assert complaint or how != "cut"  # with a digit changed it is still a record
+    assert not complaint or complaint.startswith(str(path))
+    assert "\n" not in complaint
+    assert len(complaint) <= 520
+
+
+def _complaint(path: Path) -> str:
+    try:
+        read_record(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("time_ns", [-1, 1 << 63])
+def test_a_time_line_beyond_any_clock_is_bad_input(time_ns: int) -> None:
+    with pytest.raises(InputError, match=r"^timeline: expected times from 0 to 86400000000000 ns$"):
+        Spans((0,), (time_ns,))
+
+
+BEYOND = (1e308, -1e308, 86_401.0, float("inf"), float("nan"))
+
+
+@pytest.mark.parametrize("seconds", BEYOND)
+@pytest.mark.parametrize("column", ["device_s", "wall_s", "issue_s"])
+def test_a_time_of_an_entry_beyond_any_clock_is_bad_input(column: str, seconds: float) -> None:
+    with pytest.raises(InputError, match=r"^entry 'x': has a time of more than 86400 s, which no clock shows; measure"):
+        msgspec.structs.replace(entry(), **{column: (1e-3, 1e-3, seconds)})
+
+
+@pytest.mark.parametrize("seconds", BEYOND)
+def test_a_time_of_a_probe_beyond_any_clock_is_bad_input(seconds: float) -> None:
+    with pytest.raises(InputError, match=r"^chain 'record': has a time of more than 86400 s"):
+        Group(1, (("record", 0, 16, ((1e-6, seconds, 2e-6),)),))
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 43, 10**400])
+def test_a_probe_longer_than_any_card_could_run_is_bad_input(number: int) -> None:
+    for name, chain in (("size", ("record", number, 16, ())), ("length", ("record", 0, number, ()))):
+        with pytest.raises(
+            InputError, match=rf"^chain 'record': {name} = \d*-?\d+: expected a whole number from 0 to "
+        ):
+            Group(1, (chain,))
+
+
+def test_a_truncated_record_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "r.json.gz"
+    path.write_bytes(PACKED[:-20])
+    with pytest.raises(InputError, match=r"r\.json\.gz: is truncated; copy it again$"):
+        read_record(path)
+    (tmp_path / "r.json.gz.journal").write_bytes(b"")
+    with pytest.raises(InputError, match=r"copy it again, or resume its journal \(r\.json\.gz\.journal\)$"):
+        read_record(path)
+    path.unlink()
+    with pytest.raises(InputError, match=r"there is no such record yet; resume its journal, or give that: "):
+        read_record(path)
+
+
+def test_a_record_is_what_it_holds_packed_or_not_and_whatever_its_name(tmp_path: Path) -> None:
+    for name, data in (("r.json", gzip.decompress(PACKED)), ("r.journal", PACKED)):
+        (tmp_path / name).write_bytes(data)
+        assert read_record(tmp_path / name) == WHOLE
+    with pytest.raises(InputError, match=r"x\.journal: is the name of an unfinished record"):
+        check_unused(tmp_path / "x.journal")
+
+
+def test_nobodys_file_of_another_kind_is_written_over(tmp_path: Path) -> None:
+    profile = dump_device(load_device("h200"))
+    for name, content, kinds in (
+        ("r.json.gz", PACKED, {"record"}),
+        ("p.toml", profile.encode(), {"device"}),
+        ("mine.py", b"print()", set[str]()),
+        ("empty", b"", {"record", "device", "samples"}),
+    ):
+        (tmp_path / name).write_bytes(content)
+        for kind in ("record", "device", "samples"):
+            if kind in kinds:
+                check_replaceable(tmp_path / name, kind)
+            else:
+                with pytest.raises(InputError, match=rf"{name}: there is such a file already, and not "):
+                    check_replaceable(tmp_path / name, kind)
+    check_replaceable(tmp_path / "new.toml", "device")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is truncated"),
+        (b"hello", "is not a record"),
+        (gzip.compress(b"[1, 2]", mtime=0), "is not a record"),
+        (gzip.compress(b'{"schema_version": 9}', mtime=0), "schema_version = 9: this streamsim-validate reads 3;"),
+        (gzip.compress(b'{"schema_version": 2}', mtime=0), "schema_version = 2: this streamsim-validate reads 3;"),
+        (gzip.compress(b'{"schema_version": 3}', mtime=0), "missing required field"),
+    ],
+)
+def test_what_is_no_record_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "r.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_record(path)
+
+
+def test_a_missing_record_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.json\.gz: cannot read it: no such file or directory"):
+        read_record(tmp_path / "none.json.gz")
+
+
+def test_a_recipe_of_more_calls_than_a_run_measures_is_refused_before_it_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = sincos(1 << 20, 1)
+    most = MOST_CALLS // workload.calls_of_chunk
+    monkeypatch.setitem(PATTERNS, "depth-first", lambda workload, chunks: SCHEDULE)  # noqa: ARG005
+    assert Recipe("depth-first", {"chunks": most}, workload, "grid").schedule() is SCHEDULE
+    with pytest.raises(InputError, match=rf"^chunks = {most + 1}: \d+ calls, more than the {MOST_CALLS} "):
+        Recipe("depth-first", {"chunks": most + 1}, workload, "grid").schedule()
+
+
+def test_a_pattern_that_changed_since_is_noticed() -> None:
+    recipe = Recipe("depth-first", {"chunks": 2, "streams": 1}, sincos(100, 1), "grid")
+    measured = Entry(recipe.key, digest(recipe.schedule()), recipe=recipe)
+    assert measured.build() == recipe.schedule()
+    another = msgspec.structs.replace(recipe, arguments={"chunks": 3, "streams": 1})
+    other = msgspec.structs.replace(measured, recipe=another)
+    with pytest.raises(InputError, match="builds another schedule now"):
+        other.build()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_profile_of_an_earlier_version_is_read_without_what_was_retired() -> None:
+    """And nothing is said: nobody wrote those numbers down to be heeded."""
+    device = load_device("h200")
+    plain = msgspec.to_builtins(device)
+    plain["compute"]["switch_s"] = 1.1e-6
+    plain["hand_over"] |= {"look_s": 8.192e-6, "crowded_s": 3e-6}
+    plain["sources"]["hand_over.look_s"] = "measured: then"
+    plain["spread"]["compute.switch_s"] = 0.1
+    kept = deepcopy(plain)
+    assert Run(8, "then", 0, 1, before=plain).profile() == device
+    assert plain == kept  # the record stays as it is
+
+
+def test_a_profile_of_another_form_is_one_line_and_the_samples_stay() -> None:
+    run = msgspec.structs.replace(WHOLE.runs[0], before={"name": "old"})
+    with pytest.raises(InputError, match=r"the record's profile before the run: .*calibrate again"):
+        run.profile()
+    assert run.entries
+
+
+def test_a_profile_of_another_card_is_refused() -> None:
+    ideal = load_device("ideal")
+    check_same_card(WHOLE.card, ideal)
+    check_same_card(WHOLE.card, msgspec.structs.replace(ideal, description="calibrated on Emulated, then"))
+    with pytest.raises(InputError, match=r"another card's profile .* the record is of Emulated"):
+        check_same_card(WHOLE.card, msgspec.structs.replace(ideal, description="calibrated on NVIDIA A100, then"))
+
+
+@pytest.mark.parametrize(
+    ("description", "accepted"),
+    [
+        ("calibrated on NVIDIA H200, driver 580.1, 2026-01-01", True),
+        ("NVIDIA H200 SXM, PCIe gen 5; calibrated on NVIDIA H200, driver 580.1, 2026-01-01", True),
+        ("calibrated on NVIDIA H200", True),
+        ("calibrated on NVIDIA H200; latencies by hand", True),
+        ("NVIDIA H100, from a data sheet", True),  # it says nothing of a calibration
+        ("calibrated on NVIDIA H200 NVL, driver 580.1, 2026-01-01", False),
+        ("calibrated on NVIDIA H2000, driver 580.1, 2026-01-01", False),
+        ("like NVIDIA H200; calibrated on NVIDIA GH200, driver 580.1, 2026-01-01", False),
+        ("calibrated on ", False),
+    ],
+)
+def test_a_card_whose_name_contains_the_records_is_another(description: str, accepted: bool) -> None:
+    record = msgspec.structs.replace(WHOLE, card=msgspec.structs.replace(CARD, name="NVIDIA H200"))
+    profile = msgspec.structs.replace(load_device("ideal"), description=description)
+    if accepted:
+        check_same_card(record.card, profile)
+    else:
+        with pytest.raises(InputError, match=r"another card's profile .* the record is of NVIDIA H200:"):
+            check_same_card(record.card, profile)
+
+
+def test_median_and_spread() -> None:
+    """Of 1, 2, 3, 4, 100 the quartiles are 2 and 4."""
+    assert median_and_spread((100.0, 1.0, 2.0, 3.0, 4.0)) == (3.0, 1.0)
+    assert median_and_spread((5.0,)) == (5.0, 0.0)
+
+
+def test_the_machine_has_no_name_in_the_record() -> None:
+    import platform
+
+    assert platform.node() not in msgspec.json.encode(this_machine()).decode() or len(platform.node()) < 4
+
+
+# Journals
+
+
+def journal(path: Path, lines: list[Line]) -> Path:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+def test_every_line_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "x.journal"
+    with Journal(path, HEADER) as open_journal:
+        for line in (BEGINS, entry("a"), RunEnds("later")):
+            open_journal.append(line)
+            assert read_journal(path)[-1] == line
+    assert fold(read_journal(path)) == Record(
+        CARD, MACHINE, "quick", (Run(8, BEGINS.started, 0, 3, "later", entries=(entry("a"),)),), "0.1"
+    )
+
+
+@pytest.mark.fault
+def test_a_torn_line_is_dropped_and_the_journal_goes_on(tmp_path: Path) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
+    path.write_bytes(path.read_bytes() + b'{"line":"entry","key":"b","dig')
+    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a"]
+    with Journal(path, HEADER) as open_journal:
+        assert open_journal.complete(8, 3) == {"a"}
+        open_journal.append(entry("b"))
+    assert [line.key for line in read_journal(path) if isinstance(line, Entry)] == ["a", "b"]
+
+
+def test_what_is_complete_is_not_measured_again(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        HEADER, BEGINS, entry("whole"), entry("part", 2), entry("none", 0, "interrupted"),
+        entry("failed", 0, "failed: x"), entry("large", 0, "skipped: x"), entry("deadly", 0, "lost: x"),
+    ]  # fmt: skip
+    path = journal(tmp_path / "x.journal", lines)
+    with Journal(path, HEADER) as open_journal:
+        assert open_journal.complete(8, 3) == {"whole", "large", "deadly"}
+        assert open_journal.complete(1, 3) == set()
+
+
+def test_a_schedule_measured_again_keeps_its_fuller_entry() -> None:
+    lines: list[Line] = [HEADER, BEGINS, entry("a", 1), entry("b"), BEGINS, entry("a", 3)]
+    found = fold(lines)
+    assert [[(one.key, len(one.wall_s)) for one in run.entries] for run in found.runs] == [[("b", 3)], [("a", 3)]]
+    assert [one.key for _, one in found.measured()] == ["b", "a"]
+
+
+def test_a_torn_header_is_written_again(tmp_path: Path) -> None:
+    """The program died in its first line: nothing is lost, and what comes next does not stand behind the torn piece."""
+    path = tmp_path / "x.journal"
+    path.write_bytes(msgspec.json.encode(HEADER)[:20])
+    with Journal(path, HEADER) as again:
+        again.append(BEGINS)
+    assert read_journal(path) == [HEADER, BEGINS]
+
+
+def test_a_resumed_run_keeps_its_groups_and_numbers_on(tmp_path: Path) -> None:
+    grouped = [msgspec.structs.replace(entry(key), group=number) for key, number in (("a", 1), ("b", 2), ("c", 3))]
+    lines: list[Line] = [HEADER, BEGINS, grouped[0], group(1), grouped[1], group(2), BEGINS, grouped[2]]
+    with Journal(journal(tmp_path / "x.journal", lines), HEADER) as open_journal:
+        assert open_journal.next_group == 4  # the last group was not settled, and yet has its number
+        open_journal.append(group(4))
+        assert open_journal.next_group == 5
+    found = fold(read_journal(tmp_path / "x.journal"))
+    assert [[one.group for one in run.entries] for run in found.runs] == [[1, 2], [3]]
+    assert [run.groups for run in found.runs] == [(group(1), group(2)), (group(4),)]
+    with Journal(tmp_path / "y.journal", HEADER) as empty:
+        assert empty.next_group == 1
+
+
+def test_runs_with_different_connections_stay_apart() -> None:
+    other = msgspec.structs.replace(BEGINS, connections=1)
+    found = fold([HEADER, BEGINS, entry("a"), other, entry("a", 1)])
+    assert [(run.connections, len(run.entries[0].wall_s)) for run in found.runs] == [(8, 3), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (msgspec.structs.replace(HEADER, suite="standard"), "its suite is 'quick' and this one 'standard'"),
+        (
+            msgspec.structs.replace(HEADER, card=msgspec.structs.replace(CARD, name="Another")),
+            "its card is 'Emulated' and this one 'Another'",
+        ),
+    ],
+)
+def test_a_journal_of_something_else_is_not_resumed(tmp_path: Path, header: Header, message: str) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS])
+    with pytest.raises(InputError, match=message):
+        Journal(path, header)
+    assert read_journal(path) == [HEADER, BEGINS]
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = journal(tmp_path / "x.journal", [HEADER, BEGINS, entry("a")])
+    path.write_bytes(path.read_bytes().replace(b'"line":"begin"', b'"line":"bogus"'))
+    with pytest.raises(InputError, match=r"x\.journal: line 2 is damaged"):
+        read_journal(path)
+
+
+def test_finishing_turns_the_journal_into_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "r.json.gz"
+    path = journal(journal_path(record), [HEADER, BEGINS, entry("a"), RunEnds("later")])
+    assert read_record(path).runs[0].entries == (entry("a"),)  # an unfinished one can be read too
+    found = finish(path, record)
+    assert read_record(record) == found
+    assert not path.exists()
+
+
+MADE = r"r\.json\.gz: there is such a file already; move it away, or choose another output"
+
+
+def test_a_journal_of_which_another_run_has_just_made_the_record_is_not_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one held it until it had written that, and then removed it."""
+    record = tmp_path / "r.json.gz"
+    path = journal(journal_path(record), [HEADER, BEGINS, entry("a"), RunEnds("later")])
+
+    def lets_go(number: int) -> bool:
+        write_record(fold(read_journal(path)), record)
+        path.unlink()
+        return try_lock(number)
+
+    monkeypatch.setattr("streamsim_validate.records.journal.try_lock", lets_go)
+    with pytest.raises(InputError, match=MADE):
+        Journal(path, HEADER)
+    made = record.read_bytes()
+    for again in (lambda: Journal(path, HEADER).close(), lambda: finish(path, record)):
+        with pytest.raises(InputError, match=MADE):
+            again()
+    assert (record.read_bytes(), path.exists()) == (made, False)
+
+
+def test_a_journal_that_another_run_appends_to_is_not_finished(tmp_path: Path) -> None:
+    record = tmp_path / "r.json.gz"
+    with Journal(journal_path(record), HEADER) as held:
+        held.append(BEGINS)
+        with pytest.raises(InputError, match=r"r\.json\.gz\.journal: process \d+ on \S+ writes to it; wait for it, or"):
+            finish(held.path, record)
+    assert not record.exists()
+    assert finish(held.path, record).runs[0].connections == BEGINS.connections
+
+
+def test_a_record_that_cannot_be_written_leaves_its_journal(tmp_path: Path) -> None:
+    path = journal(journal_path(tmp_path / "r.json.gz"), [HEADER, BEGINS, entry("a")])
+    with pytest.raises(InputError, match="cannot write it"):
+        finish(path, tmp_path / "no such folder" / "r.json.gz")
+    assert path.exists()

@@ -1,0 +1,152 @@
+"""Streamed layers in PyTorch, as ``streamsim code`` writes them, measured on a card and beside their predictions.
+
+On a card, with a profile that ``streamsim-validate calibrate`` made there just before:
+
+    cd validate; python -m campaigns.layers --seed 7 profile.toml layers.json
+
+makes uneven linear layers, times each alone, places them in three shares of their memory with ``best_offload``, runs
+the programs of what it says to use, and beside them that of all layers in pageable memory, and prints what was
+predicted and what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim import Layer, Layers, Offload, WorkloadKernel, best_offload, code_of_layers, load_device, simulate
+from streamsim.device.front_ends import with_front_end
+from streamsim.text.quantities import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streamsim.device.profile import Device
+
+    Runner = Callable[[str], dict[str, Any]]  # the text of a program -> the JSON that it prints
+
+FLOAT_BYTES = 4
+SMALLEST, LARGEST = 1 << 23, 1 << 26  # floats of a layer: copies of 0.6 to 5 ms
+SHARES = (0.25, 0.5, 0.75)  # of the weights: the card's memory for them
+RESERVE_BYTES = 2 << 30  # what layers compute on
+REPEAT = 20
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A way to place the layers, what was predicted of it, and what its program took and held; times in seconds.
+
+    ``limit_bytes``: for weights; None: of the program without a limit.
+    """
+
+    config: Offload
+    limit_bytes: int | None
+    predicted_s: float
+    wall_s: tuple[float, ...]
+    card_bytes: int
+
+    @property
+    def measured_s(self) -> float:
+        """The median."""
+        return statistics.median(self.wall_s)
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, as a share of what was measured."""
+        return self.predicted_s / self.measured_s - 1
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What was measured: the layers with their times on the card, a row for each limit, and one for pageable memory."""
+
+    layers: Layers
+    device: str
+    placed: tuple[Row, ...]
+    pageable: Row
+
+
+def drawn(seed: int, count: int, passes: int = 1) -> Layers:
+    """Uneven layers whose times are not known yet."""
+    rng = random.Random(seed)
+    sizes = [int(SMALLEST * (LARGEST / SMALLEST) ** rng.random()) for _ in range(count)]
+    return Layers(tuple(Layer(FLOAT_BYTES * n, (WorkloadKernel(duration_s=1e-3),)) for n in sizes), passes)
+
+
+def run(text: str) -> dict[str, Any]:
+    """What a program prints, in a process of its own. Raises RuntimeError when it fails or is not verified."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "offload.py"
+        path.write_text(text)
+        call = [sys.executable, str(path), "--repeat", str(REPEAT)]
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr or done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def timed(layers: Layers, runner: Runner) -> Layers:
+    """The layers with the time that each takes alone on the card."""
+    stay = tuple(step.name for step in layers.steps)
+    seconds = runner(code_of_layers(layers, Offload(1, stay)))["layer_s"]
+    known = [
+        msgspec.structs.replace(layer, kernels=(WorkloadKernel(duration_s=taken),))
+        for layer, taken in zip(layers.layers, seconds, strict=True)
+    ]
+    return msgspec.structs.replace(layers, layers=tuple(known))
+
+
+def experiment(layers: Layers, device: Device, runner: Runner = run) -> Record:
+    """The layers timed, placed and run; ``device``: as calibrated just before."""
+    layers = timed(layers, runner)
+    card = with_front_end(device, "pytorch")
+    rows = []
+    for share in SHARES:
+        limit = max(int(share * layers.weight_bytes), max(step.weight_bytes for step in layers.steps))
+        found = best_offload(layers, card, limit + RESERVE_BYTES, RESERVE_BYTES)
+        rows.append(_row(layers, found.lean.config, limit, found.lean.makespan_s, runner))
+    pageable = Offload(1, (), "pageable")
+    predicted_s = simulate(pageable.schedule(layers), card).makespan_s
+    return Record(layers, card.name, tuple(rows), _row(layers, pageable, None, predicted_s, runner))
+
+
+def _row(layers: Layers, config: Offload, limit: int | None, predicted_s: float, runner: Runner) -> Row:
+    said = runner(code_of_layers(layers, config))
+    return Row(config, limit, predicted_s, tuple(said["wall_s"]), said["card_bytes"])
+
+
+def lines(record: Record) -> Iterator[str]:
+    """A line for each way."""
+    for row in (*record.placed, record.pageable):
+        config = row.config
+        limit = "pageable" if row.limit_bytes is None else format_bytes(row.limit_bytes)
+        yield (
+            f"{limit:>10}  depth {config.depth}, {len(config.resident):2} stay  predicted"
+            f" {format_seconds(row.predicted_s)}  measured {format_seconds(row.measured_s)}  {row.error:+.1%}"
+            f"  {format_bytes(row.card_bytes)} on the card"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("profile", type=Path)
+    parser.add_argument("record", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--passes", type=int, default=1)
+    given = parser.parse_args()
+    record = experiment(drawn(given.seed, given.count, given.passes), load_device(given.profile))
+    given.record.write_bytes(msgspec.json.encode(record))
+    print("\n".join(lines(record)))
+
+
+if __name__ == "__main__":
+    main()

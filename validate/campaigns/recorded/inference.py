@@ -1,0 +1,135 @@
+"""Inference in PyTorch: batches to the card, a small network, scores back.
+
+The ``small`` variants are of a deep network with few features, whose calls take the host longer than the card.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.profiler import record_function
+
+from campaigns.recorded.rounds import Work, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Loop = Callable[[Any, list[Any], list[Any]], object]
+
+BATCHES, ROWS, FEATURES, CLASSES = 16, 768, 2048, 512
+SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_LAYERS = 8, 64, 256, 16
+
+
+# The loops, as one writes them
+
+
+def blocking(model: Any, batches: list[Any], scores: list[Any]) -> None:
+    for batch, score in zip(batches, scores, strict=True):
+        score.copy_(model(batch.to("cuda")))
+
+
+def non_blocking(model: Any, batches: list[Any], scores: list[Any]) -> None:
+    for batch, score in zip(batches, scores, strict=True):
+        score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+    torch.cuda.synchronize()
+
+
+def synchronised(model: Any, batches: list[Any], scores: list[Any]) -> None:
+    for batch, score in zip(batches, scores, strict=True):
+        score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+        torch.cuda.synchronize()
+
+
+def over_streams(count: int) -> Loop:
+    streams = [torch.cuda.Stream() for _ in range(count)]
+
+    def loop(model: Any, batches: list[Any], scores: list[Any]) -> None:
+        for batch, score, stream in zip(batches, scores, cycle(streams), strict=False):
+            with torch.cuda.stream(stream):
+                score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+        torch.cuda.synchronize()
+
+    return loop
+
+
+def as_graph(model: Any, batches: list[Any], scores: list[Any]) -> Callable[[], None]:
+    """Of all batches; what a graph needs to be there is made by a run outside it, in a stream of its own."""
+    apart = torch.cuda.Stream()
+    with torch.cuda.stream(apart):
+        model(batches[0].to("cuda", non_blocking=True))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for batch, score in zip(batches, scores, strict=True):
+            score.copy_(model(batch.to("cuda", non_blocking=True)), non_blocking=True)
+
+    def run() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return run
+
+
+# What they work on
+
+
+def large_model() -> Any:
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(FEATURES, FEATURES), nn.ReLU(), nn.Linear(FEATURES, CLASSES)).to("cuda")
+
+
+def small_model() -> Any:
+    nn = torch.nn
+    layers = [nn.Sequential(nn.Linear(SMALL_FEATURES, SMALL_FEATURES), nn.ReLU()) for _ in range(SMALL_LAYERS)]
+    return nn.Sequential(*layers).to("cuda")
+
+
+def data(batches: int, rows: int, features: int, classes: int, pinned: bool) -> tuple[list[Any], list[Any]]:
+    """Batches and a place for the scores of each."""
+    given = [torch.randn(rows, features) for _ in range(batches)]
+    scores = [torch.zeros(rows, classes) for _ in range(batches)]
+    if pinned:
+        given, scores = [one.pin_memory() for one in given], [one.pin_memory() for one in scores]
+    return given, scores
+
+
+def is_right(model: Any, batches: list[Any], scores: list[Any]) -> bool:
+    return all(
+        torch.allclose(model(batch.to("cuda")).cpu(), score, rtol=1e-3, atol=1e-4)
+        for batch, score in zip(batches, scores, strict=True)
+    )
+
+
+def large(loop: Callable[[], Loop], pinned: bool = True) -> Work:
+    torch.manual_seed(1)
+    model = large_model()
+    batches, scores = data(BATCHES, ROWS, FEATURES, CLASSES, pinned)
+    return Work(partial(loop(), model, batches, scores), partial(is_right, model, batches, scores))
+
+
+def small(loop: Loop | None) -> Work:
+    """As a graph where there is no loop."""
+    torch.manual_seed(2)
+    model = small_model()
+    batches, scores = data(SMALL_BATCHES, SMALL_ROWS, SMALL_FEATURES, SMALL_FEATURES, True)
+    run = as_graph(model, batches, scores) if loop is None else partial(loop, model, batches, scores)
+    return Work(run, partial(is_right, model, batches, scores))
+
+
+VARIANTS = {
+    "pageable": lambda: large(lambda: blocking, pinned=False),
+    "pinned": lambda: large(lambda: blocking),
+    "async": lambda: large(lambda: non_blocking),
+    "synchronised": lambda: large(lambda: synchronised),
+    "streams-2": lambda: large(lambda: over_streams(2)),
+    "streams-4": lambda: large(lambda: over_streams(4)),
+    "small": lambda: small(non_blocking),
+    "small-synchronised": lambda: small(synchronised),
+    "small-graph": lambda: small(None),
+}
+
+if __name__ == "__main__":
+    main(VARIANTS, record_function, torch.inference_mode())

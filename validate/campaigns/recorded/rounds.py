@@ -1,0 +1,124 @@
+"""What every program here does with its work: some rounds to warm up, then rounds that have a name and are timed.
+
+``python -m campaigns.recorded.inference --variants pinned async`` prints what each round of either took, as JSON. Their
+rounds come in turn, so that a host that changes its speed changes it for all of them. A round has its variant's name,
+begins with its first call and ends when its results are there; before it a little of Python is timed, which says how
+fast the host is just then. In ``--times FILE`` the same is a line of each variant, added by each process. Where CUPTI
+records them, as many rounds follow that nothing records: in another process a host may have another speed. With
+``--kineto FILE`` the PyTorch profiler records some more rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    Ranges = Callable[[str], AbstractContextManager[Any]]
+
+WARM_UP, ROUNDS, PROFILED = 3, 8, 3
+PACED, TRIES = 1000, 5  # turns of a loop that does nothing, and of how often the fastest counts
+
+
+class Work(NamedTuple):
+    """``run``: a round, which returns when its results are there; ``is_right``: whether these are what they must be."""
+
+    run: Callable[[], object]
+    is_right: Callable[[], bool]
+
+
+class Rounds(NamedTuple):
+    """What rounds took, in seconds, and the loop before each."""
+
+    wall_s: list[float]
+    pace_s: list[float]
+
+
+def main(
+    variants: Mapping[str, Callable[[], Work]], ranges: Ranges, under: AbstractContextManager[Any] | None = None
+) -> None:
+    """Variants that the command line asks for; ``ranges`` names a part of a program, and all runs ``under`` that."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--variants", choices=variants, nargs="+", required=True)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--times", type=Path)
+    parser.add_argument("--kineto", type=Path)
+    given = parser.parse_args()
+    with under or nullcontext():
+        works = {variant: variants[variant]() for variant in given.variants}
+        for _ in range(WARM_UP):
+            for work in works.values():
+                work.run()
+        found = {"rounds": timed(works, ranges, given.rounds)}
+        if nothing_records_any_more():
+            found["beside"] = timed(works, nullcontext, given.rounds)
+        if given.kineto:
+            found["profiled"] = profiled(works, ranges, given.kineto)
+        lines = (
+            {"variant": variant, "verified": work.is_right()}
+            | {what: rounds[variant]._asdict() for what, rounds in found.items()}
+            for variant, work in works.items()
+        )
+        said = "".join(json.dumps(line) + "\n" for line in lines)
+    if given.times is None:
+        print(said, end="")
+    else:
+        with given.times.open("a", encoding="utf-8") as file:
+            file.write(said)
+
+
+def timed(works: Mapping[str, Work], ranges: Ranges, rounds: int) -> dict[str, Rounds]:
+    """What each round takes, by variant."""
+    found = {variant: Rounds([], []) for variant in works}
+    for _ in range(rounds):
+        for variant, work in works.items():
+            found[variant].pace_s.append(pace_s())
+            with ranges(variant):
+                start = time.perf_counter()
+                work.run()
+                found[variant].wall_s.append(time.perf_counter() - start)
+    return found
+
+
+def pace_s() -> float:
+    """What a little of Python takes just now."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        for _ in range(PACED):
+            pass
+        return time.perf_counter() - start
+
+    return min(once() for _ in range(TRIES))
+
+
+def nothing_records_any_more() -> bool:
+    """Whether CUPTI recorded this process; from here on it does not."""
+    cupti = sys.modules.get("cupti.cupti")
+    if cupti is None:
+        return False
+    for kind in cupti.ActivityKind:
+        with suppress(Exception):  # those that nobody records
+            cupti.activity_disable(kind)
+    return True
+
+
+def profiled(works: Mapping[str, Work], ranges: Ranges, path: Path) -> dict[str, Rounds]:
+    """Rounds that the PyTorch profiler records; the first has what it does at its beginning."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    events = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, experimental_config=events) as found:
+        rounds = timed(works, ranges, PROFILED)
+    found.export_chrome_trace(str(path))
+    return rounds

@@ -1,0 +1,336 @@
+"""What ten measurements find: by the model, at random, and by simulated annealing as Kernel Tuner does it.
+
+On a card, with a profile that ``streamsim-validate calibrate`` made there just before, every candidate of eight drawn
+workloads is measured, and then what ten of these measurements find beside the fastest of all:
+
+    cd validate; python -m campaigns.tuning --seed 7 profile.toml ../records/tuning-h200.json.gz
+
+Anywhere ``python -m campaigns.tuning ../records/tuning-h200.json.gz`` prints the table, and ``python -m
+campaigns.tuning`` the one of truths that are made up: what cards would take that are not as the profile says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import math
+import random
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from streamsim import Config, Device, Workload, WorkloadKernel, evaluate, load_device
+from streamsim.device.files import parse_device
+from streamsim.device.profile import number_names
+from streamsim.device.variations import multiplied, with_values
+from streamsim.files.atomic_files import write_bytes
+from streamsim.search.tuning import Beliefs, beliefs, candidates, default_grid
+from streamsim_validate.records import median_and_spread
+from streamsim_validate.records.record import NORMAL
+from streamsim_validate.run.tuning import ratio_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+BUDGET = 10
+COUNT = 8
+WORK = (2, 10, 40, 176)  # of sincos, those whose cost a calibration measures
+LEAST, MOST = 1 << 18, 1 << 26  # elements
+REPEATS, REPEATS_SIDE_BY_SIDE = 9, 45
+SYNTHETIC_SEED = 2026
+NOISE = 0.01
+GOOD = 0.02
+TRIALS = 50  # of a strategy that draws
+COLDEST = 0.001  # Kernel Tuner's T_min; T begins at 1
+HAMMING = 0.2  # how often its neighbour differs in one parameter, however far
+MOST_IDLE = 100  # rounds without a new measurement, after which it begins anew elsewhere
+
+
+class Tuning(msgspec.Struct, frozen=True):
+    """A workload, its candidates that could be measured and the wall times of each, seconds.
+
+    ``found``: which of them ten measurements find, and ``best``, the fastest; ``found_s``, ``best_s``: what these two
+    took side by side.
+    """
+
+    workload: Workload
+    configs: tuple[Config, ...]
+    wall_s: tuple[tuple[float, ...], ...]
+    found: int
+    best: int
+    found_s: tuple[float, ...]
+    best_s: tuple[float, ...]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What was measured, and the profile that was calibrated just before, as TOML."""
+
+    card: str
+    seed: int
+    date: str
+    profile: str
+    tunings: tuple[Tuning, ...]
+
+
+class Seen(NamedTuple):
+    """Candidates, and what measuring each would show: seconds, and by what share they scatter."""
+
+    configs: Sequence[Config]
+    seconds: Array
+    scatter: Array
+
+
+def drawn(seed: int, count: int = COUNT) -> Iterator[Workload]:
+    """So many workloads: a float in and a float out of each element, of which there is an odd number."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        elements = int(math.exp(rng.uniform(math.log(LEAST), math.log(MOST)))) | 1
+        yield Workload(elements, (4,), (4,), (WorkloadKernel("sincos", parameter=rng.choice(WORK)),))
+
+
+# -- strategies: each gives the candidates that it measures, in their order --------------------------------------------
+
+
+def by_the_model(seen: Seen, thought: Beliefs, budget: int = BUDGET) -> list[int]:
+    """As ``streamsim-validate tune``."""
+    measured: dict[int, tuple[float, float]] = {}
+    while len(measured) < budget and (k := thought.next(measured)) is not None:
+        measured[k] = float(seen.seconds[k]), float(seen.scatter[k])
+    return list(measured)
+
+
+def at_random(seen: Seen, rng: random.Random, budget: int = BUDGET) -> list[int]:
+    """Any, each once."""
+    everyone = range(len(seen.configs))
+    return rng.sample(everyone, min(budget, len(everyone)))
+
+
+def by_annealing(seen: Seen, rng: random.Random, budget: int = BUDGET) -> list[int]:
+    """As Kernel Tuner's ``simulated_annealing`` with ``max_fevals`` does it: its default T, T_min, and neighbours.
+
+    T falls from 1 to ``COLDEST`` with the number of distinct measurements, whatever alpha is: its schedule is scaled
+    to their number. A candidate that was measured before is known and costs none.
+    """
+    places = _places(seen.configs)
+    everyone = range(len(places))
+    budget = min(budget, len(places))
+    at = rng.choice(everyone)
+    measured = {at: None}
+    idle = 0
+    while len(measured) < budget:
+        temperature = COLDEST ** (len(measured) / budget)
+        before = len(measured)
+        to = _neighbour(places, at, rng)
+        measured[to] = None
+        old, new = float(seen.seconds[at]), float(seen.seconds[to])
+        if new < old or math.exp((old - new) / old / temperature) > rng.random():
+            at = to
+        idle = idle + 1 if len(measured) == before else 0
+        if idle > MOST_IDLE:
+            at, idle = rng.choice(everyone), 0
+    return list(measured)
+
+
+def _places(configs: Sequence[Config]) -> Array:
+    """Which value of each parameter a candidate has, by its number among the values that there are; (n, parameters)."""
+    rows = [msgspec.structs.astuple(config) for config in configs]
+    columns = [list(dict.fromkeys(sorted(column, key=_sorted_as))) for column in zip(*rows, strict=True)]
+    return np.array([[column.index(value) for column, value in zip(columns, row, strict=True)] for row in rows])
+
+
+def _sorted_as(value: str | float | None) -> tuple[int, float, str]:
+    if value is None:
+        return 0, 0.0, ""
+    return (1, 0.0, value) if isinstance(value, str) else (1, float(value), "")
+
+
+def _neighbour(places: Array, at: int, rng: random.Random) -> int:
+    """Of those that differ in one parameter alone, or by no more than one step in each; else any."""
+    apart = np.abs(places - places[at])
+    near = (apart > 0).sum(axis=1) == 1 if rng.random() < HAMMING else apart.max(axis=1) == 1
+    found = np.flatnonzero(near).tolist()
+    return int(rng.choice(found)) if found else rng.randrange(len(places))
+
+
+# -- on a card ---------------------------------------------------------------------------------------------------------
+
+
+def record(seed: int, profile: Path, output: Path, date: str, count: int = COUNT) -> None:
+    """Measure and keep every candidate of so many workloads."""
+    from streamsim_validate.gpu import open_gpu
+
+    text = profile.read_text(encoding="utf-8")
+    with open_gpu() as gpu:
+        tunings = tuple(measured(workload, parse_device(text), gpu, seed) for workload in drawn(seed, count))
+        found = Record(gpu.card.name, seed, date, text, tunings)
+    write_bytes(gzip.compress(msgspec.json.encode(found), mtime=0), output)
+
+
+def measured(workload: Workload, device: Device, gpu: Any, seed: int) -> Tuning:
+    """Every candidate of a workload, repeats interleaved; then what is found beside the best."""
+    from streamsim_validate.run.measure import Job, measure
+
+    everyone = candidates(workload, device, default_grid())
+    jobs = [Job(config.words, config.schedule(workload)) for config in everyone]
+    results = [one for one in measure(jobs, gpu, REPEATS, seed) if one.status == "ok"]
+    by_words = {config.words: config for config in everyone}
+    configs = tuple(by_words[one.job.key] for one in results)
+    wall_s = tuple(tuple(sample.wall_s for sample in one.samples) for one in results)
+    seen = seen_of(configs, wall_s)
+    found = fastest(seen, by_the_model(seen, beliefs(workload, configs, device, seed)))
+    best = int(seen.seconds.argmin())
+    again = [Job(configs[k].words, configs[k].schedule(workload)) for k in dict.fromkeys((found, best))]
+    beside = [tuple(sample.wall_s for sample in one.samples) for one in measure(again, gpu, REPEATS_SIDE_BY_SIDE, seed)]
+    return Tuning(workload, configs, wall_s, found, best, beside[0], beside[-1])
+
+
+# -- anywhere ----------------------------------------------------------------------------------------------------------
+
+
+def read_record(path: Path) -> Record:
+    """A record of such tunings."""
+    return msgspec.json.decode(gzip.decompress(path.read_bytes()), type=Record)
+
+
+def seen_of(configs: Sequence[Config], wall_s: Iterable[Sequence[float]]) -> Seen:
+    """What the samples show."""
+    medians, halves = np.array([median_and_spread(tuple(walls)) for walls in wall_s]).T
+    return Seen(configs, medians, NORMAL * halves / medians)
+
+
+def fastest(seen: Seen, some: Iterable[int]) -> int:
+    """The one that showed the least time."""
+    return min(some, key=lambda k: float(seen.seconds[k]))
+
+
+class Regret(NamedTuple):
+    """How much slower what was chosen is than the best of all, as a share, by how it was chosen; means of trials."""
+
+    pick: float
+    tuned: float
+    random: float
+    annealed: float
+
+
+def regret_of(seen: Seen, thought: Beliefs, true_s: Array, seed: int = 0) -> Regret:
+    """``true_s``: by which the choices are judged."""
+
+    def over(chosen: Iterable[int]) -> float:
+        return float(true_s[fastest(seen, chosen)] / true_s.min() - 1)
+
+    order = by_the_model(seen, thought)
+    rng = random.Random(seed)
+    trials = {
+        name: statistics.fmean(over(strategy(seen, rng)) for _ in range(TRIALS))
+        for name, strategy in (("random", at_random), ("annealed", by_annealing))
+    }
+    return Regret(over(order[:1]), over(order), **trials)
+
+
+def regrets(found: Record) -> list[Regret]:
+    """Of each tuning of a record."""
+    device = parse_device(found.profile)
+    return [
+        regret_of(seen, beliefs(one.workload, one.configs, device, found.seed), seen.seconds)
+        for one in found.tunings
+        for seen in [seen_of(one.configs, one.wall_s)]
+    ]
+
+
+def is_good(one: Tuning) -> bool:
+    """Whether what was found is within 2 % of the best, or within their noise, side by side."""
+    ratio, low, _ = ratio_of(one.found_s, one.best_s, 0)
+    return one.found == one.best or ratio <= 1 + GOOD or low <= 1
+
+
+def rows(found: Record) -> list[str]:
+    """A row of the table for each workload."""
+    lines = []
+    for one, regret in zip(found.tunings, regrets(found), strict=True):
+        (kernel,) = one.workload.kernels
+        what = f"{one.workload.elements} floats, sincos {kernel.parameter}, {len(one.configs)} programs"
+        beside = ratio_of(one.found_s, one.best_s, 0)[0] - 1 if one.found != one.best else 0.0
+        lines.append(f"| {what} | {' | '.join(f'{100 * share:.1f} %' for share in regret)} | {100 * beside:+.1f} % |")
+    return lines
+
+
+# Truths that are made up
+
+
+def _host(device: Device, factor: float) -> Device:
+    return multiplied(device, {name: factor for name in number_names(device) if name.startswith("host.")})
+
+
+def _all(device: Device) -> Device:
+    return with_values(multiplied(_host(device, 2.0), {"compute.kernels": 1.3}), {"copy_engines.count": 1})
+
+
+TRUTHS: dict[str, Callable[[Device], Device]] = {
+    "as the profile says": lambda device: device,
+    "the host twice as slow": lambda device: _host(device, 2.0),
+    "kernels 1.3 times as long": lambda device: multiplied(device, {"compute.kernels": 1.3}),
+    "one copy engine, not two": lambda device: with_values(device, {"copy_engines.count": 1}),
+    "all three": _all,
+    "one hardware queue": lambda device: device.with_connections(1),
+    "latencies five times as long": lambda device: multiplied(
+        device, {name: 5.0 for name in number_names(device) if "latency" in name or name.startswith("hand_over.")}
+    ),
+}
+
+
+def made_up(workload: Workload, device: Device, truth: str, thought: Beliefs, seed: int = 0) -> Regret:
+    """What is found where a card is as ``truth`` says and ``device`` is what is known of it; medians scatter by 1 %."""
+    configs = candidates(workload, device, default_grid())
+    true_s = np.array(evaluate(workload, configs, TRUTHS[truth](device)))
+    noise = np.exp(NOISE * np.random.default_rng(seed).standard_normal(len(configs)))
+    seen = Seen(configs, true_s * noise, np.full(len(configs), NOISE))
+    return regret_of(seen, thought, true_s, seed)
+
+
+def synthetic(seed: int = SYNTHETIC_SEED, count: int = COUNT) -> dict[str, list[Regret]]:
+    """By truth the regrets of so many workloads on each of two profiles."""
+    found: dict[str, list[Regret]] = {truth: [] for truth in TRUTHS}
+    for name in ("h100", "h200"):
+        device = load_device(name)
+        for k, workload in enumerate(drawn(seed, count)):
+            thought = beliefs(workload, candidates(workload, device, default_grid()), device, seed + k)
+            for truth, regret in found.items():
+                regret.append(made_up(workload, device, truth, thought, seed + k))
+    return found
+
+
+def synthetic_rows(found: dict[str, list[Regret]]) -> list[str]:
+    """A row of the table for each truth: the mean and the worst over its workloads."""
+    lines = []
+    for truth, some in found.items():
+        cells = [f"{100 * statistics.fmean(column):.1f}, {100 * max(column):.1f}" for column in zip(*some, strict=True)]
+        good = sum(regret.tuned <= GOOD for regret in some)
+        lines.append(f"| {truth} | {' | '.join(cells)} | {good} of {len(some)} |")
+    return lines
+
+
+def main() -> None:
+    """Measure, where there is a profile to go with it, or print the table of a record or of made-up truths."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("profile", type=Path, nargs="?")
+    parser.add_argument("record", type=Path, nargs="?")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--date", default="")
+    given = parser.parse_args()
+    if given.profile is None:
+        print("\n".join(synthetic_rows(synthetic())))
+        return
+    if given.record is not None:
+        record(given.seed, given.profile, given.record, given.date)
+    found = read_record(given.record or given.profile)
+    print("\n".join(rows(found)))
+    print(f"{sum(map(is_good, found.tunings))} of {len(found.tunings)} within 2 % of the best, or their noise")
+
+
+if __name__ == "__main__":
+    main()
