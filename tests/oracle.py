@@ -263,8 +263,7 @@ def calls(schedule: Schedule, device: Device) -> list[int]:
     """
     found = [call_ticks(schedule, device, op) for op in schedule.ops]
     if schedule.launch == "graph":
-        signals, signal = signals_of(schedule, device), in_ticks(device.host.graph_edge_s)
-        return [call + n * signal for call, n in zip(found, signals, strict=True)]
+        return found
     for i in first_of_streams(schedule):
         found[i] += in_ticks(device.host.first_on_stream_s) if schedule.ops[i].call_s is None else 0
     for i in first_of_kernels(schedule):
@@ -312,21 +311,6 @@ def first_of_streams(schedule: Schedule) -> list[int]:
     """The first copy in each direction and the first kernel of every stream."""
     works = {(op.stream, kind_of(op)): i for i, op in reversed(list(enumerate(schedule.ops))) if is_work(op)}
     return list(works.values())
-
-
-def signals_of(schedule: Schedule, device: Device) -> list[int]:
-    """For how many ops of another kind each one waits, of each stream the latest.
-
-    Where a kernel's end is signalled with its run's, a copy waits for what ends that in each stream.
-    """
-    ops, run_of, order = schedule.ops, runs(schedule), cuda_order(schedule, device)
-    found = []
-    for i, op in enumerate(ops):
-        nearest = latest_of_each_stream(schedule, order.works[i]) if is_work(op) else set()
-        if device.compute.kernel_signal == "run" and isinstance(op, Copy):
-            nearest = {end for j in nearest for end in latest_of_each_stream(schedule, run_of.get(j, [j]))}
-        found.append(sum(kind_of(ops[j]) != kind_of(op) for j in nearest))
-    return found
 
 
 def launch_ticks(schedule: Schedule, device: Device) -> int:
@@ -388,15 +372,23 @@ def is_behind_a_kernel(schedule: Schedule, i: int) -> bool:
     return isinstance(op, Kernel) and isinstance(before, Kernel)
 
 
-def goes_on_at_once(schedule: Schedule, i: int) -> bool:
-    """Whether nothing is launched between a kernel and the one before: both of a graph, and no more known than a time.
+def gap_behind(schedule: Schedule, device: Device, i: int) -> int | None:
+    """Ticks that kernel ``i`` takes beyond its time, right behind another one; None: it is launched by itself.
 
     In a program of calls a graph is what one call put on the card: all but the first of its ops have calls of no time.
+    What such a kernel took is what it takes, if its time is all that is known of it.
     """
     op = schedule.ops[i]
-    if not isinstance(op, Kernel) or op.duration_s is None or op.elements or op.share != 1:
-        return False
-    return is_behind_a_kernel(schedule, i) and (schedule.launch == "graph" or op.call_s == 0)
+    if not isinstance(op, Kernel) or op.duration_s is None or not is_behind_a_kernel(schedule, i):
+        return None
+    if schedule.launch == "graph":
+        return in_ticks(device.compute.graph_gap_s)
+    return 0 if is_told(op) and op.call_s == 0 else None
+
+
+def is_told(op: Kernel) -> bool:
+    """Whether nothing but its time is known of a kernel."""
+    return op.share == 1 and not op.elements
 
 
 def need_of(schedule: Schedule, device: Device, i: int) -> Need:
@@ -423,15 +415,22 @@ def need_of(schedule: Schedule, device: Device, i: int) -> Need:
         ]
         crowded = Fraction(side.crowded_bandwidth_bytes_per_s) / TICKS_PER_S
         for at in (2, 3):  # so much longer than on a quiet card, whatever goes the other way
-            slowed = 0 if schedule.launch == "graph" else min(op.bytes, side.crowded_bytes)
+            slowed = 0 if schedule.launch == "graph" else op.bytes
             latencies[at] += int(slowed / crowded - slowed / alone + Fraction(1, 2))
         latency, duplex, crowded_alone, crowded_duplex = latencies
         return Need(latency, duplex, crowded_alone, crowded_duplex, op.bytes, alone, shared)
     assert isinstance(op, Kernel)
-    floor = Fraction(0 if goes_on_at_once(schedule, i) else in_ticks(device.compute.floor_s))
+    floor = Fraction(in_ticks(device.compute.floor_s))
     if op.duration_s is None:
         return _from_table(device, op, floor)
-    return _given(device, op, floor)
+    gap = gap_behind(schedule, device, i)
+    if gap is not None and (is_told(op) or Fraction(op.duration_s) / Fraction(op.share) * TICKS_PER_S < floor):
+        floor = Fraction(0)  # its time is its own
+    need = _given(device, op, floor)
+    if gap:
+        need.ticks += gap
+        need.drain += gap if device.compute.resident_threads and device.copy_engines.count else 0
+    return need
 
 
 def _of_launch(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 from hypothesis import strategies as st
 
-from streamsim.checks import LARGEST_BYTES
 from streamsim.device.kernel_costs import KernelCost
 from streamsim.device.profile import Arbitration, Compute, CopyEngines, Device, HandOver, Host, LinkDirection
 from streamsim.program.patterns import breadth_first, depth_first, one_stream, prefetch, ring, serial
@@ -75,7 +74,6 @@ def link(
     crowded_duplex_latency: int | None = None,
     in_flight: int = 1,
     crowded_rate: float | None = None,
-    crowded_bytes: int = LARGEST_BYTES,
 ) -> LinkDirection:
     """One direction: latencies in ticks, rates in bytes per tick (``shared``: while the other one is busy)."""
     duplex = latency if duplex_latency is None else duplex_latency
@@ -92,7 +90,6 @@ def link(
         crowded_bandwidth_bytes_per_s=(rate if crowded_rate is None else crowded_rate) * BYTE_PER_TICK,
         pageable_latency_s=pageable_latency * NS,
         pageable_bandwidth_bytes_per_s=pageable_rate * BYTE_PER_TICK,
-        crowded_bytes=crowded_bytes,
     )
 
 
@@ -197,7 +194,7 @@ RULES = st.sampled_from(get_args(Arbitration))
 # Strategies are made once, not where they are drawn from: hypothesis looks through each one that it has not met yet.
 RATES = st.sampled_from(((1, 1), (1, 0.5), (1, 0.75), (2, 1), (2, 1.5), (1.5, 1)))
 MORE_TICKS, PAGEABLE_RATES = st.sampled_from((0, 0, 1, 3)), st.sampled_from((1, 0.5))
-IN_FLIGHT, CROWDED_BYTES = st.sampled_from((1, 1, 12, 64)), st.sampled_from((LARGEST_BYTES, 12))
+IN_FLIGHT = st.sampled_from((1, 1, 12, 64))
 
 
 @st.composite
@@ -217,7 +214,6 @@ def links(draw: st.DrawFn) -> LinkDirection:
         max(duplex, crowded, both),
         draw(IN_FLIGHT),
         draw(_crowded_rates(shared)),
-        draw(CROWDED_BYTES),
     )
 
 
@@ -263,6 +259,17 @@ def draining(draw: st.DrawFn) -> tuple[Schedule, Device]:
 def plain_devices(**fixed: Any) -> st.SearchStrategy[Device]:
     """Devices on which the card alone sets the times: the host costs nothing."""
     return devices(**{f.removesuffix("_s"): 0 for f in HOST_TICKS} | fixed)
+
+
+@st.composite
+def free_calls(draw: st.DrawFn) -> tuple[Schedule, Device]:
+    """Calls that cost nothing, and waits that mostly find nothing to wait for: many of both fall on one tick."""
+    stream = st.integers(1, 4)
+    op = st.one_of(*[copies(stream, True)] * 2, kernels(stream), st.builds(Synchronize, stream=stream))
+    ops = draw(st.lists(op, min_size=4, max_size=14))
+    if draw(SELDOM):
+        ops = draw(hosted(ops))
+    return program(*ops, buffers=BUFFERS), draw(plain_devices())
 
 
 CAPTURABLE = st.sampled_from((None, None, PINNED))

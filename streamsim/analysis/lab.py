@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.timeline.timeline import Timeline
 
+SIMULATIONS = 100  # of a schedule with its causes and remedies, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 
@@ -157,7 +158,7 @@ class Lab:
 
     def _simulate(self, scenario: Scenario) -> Timeline:
         self.simulations += 1
-        return simulate_one_of_many(*scenario)
+        return simulate_one_of_many(*scenario, many=SIMULATIONS)
 
 
 def _as_meant(scenario: Scenario) -> Schedule:

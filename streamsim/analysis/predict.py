@@ -9,10 +9,10 @@ import msgspec
 
 from streamsim.analysis.bounds import Bound, bound_json, bound_of
 from streamsim.analysis.formulas import published_of, stages_of
+from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.lowering.lowered import lower
-from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import check_schedule
 from streamsim.rules.clock import TICKS_PER_S, ticks
@@ -169,8 +169,8 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lowered = lower(schedule, device)
-    timeline = run(lowered)
-    one_by_one_s = simulate(serialized(schedule), device).makespan_s
+    timeline = run_one_of_many(lowered)
+    one_by_one_s = _makespan_s(serialized(schedule), device)
     serial_program, serial_s, serial_bytes = _serial(schedule, serial_schedule, one_by_one_s, device)
     makespan_s = timeline.makespan_s
     return Prediction(
@@ -195,7 +195,11 @@ def predict(schedule: Schedule, device: Device | str | Path, serial_schedule: Sc
 def without_ring(schedule: Schedule, device: Device) -> WithoutRing:
     """What ``schedule``, that of the same pipeline without a ring of buffers, takes and holds."""
     n_bytes = schedule.device_bytes
-    return WithoutRing(simulate(schedule, device).makespan_s, n_bytes, device.has_room(n_bytes))
+    return WithoutRing(_makespan_s(schedule, device), n_bytes, device.has_room(n_bytes))
+
+
+def _makespan_s(schedule: Schedule, device: Device) -> float:
+    return simulate_one_of_many(schedule, device, many=1).makespan_s
 
 
 def _share(part: float, whole: float) -> float:
@@ -219,7 +223,7 @@ def _serial(
 ) -> tuple[SerialProgram, float, int]:
     """What the schedule is compared with, its seconds and its bytes on the card."""
     if given is not None and given != schedule.unchunked:
-        return "given", simulate(given, device).makespan_s, given.device_bytes
+        return "given", _makespan_s(given, device), given.device_bytes
     if schedule.unchunked is not None:
-        return "unchunked", simulate(schedule.unchunked, device).makespan_s, schedule.unchunked.device_bytes
+        return "unchunked", _makespan_s(schedule.unchunked, device), schedule.unchunked.device_bytes
     return "one by one", one_by_one_s, schedule.device_bytes

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 replace = msgspec.structs.replace
+FEW = 10  # changes of a program, or about
 
 
 class Change(NamedTuple):
@@ -113,7 +114,7 @@ def _each_alone(changes: Iterable[Change], case: Scenario, before: Outcome) -> I
 
 
 def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outcome, Timeline]:
-    timeline = simulate_one_of_many(*case)
+    timeline = simulate_one_of_many(*case, many=FEW)
     took_s = timeline.makespan_s
     gain = 1.0 if before is None or not took_s else before.makespan_s / took_s
     return Outcome(change, took_s, gain, lower_bound(*case).bound_by), timeline

@@ -21,17 +21,27 @@ if TYPE_CHECKING:
     import numpy as np
 
     from streamsim.device.profile import Device
+    from streamsim.lowering.lowered import Lowered
     from streamsim.program.config import Config
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
     from streamsim.timeline.timeline import Timeline
 
-__all__ = ["COMPILATION", "available", "keeps_code", "makespans", "simulate", "simulate_one_of_many", "telling"]
+__all__ = [
+    "COMPILATION",
+    "available",
+    "keeps_code",
+    "makespans",
+    "run_one_of_many",
+    "simulate",
+    "simulate_one_of_many",
+    "telling",
+]
 
 SWITCH = "NUMBA_DISABLE_JIT"  # numba's own: its functions run uncompiled, which ours cannot
 COMPILATION = "which takes 10 to 30 seconds"
 LOADING_OPS = 20_000  # that SimPy simulates in the second that loading numba takes
-_simulated = 0  # ops of this process that might have been simulated compiled
+MANY = 1000  # schedules of a job that cannot say how many it will simulate
 _to_tell: list[Callable[[], None]] = []  # who wants to know that compilation begins
 _listening: list[Any] = []  # numba's listener that tells them
 
@@ -98,25 +108,36 @@ def simulate(schedule: Schedule, device: Device) -> Timeline:
     Raises InputError without numba, and when the device has no cost for a kernel that the schedule names.
     """
     _check_available()
-    from streamsim.compiled.timelines import simulate
+    from streamsim.compiled.timelines import run
+    from streamsim.lowering.lowered import lower
 
-    return simulate(schedule, device)
+    return run(lower(schedule, device))
 
 
-def simulate_one_of_many(schedule: Schedule, device: Device) -> Timeline:
-    """:func:`simulate` where that pays, else on SimPy: for who simulates again and again, and cannot say how often.
+def simulate_one_of_many(schedule: Schedule, device: Device, many: int = MANY) -> Timeline:
+    """Predict when every op of ``schedule`` runs on ``device``, in a job of about so ``many`` schedules of its size.
 
-    Loading numba takes a second, and compiling some ten more where nobody has done so yet. So the first schedules go to
-    SimPy, until it has taken as long as loading takes, and all later ones of this process to the compiled model, where
-    numba is installed: however many there are, that is at most twice the better choice.
+    Errors as of :func:`streamsim.model.simulate`; on which simulator: see :func:`run_one_of_many`.
     """
-    global _simulated
-    _simulated += len(schedule)
-    if _simulated > LOADING_OPS and available():
-        return simulate(schedule, device)
-    from streamsim.model import simulate as simulate_on_simpy
+    from streamsim.lowering.lowered import lower
 
-    return simulate_on_simpy(schedule, device)
+    return run_one_of_many(lower(schedule, device), many)
+
+
+def run_one_of_many(lowered: Lowered, many: int = 1) -> Timeline:
+    """The same of a schedule that has been made ready for a device.
+
+    Both simulators give the same ticks. Loading numba takes a second, so a job that SimPy does in less is SimPy's, and
+    a larger one the compiled model's where numba is installed. What ran before makes no difference.
+    """
+    if many * len(lowered.kind) > LOADING_OPS and available():
+        _check_available()
+        from streamsim.compiled.timelines import run
+
+        return run(lowered)
+    from streamsim.model import run as run_on_simpy
+
+    return run_on_simpy(lowered)
 
 
 def makespans(

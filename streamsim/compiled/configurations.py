@@ -36,7 +36,6 @@ from streamsim.lowering.costs import (
     Shape,
     after_wait_ticks,
     call_ticks,
-    edge_ticks,
     enter_ticks,
     first_launch_ticks,
     first_on_stream_ticks,
@@ -150,15 +149,14 @@ class _Costs:
             return None
         blocking, breadth = config.is_blocking, config.order == "breadth-first"
         found = [self._row(part._replace(many=1), memory, launch, blocking) for part in parts]
+        behind = sum(self.jobs[:3])  # where in a graph the shapes of kernels right behind kernels are: see ``_row``
         once, most_once = self._once(memory, launch, blocking)
         most = max(most_once, *(most for _, most in found))
         absent = sum(part.many * (part.inputs + part.outputs).count(0) for part in parts)
         nodes = chunks * sum(self.jobs[:3]) + sum(self.jobs[3:]) - absent
         begins = 0 if launch == "live" else ticks(self.device.host.graph_launch_s)
         work = [ticks(self.workload.host_s(part)) for part in parts]
-        edge = edge_ticks(launch, self.device)
-        joined = min(chunks, MOST_JOINED_STREAMS) ** 2 * (breadth and self.run_signal)  # edges beyond those of ops
-        if begins + chunks * max(work) + (nodes + 8 * chunks) * most + joined * edge > LARGEST:
+        if begins + chunks * max(work) + (nodes + 8 * chunks) * most > LARGEST:
             return None
         pieces = [int(any(part.inputs + part.outputs + part.d2h_once)) for part in parts]
         ends = list(accumulate(part.many for part in parts))
@@ -171,8 +169,8 @@ class _Costs:
         cold = after_wait_ticks(launch, self.device, copies, self.jobs[1] > 0)
         enter, turn = enter_ticks(launch, self.device), turn_ticks(launch, self.device)
         issued = breadth, config.is_prefetch, launch == "graph", chunks, streams, slots
-        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device), edge
-        return *issued, *runs, once, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
+        dearer = on_stream, cold, enter, turn, first_launch_ticks(launch, self.device)
+        return *issued, *runs, once, behind, *self._events[launch], begins, *dearer, 0  # ``rows`` fills the last place
 
     def _add_runs(self, *columns: list[int]) -> tuple[int, int]:
         """Add runs to the table; from where to where they are."""
@@ -197,10 +195,15 @@ class _Costs:
         return first, first + 1
 
     def _row(self, part: Part, memory: HostMemory, launch: Launch, blocking: bool) -> tuple[int, int]:
-        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds."""
+        """Where the shapes of such a chunk begin, and the most ticks that one of its ops adds.
+
+        In a graph those of its kernels behind others follow: in a row like the first one.
+        """
         key = tuple(part), memory, launch, blocking
         if key not in self._rows:
-            self._rows[key] = self._add_row(self._chunk_costs(memory, launch, blocking).chunk(part), self.numbers)
+            costs = self._chunk_costs(memory, launch, blocking)
+            shapes = costs.chunk(part) + (costs.chunk(part, "graph") if launch == "graph" else [])
+            self._rows[key] = self._add_row(shapes, 2 * self.numbers)
         return self._rows[key]
 
     def _chunk_costs(self, memory: HostMemory, launch: Launch, blocking: bool) -> ChunkCosts:

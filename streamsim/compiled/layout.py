@@ -14,7 +14,7 @@ from streamsim.compiled.loop import run
 from streamsim.compiled.numba_code import called, compiled, inlined, rule, uintp
 from streamsim.compiled.tables import COMPUTE, NONE, NOT_YET, QUEUES
 from streamsim.lowering.costs import KERNEL, NOTHING
-from streamsim.rules import entering, graphs, queue_owners
+from streamsim.rules import entering, queue_owners
 from streamsim.rules.entering import NO_STREAM
 from streamsim.rules.link import NEVER
 from streamsim.rules.queue_owners import NOBODY
@@ -23,7 +23,7 @@ COLD = 2  # where in ``latest`` it stands what the first copy after a wait takes
 ENTERED = 4  # and where the chunk for which a stream was entered last
 CALLED = 5  # and what the latest call was: the kind of a copy or kernel, EVENT and its shape for a record or a wait
 EVENT = NOTHING + 1
-enters, edge = rule(entering.enters), rule(graphs.edge)
+enters = rule(entering.enters)
 queue_of, runs_on = rule(queue_owners.queue_of), rule(queue_owners.runs_on)
 
 
@@ -68,7 +68,7 @@ def _put(config, card, shapes, engine_of_kind, program, op, stream, shape, befor
     new.copies = 0
     new.after = new.behind = NONE
     new.also_from = new.also_to = 0
-    new.shape = shape
+    new.shape = shape if stands else shape + config.behind
     new.kind = kind
     new.place = first + queue
     new.awaited = 0
@@ -180,10 +180,13 @@ def _in_a_row(
 
 
 @called
-def _signal_once(config, waits_for_once, shapes, program, n):
-    """All other streams wait for what is copied once before; returns how many ops there are then."""
+def _signal_once(config, place, shapes, program, n):
+    """All other streams wait for what is copied once before; returns how many ops there are then.
+
+    ``place``: where in ``also`` there is room for their first ops.
+    """
     ops, streams, before = program[0], config.streams, program[5][0]
-    ops[uintp(before)].also_from, ops[uintp(before)].also_to = waits_for_once, waits_for_once + streams - 1
+    ops[uintp(before)].also_from = ops[uintp(before)].also_to = place
     _call(config, program, shapes, n, config.record)
     for k in range(1, streams):
         _call(config, program, shapes, n + k, config.wait)
@@ -237,15 +240,22 @@ def _is_next(config, runs, shapes, latest, run, job, kind, is_first, behind):
     return behind and chunk != 0 and (kind == KERNEL or shapes[uintp(runs[uintp(at)].row + job)].kind != NOTHING)
 
 
+@inlined
+def _wait_for_once(program, once, op):
+    """Write down that ``op``, the first of its stream, waits for the last of what is copied once before."""
+    copy = program[0][uintp(once)]
+    _wait(program[3], copy.also_to, op)
+    copy.also_to += 1
+
+
 @called
 def _lay_out_chunks(
-    config, runs, card, begin, end, kernels, is_first, waits_for_once, shapes, engine_of_kind, program, n, n_segments
+    config, runs, card, begin, end, kernels, is_first, once, shapes, engine_of_kind, program, n, n_segments
 ):
     """The jobs of every chunk from ``begin`` to ``end``; how many ops and segments there are then.
 
     ``kernels``: how many of them are in a chunk, whether among these jobs or not. ``is_first``: they are the first of a
-    chunk. ``waits_for_once``: from where in ``also`` the other streams wait for what is copied once before; NONE:
-    nothing is.
+    chunk. ``once``: the last of what is copied once before, for which the other streams wait; NONE: nothing is.
     """
     ops, also, last = program[0], program[3], program[5]
     chunks, streams, slots = config.chunks, config.streams, config.slots
@@ -266,8 +276,9 @@ def _lay_out_chunks(
         for shape in range(row + begin, row + end):
             if shapes[uintp(shape)].kind == NOTHING:  # this chunk has nothing of the array
                 continue
-            if before == NONE and waits_for_once != NONE and stream > 0:
-                _wait(also, waits_for_once + stream - 1, n)
+            # a ring's slot that the first stream hands over stands behind what was copied once
+            if before == NONE and once != NONE and stream > 0 and not (events and (i - slots) % streams == 0):
+                _wait_for_once(program, once, n)
                 events += 1
             kind = shapes[uintp(shape)].kind
             behind = i == 0 and begin > 0 and kernels > 0
@@ -290,27 +301,9 @@ def _lay_out_chunks(
     return n, n_segments
 
 
-@called
-def _add_edges(signal, program, n):
-    """Write down that the calls of ops take longer for what these wait for on other engines."""
-    ops, also, calls = program[0], program[3], program[9]
-    for i in range(n):
-        before = ops[uintp(i)]
-        if before.kind == NOTHING:
-            continue
-        kind = np.int64(before.kind)
-        if before.after != NONE:
-            calls[uintp(before.after)] += edge(kind, np.int64(ops[uintp(before.after)].kind), signal)
-        for k in range(before.also_from, before.also_to):
-            op = also[uintp(k)].op
-            calls[uintp(op)] += edge(kind, np.int64(ops[uintp(op)].kind), signal)
-
-
 @inlined
-def _ended(config, segments, program, n, n_segments):
+def _ended(segments, program, n, n_segments):
     """All is written down; how many ops and segments there are."""
-    if config.edge:
-        _add_edges(config.edge, program, n)
     if n_segments == 0 or segments[n_segments - 1].last < n:
         n_segments = _segment(program, n_segments, n, 0)
     segments[n_segments - 1].next = NONE
@@ -396,10 +389,10 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
     n, n_segments = _in_a_row(config, card, *rows, 0, shapes, engine_of_kind, program, 0, 0, 0, False)
     if config.prefetch:
         n, n_segments = _lay_out_prefetch(config, runs, card, jobs, shapes, engine_of_kind, program, n, n_segments)
-        return _ended(config, segments, program, n, n_segments)
-    waits_for_once = len(also) - streams if once_in else NONE
-    if once_in and streams > 1:
-        n = _signal_once(config, waits_for_once, shapes, program, n)
+        return _ended(segments, program, n, n_segments)
+    waited_for = once_in - 1 if once_in and streams > 1 else NONE
+    if waited_for != NONE:
+        n = _signal_once(config, len(also) - streams, shapes, program, n)
     stages = ((0, copies_in), (copies_in, back), (back, back + copies_back))
     is_first = True
     for k in range(3 if config.breadth else 1):
@@ -418,7 +411,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
             end,
             kernels,
             is_first,
-            waits_for_once,
+            waited_for,
             shapes,
             engine_of_kind,
             program,
@@ -435,7 +428,7 @@ def _lay_out(config, runs, card, jobs, run_signal, shapes, engine_of_kind, progr
         n, n_segments = _in_a_row(
             config, card, *rows, 0, shapes, engine_of_kind, program, n, n_segments, streams - 1, False
         )
-    return _ended(config, segments, program, n, n_segments)
+    return _ended(segments, program, n, n_segments)
 
 
 @compiled

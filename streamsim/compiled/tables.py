@@ -89,13 +89,14 @@ HEAD = _record(*(field.name for field in fields(Head)))
 RUNNING = _record("op shape since given end left warps")
 DRAINING = _record("op tick")  # a kernel whose work is done, and its end
 ARRIVING = _record("op tick")  # a kernel that waits for copies, and when the card has it
-# runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin.
+# runs_from, runs_to: the runs of its chunks; once: where the shapes of what is copied once begin; behind: so far behind
+# the shape of a kernel stands the one that it has right behind another kernel of its stream in a graph.
 # Ticks that calls take beyond their shapes': on_stream: the first of each kind in every stream; cold: the first copy
 # and the first kernel after a wait; enter: what a stream is entered for; turn: what is not behind a call of its kind;
-# first_launch: of each kernel, by its name; edge: in the launch of a graph, for a signal between engines.
+# first_launch: of each kernel, by its name.
 _ISSUED = "breadth prefetch graph chunks streams slots"
 CONFIG = _record(
-    _ISSUED, "runs_from runs_to once record wait launch on_stream cold enter turn first_launch edge hand_overs"
+    _ISSUED, "runs_from runs_to once behind record wait launch on_stream cold enter turn first_launch hand_overs"
 )
 # Chunks that are alike: up to which one, where the shapes of their ops begin, ticks that the host works before each,
 # whether they have a piece of any array.

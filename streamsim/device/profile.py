@@ -33,11 +33,9 @@ LIMITED = "what the memory limit allows"  # source of a card's memory, where tha
 EFFECTS = {
     "duplex": "no contention of directions",
     "crowd": "copies feel no crowd",
-    "crowded-bytes": "crowds slow all bytes of a copy",
     "copy-latency": "no latency of copies",
     "hand-over": "no hand-over between engines",
     "many-streams": "no stream's first calls cost more",
-    "graph-edges": "graphs launched at no cost of edges",
     "host": "host calls cost nothing",
     "copy-arbitration": "copies in issue order",
     "side-by-side": "kernels one by one",
@@ -45,7 +43,16 @@ EFFECTS = {
 }
 
 # Numbers of profiles of earlier versions, whose effects the measured runs do not need: docs/evidence.md.
-RETIRED = ("compute.switch_s", "hand_over.look_s", "hand_over.crowded_s", "host.streams_s", "spread.model")
+RETIRED = (
+    "compute.switch_s",
+    "h2d.crowded_bytes",
+    "d2h.crowded_bytes",
+    "hand_over.look_s",
+    "hand_over.crowded_s",
+    "host.streams_s",
+    "host.graph_edge_s",
+    "spread.model",
+)
 
 HostTime = Annotated[float, About(off={"host": 0.0})]
 IssueTime = Annotated[float, About(off={"host": 0.0}, sped_up_with="launch")]
@@ -61,9 +68,9 @@ class LinkDirection(Table, frozen=True):
     ``crowded_latency_s`` and ``crowded_duplex_latency_s`` as kernels wait for copies in four hardware queues or
     more; with two or three of them by a third or two thirds of the way. What a latency is above
     ``latency_s`` a command spends behind bytes under way: a copy of fewer than ``in_flight_bytes`` pays it in
-    proportion. So crowded a card moves the first ``crowded_bytes`` of a copy at no more than
-    ``crowded_bandwidth_bytes_per_s`` with the link to itself: a copy starts later by what that costs, and by as much
-    beside the other direction. Pageable memory goes through a staging buffer: its own latency and bandwidth.
+    proportion. So crowded a card moves bytes at no more than ``crowded_bandwidth_bytes_per_s`` with the link to itself:
+    a copy starts later by what that costs, and by as much beside the other direction. Pageable memory goes through a
+    staging buffer: its own latency and bandwidth.
     """
 
     latency_s: Annotated[float, About(off={"copy-latency": 0.0})]
@@ -94,9 +101,6 @@ class LinkDirection(Table, frozen=True):
     pageable_bandwidth_bytes_per_s: Annotated[
         float, About(at_most=("bandwidth_bytes_per_s",), gives_way=True, sped_up_with="link")
     ]
-    crowded_bytes: Annotated[int, About(least=1, is_measured=True, off={"crowded-bytes": LARGEST_BYTES})] = (
-        LARGEST_BYTES
-    )
 
 
 class Host(Table, frozen=True):
@@ -109,8 +113,7 @@ class Host(Table, frozen=True):
     caches, unless it makes the same call over and over.
     ``submit_s``: from a call's return until the card can act on it. ``wake_s``: from an op's end until a
     host call that waited for it returns. A graph's launch takes ``graph_launch_s`` and then hands its copies to the
-    card in ``graph_node_s`` each, kernels with them, while earlier ones run; and each op, for every op of another kind
-    that it waits for, ``graph_edge_s`` later (:mod:`streamsim.rules.graphs`). Pageable H2D copies of at most
+    card in ``graph_node_s`` each, kernels with them, while earlier ones run. Pageable H2D copies of at most
     ``pageable_immediate_bytes`` return at once. ``enter_s``: what it takes to make another stream the current one, in
     programs that do: see :mod:`streamsim.rules.entering`. ``linear_s``: the call of a kernel that is named ``linear``,
     a layer of an array library (0: as that of any other). ``turn_s``: how much longer any call takes that is not right
@@ -134,7 +137,6 @@ class Host(Table, frozen=True):
     linear_s: IssueTime = 0.0
     turn_s: IssueTime = 0.0
     first_launch_s: IssueTime = 0.0
-    graph_edge_s: Annotated[float, About(off={"host": 0.0, "graph-edges": 0.0}, sped_up_with="launch")] = 0.0
 
 
 class HandOver(Table, frozen=True):
@@ -173,8 +175,9 @@ class CopyEngines(Table, frozen=True):
 class Compute(Table, frozen=True):
     """The compute engine.
 
-    ``floor_s``: the shortest time any kernel takes. ``concurrent_kernels``: how many may run side by side, not
-    counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
+    ``floor_s``: the shortest time any kernel takes. ``graph_gap_s``: what passes in a graph from the end of a kernel's
+    work until the next kernel of its stream begins; the card is free for others. ``concurrent_kernels``: how many may
+    run side by side, not counting those whose work is done and that only have yet to end (:meth:`KernelCost.drain_s`).
     ``resident_threads``: the threads that fill the card, so a chunk of fewer elements takes no less than
     a wave of its launch (0: no such effect, and no kernel leaves the card to others before it ends).
     ``kernel_signal``: ``"run"`` when the end of a kernel is signalled to the copy engines only after the whole run of
@@ -187,6 +190,7 @@ class Compute(Table, frozen=True):
     arbitration: Arbitration
     kernel_signal: KernelSignal
     kernels: Annotated[tuple[KernelCost, ...], About(sped_up_with="kernel")] = ()
+    graph_gap_s: Annotated[float, About(off={"launch": 0.0}, drawn_with="kernels")] = 0.0
 
 
 class KernelUse(NamedTuple):
@@ -282,7 +286,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Raises InputError when the kernel gives no duration and the profile has no cost for it.
         """
-        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self._side_by_side
+        full, floor_s, side_by_side = self.compute.resident_threads, self.compute.floor_s, self.runs_side_by_side
         if kernel.duration_s is None:
             cost = self.cost_of(kernel)
             alone_s = max(cost.at(kernel.elements), floor_s)
@@ -320,7 +324,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (0.0, *paces(self.cost_of(kernel), full, self.compute.floor_s, steps))
 
     @property
-    def _side_by_side(self) -> bool:
+    def runs_side_by_side(self) -> bool:
         """Whether it is known what of a kernel's time leaves the card to others."""
         return self.compute.resident_threads > 0 and self.copy_engines.count > 0
 

@@ -21,8 +21,10 @@ from streamsim.lowering.costs import (
 from streamsim.program.schedule import Copy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamsim.device.profile import Device
-    from streamsim.lowering.costs import Calls
+    from streamsim.lowering.costs import Behind, Calls
     from streamsim.program.schedule import Direction, Launch
     from streamsim.program.workload import Part, Workload
 
@@ -49,14 +51,21 @@ class ChunkCosts(NamedTuple):
     is_blocking: bool = False
     launch: Launch = "live"
 
-    def chunk(self, part: Part) -> list[Shape]:
-        """The shapes of a chunk's copies in, launches and copies back, in the order of issue."""
-        launches = self.workload.launches(part)
+    def chunk(self, part: Part, behind: Behind | None = None) -> list[Shape]:
+        """The shapes of a chunk's copies in, launches and copies back, in the order of issue.
+
+        ``behind``: all of its kernels come right behind others of their stream, so.
+        """
         return [
             *(self._copy("h2d", n_bytes) for n_bytes in part.inputs),
-            *(kernel_shape(self.device, launch, kernel_call(self.calls, launch.name)) for launch in launches),
+            *(shape for shape, many in self._kernels(part, behind) for _ in range(many)),
             *(self._copy("d2h", n_bytes) for n_bytes in part.outputs),
         ]
+
+    def _kernels(self, part: Part, behind: Behind | None) -> Iterator[tuple[Shape, int]]:
+        """The shape of each kernel's launches, and how many there are."""
+        for launch, many in self.workload.kernels_of(part):
+            yield kernel_shape(self.device, launch, kernel_call(self.calls, launch.name), behind), many
 
     def once(self) -> list[Shape]:
         """The shapes of what is copied once: before the first chunk, and behind the last."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from functools import lru_cache
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Direction
 
 Calls = dict[type[Op] | str, int]  # ticks, by type of op or name of an operation
+Behind = Literal["graph", "recorded"]  # in a graph, or in a live program that was recorded with one
 BYTE_BITS = 20
 NO_KERNEL = (0,) * (PACES + 1)
 
@@ -141,8 +142,13 @@ def hand_over_table(
     return (*within, *across)
 
 
-def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
-    """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks."""
+def kernel_shape(device: Device, kernel: Kernel, call: int = 0, behind: Behind | None = None) -> Shape:
+    """A kernel of at least one tick and one unit of the card, whose call takes ``call`` ticks.
+
+    ``behind``: how it comes to the card with the kernel right before it in its stream, if it does.
+    """
+    if behind is not None and kernel.duration_s is not None:
+        return _behind_shape(device, kernel, call, behind)
     use = device.kernel_use(kernel)
     share = use.share
     if use.drain_s:  # it does all of its work before
@@ -159,6 +165,22 @@ def kernel_shape(device: Device, kernel: Kernel, call: int = 0) -> Shape:
     )
 
 
+def _behind_shape(device: Device, kernel: Kernel, call: int, behind: Behind) -> Shape:
+    """A kernel with a time that comes to the card with the one right before it in its stream.
+
+    It takes what it is said to, even if that is less than any launch by itself takes, and in a graph a gap behind it,
+    in which kernels of other streams find room. What was recorded has such a gap in its time.
+    """
+    assert kernel.duration_s is not None
+    compute = device.compute
+    if (kernel.share == 1 and not kernel.elements) or kernel.duration_s / kernel.share < compute.floor_s:
+        device = replace(device, compute=replace(compute, floor_s=0.0))
+    found = kernel_shape(device, kernel, call)
+    gap = 0 if behind == "recorded" else ticks(compute.graph_gap_s)
+    drain = gap if device.runs_side_by_side else 0
+    return found._replace(duration=found.duration + gap, drain=found.drain + drain)
+
+
 @lru_cache(maxsize=64)
 def _idle(paces: tuple[float, ...]) -> tuple[int, ...]:
     """Of the card, at such paces."""
@@ -169,7 +191,7 @@ def copy_rate(link: LinkDirection, n_bytes: int, launch: Launch = "live") -> Rat
     """How a copy of ``n_bytes`` of pinned memory uses the link; in a graph a crowd slows none of its bytes."""
     least, whole = ticks(link.latency_s), link.in_flight_bytes
     behind = min(n_bytes, whole)
-    slowed = min(n_bytes, link.crowded_bytes) if launch == "live" else 0
+    slowed = n_bytes if launch == "live" else 0
     slower = ticks(slowed / link.crowded_bandwidth_bytes_per_s - slowed / link.bandwidth_bytes_per_s)
 
     def latency(most_s: float) -> int:  # the clock has whole ticks: half up
@@ -214,12 +236,12 @@ _MATTERS: dict[type[Op], Callable[[Any], object]] = dict.fromkeys(get_args(Op), 
 class Makes(NamedTuple):
     """The ops of a schedule by what their shapes hang on: by op which make it is, and of each make one op.
 
-    ``at_once``: the makes of kernels that begin as the one before them ends (:func:`behind_kernels`).
+    ``behind``: how each make of kernels right behind kernels comes to the card (:func:`behind_kernels`).
     """
 
     of_op: array[int]
     alike: tuple[Op, ...]
-    at_once: frozenset[int]
+    behind: dict[int, Behind]
 
 
 @remembered
@@ -229,54 +251,54 @@ def makes_of(schedule: Schedule) -> Makes:
     if pageable:
         of_copy = matters[Copy]
         matters = matters | {Copy: lambda copy: (of_copy(copy), _is_pageable(copy, pageable))}
-    keys, at_once = [matters[type(op)](op) for op in schedule.ops], behind_kernels(schedule)
-    for i in at_once:
-        keys[i] = at_once, keys[i]
+    keys, behind = [matters[type(op)](op) for op in schedule.ops], behind_kernels(schedule)
+    for i, how in behind.items():
+        keys[i] = how, keys[i]
     number: dict[object, int] = defaultdict(count().__next__)
     of_op = array("i", map(number.__getitem__, keys))
     alike = dict(zip(of_op, schedule.ops, strict=True))
-    return Makes(of_op, tuple(map(alike.__getitem__, range(len(number)))), frozenset(of_op[i] for i in at_once))
+    makes = tuple(map(alike.__getitem__, range(len(number))))
+    return Makes(of_op, makes, {of_op[i]: how for i, how in behind.items()})
 
 
-def shapes_of(schedule: Schedule, device: Device) -> list[Shape]:
-    """The shape of each make of a schedule's ops, on a device."""
-    makes, pageable, launch = makes_of(schedule), schedule.pageable_names, schedule.launch
-    calls, cards = call_ticks(launch, device), dict.fromkeys(range(len(makes.alike)), device)
-    if makes.at_once:
-        without_launch = replace(device, compute=replace(device.compute, floor_s=0.0))
-        cards |= dict.fromkeys(makes.at_once, without_launch)
-    return [_shape(op, cards[k], calls, pageable, launch) for k, op in enumerate(makes.alike)]
+def shapes_of(schedule: Schedule, makes: Makes, device: Device) -> list[Shape]:
+    """The shape of each of the makes of a schedule's ops, on a device."""
+    pageable, launch = schedule.pageable_names, schedule.launch
+    calls = call_ticks(launch, device)
+    return [_shape(op, device, calls, pageable, launch, makes.behind.get(k)) for k, op in enumerate(makes.alike)]
 
 
-def behind_kernels(schedule: Schedule) -> tuple[int, ...]:
-    """Kernels of a graph that stand right behind another one of their stream and are given by their time alone.
+def behind_kernels(schedule: Schedule) -> dict[int, Behind]:
+    """Kernels with a time that come to the card with the one right before them in their stream, and how.
 
-    These begin as the one before ends, within 0.1 us, and take what they are told, as recorded ones do; launched one by
-    one no kernel takes less than the device's least time, of which a microsecond lies between two launches.
+    All such of a graph; of a live program those that were recorded in a graph, whose calls take no time.
     """
-    is_graph, latest, found = schedule.launch == "graph", dict[int | None, bool](), list[int]()
-    if not is_graph and not any(op.call_s == 0 for op in schedule.ops if isinstance(op, Kernel)):
-        return ()
+    is_graph, latest, found = schedule.launch == "graph", dict[int | None, bool](), dict[int, Behind]()
+    if not is_graph and 0 not in map(attrgetter("call_s"), schedule.ops):
+        return found
     for i, op in enumerate(schedule.ops):
-        if isinstance(op, Kernel):
-            is_whole = op.duration_s is not None and op.share == 1 and not op.elements
-            if latest.get(op.stream) and is_whole and (is_graph or op.call_s == 0):
-                found.append(i)
+        if isinstance(op, Kernel) and latest.get(op.stream) and op.duration_s is not None:
+            if is_graph:
+                found[i] = "graph"
+            elif op.call_s == 0 and op.share == 1 and not op.elements:
+                found[i] = "recorded"
         latest[op.stream] = isinstance(op, Kernel)
-    return tuple(found)
+    return found
 
 
 def _is_pageable(copy: Copy, pageable_names: frozenset[str]) -> bool:
     return copy.host is not None and copy.host.buffer in pageable_names
 
 
-def _shape(op: Op, device: Device, calls: Calls, pageable_names: frozenset[str], launch: Launch) -> Shape:
+def _shape(
+    op: Op, device: Device, calls: Calls, pageable_names: frozenset[str], launch: Launch, behind: Behind | None
+) -> Shape:
     call = calls[type(op)]
     if isinstance(op, Copy):
         is_pageable = _is_pageable(op, pageable_names)
         return copy_shape(device, op.direction, op.bytes, is_pageable, op.blocking, call, launch)
     if isinstance(op, Kernel):
-        return kernel_shape(device, op, kernel_call(calls, op.name))
+        return kernel_shape(device, op, kernel_call(calls, op.name), behind)
     return Shape(NOTHING, call, holds=isinstance(op, Synchronize | WaitThread))
 
 
@@ -335,10 +357,5 @@ def turn_ticks(launch: Launch, device: Device) -> int:
 def dearer_ticks(launch: Launch, device: Device) -> int:
     """The most that a call takes beyond its own ticks: the first of all of its kinds, in a stream that is entered."""
     cold = after_wait_ticks(launch, device, copies=True, kernels=True)
-    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks, edge_ticks
+    rest = first_on_stream_ticks, enter_ticks, first_launch_ticks, turn_ticks
     return cold + sum(one(launch, device) for one in rest)
-
-
-def edge_ticks(launch: Launch, device: Device) -> int:
-    """What the host spends on a signal between engines: only the launch of a graph writes them."""
-    return ticks(device.host.graph_edge_s) * (launch == "graph")

@@ -13,7 +13,6 @@ from streamsim.lowering.costs import (
     KERNEL,
     NOTHING,
     after_wait_ticks,
-    edge_ticks,
     enter_ticks,
     first_launch_ticks,
     first_on_stream_ticks,
@@ -22,7 +21,6 @@ from streamsim.lowering.costs import (
 from streamsim.program.schedule import Copy, HostWork, Kernel, WaitThread
 from streamsim.rules.clock import ticks
 from streamsim.rules.entering import NO_STREAM, enters
-from streamsim.rules.graphs import edge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,14 +116,12 @@ def call_ticks_of(
     device: Device,
     columns: Columns,
     of_shape: Iterable[int],
-    edges: Iterable[tuple[int, int]],
 ) -> array[int]:
     """Ticks that each call takes, without what it waits for. ``of_shape``: by op what its shape says.
 
-    ``edges``: each op that another one waits for, and that one. A call takes what its op says, else what its shape
-    says: the first copy and the first kernel after a wait more than that, the first of each kind in a stream, what the
-    thread enters a stream for, what is not behind a call of its kind, the first launch of each kernel, and what is
-    launched in a graph behind an op of another kind.
+    A call takes what its op says, else what its shape says: the first copy and the first kernel after a wait more than
+    that, the first of each kind in a stream, what the thread enters a stream for, what is not behind a call of its
+    kind, and the first launch of each kernel.
     """
     found, own = array("q", of_shape), list(map(attrgetter("call_s"), schedule.ops))
     if None in own:
@@ -135,10 +131,6 @@ def call_ticks_of(
             _add_entries(found, schedule, columns.kind, enter)
         if turn:
             _add_turns(found, schedule, columns.kind, turn)
-        signal = edge_ticks(schedule.launch, device)
-        if signal:
-            for before, op in edges:
-                found[op] += edge(columns.kind[before], columns.kind[op], signal)
     for i, call_s in enumerate(own):
         if call_s is not None:
             found[i] = ticks(call_s)

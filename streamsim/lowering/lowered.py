@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streamsim.lowering.costs import KERNEL, NOTHING, Shape, hand_over_table, makes_of, shapes_of
 from streamsim.lowering.host import Columns, Segments, call_ticks_of, segments_of
-from streamsim.lowering.order import Links, Order, edges_of, order_of
+from streamsim.lowering.order import Links, Order, order_of
 from streamsim.program.remembered import remembered
 from streamsim.program.schedule import Schedule, check_schedule
 from streamsim.rules.clock import ticks
@@ -114,7 +114,8 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
     """Flatten ``schedule`` for ``device``. Raises InputError for a kernel whose cost the profile lacks."""
     check_schedule("schedule", schedule)
     names, engine_of = ENGINES[device.copy_engines.count]
-    shapes, shape = shapes_of(schedule, device), makes_of(schedule).of_op
+    makes = makes_of(schedule)
+    shapes, shape = shapes_of(schedule, makes, device), makes.of_op
     kind, holds = bytes(made.kind for made in shapes), bytes(made.holds for made in shapes)
     queues = device.copy_engines.count, device.copy_engines.connections, device.connections
     columns, streams, queue, run_on, order, segments = _layout(
@@ -138,7 +139,7 @@ def lower(schedule: Schedule, device: Device) -> Lowered:
         frontier=order.frontier,
         segments=segments,
         hand_over=hand_over_table(device.hand_over, schedule.launch, *streams),
-        call=call_ticks_of(schedule, device, columns, calls, edges_of(order.after, order.also)),
+        call=call_ticks_of(schedule, device, columns, calls),
         submit=ticks(device.host.submit_s),
         wake=ticks(device.host.wake_s),
         launch=_launch_ticks(schedule, device),

@@ -11,7 +11,7 @@ from streamsim.program.schedule import RecordEvent, Synchronize, WaitEvent, Wait
 from streamsim.rules.entering import NO_STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from streamsim.lowering.host import Columns
     from streamsim.program.schedule import Op, Schedule
@@ -47,12 +47,6 @@ class Order(NamedTuple):
     pending: array[int]
     frontier: dict[int, tuple[int, ...]]
     awaited: dict[int, tuple[int, ...]]
-
-
-def edges_of(after: Sequence[int], also: Links) -> Iterator[tuple[int, int]]:
-    """Every copy or kernel that another one waits for, and that one; see ``Lowered``."""
-    yield from ((before, op) for before, op in enumerate(after) if op != NO_OP)
-    yield from zip(*also, strict=True)
 
 
 def order_of(schedule: Schedule, columns: Columns, kernel_signal: str) -> Order:

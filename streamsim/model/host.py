@@ -32,25 +32,32 @@ class Host:
         """One thread's calls.
 
         It makes those of a segment in one go: nothing on the card changes when a call returns, until one that waits. So
-        their times are known as soon as the first of them is made, and the card gets every op with its own.
+        their times are known as soon as the first of them is made, and the card gets every op with its own. A call that
+        finds nothing to wait for holds nobody: the next segment follows at the same tick, before the engines choose.
         """
         now, end, returned = self._lowered.launch, self._times.end, self._times.returned
         for number, segment in enumerate(self._lowered.segments):
             if segment.thread != thread:
                 continue
             now = self._call(segment, now)
-            self._card.settle()
             running = [op for op in segment.waits_for if end[op] < 0]
             if running:
-                yield self._card.all_end(running)
+                yield self._held(self._card.all_end(running))
             for op in segment.waits_for:  # the last call returns when the host has heard of all that it waits for
                 now = max(now, end[op] + self._lowered.wake)
             if segment.behind != NO_SEGMENT:
-                yield self._known[segment.behind]
+                yield self._held(self._known[segment.behind])
                 now = max(now, returned[self._lowered.segments[segment.behind].last - 1])
             returned[segment.last - 1] = now
             if number in self._known:
                 self._known[number].succeed()
+        self._card.settle()
+
+    def _held(self, until: simpy.Event) -> simpy.Event:
+        """The same event; if it has yet to happen, the thread makes no more calls at this tick."""
+        if not until.processed:
+            self._card.settle()
+        return until
 
     def _call(self, segment: Segment, now: int) -> int:
         """Make the calls of a segment one after another from ``now`` on; the tick at which the last one returns."""

@@ -128,13 +128,17 @@ class WorkloadKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 f" {format_seconds(launch_s)}; give no more than that, or a longer time"
             )
 
+    def in_chunks(self, chunks: int) -> WorkloadKernel:
+        """The same for so many chunks: :meth:`Workload.in_chunks`."""
+        if self.per != "item":
+            return self
+        return msgspec.structs.replace(self, launches=-(-self.launches // chunks), per="item, cut")
+
     def check_alone(self) -> None:
         """Raise InputError unless its times are its own."""
         if self.timed == "events":
-            raise InputError(
-                f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
-                " takes of that; give its own time, or in Python timed_alone(workload, device)"
-            )
+            what = f"kernel {self.name!r}: its time is that between two events, and here no device says what the kernel"
+            raise InputError(f"{what} takes of that; give its own time, or in Python timed_alone(workload, device)")
 
     def launch_s(self, elements: int) -> float:
         """Seconds of one launch over a whole workload of so many elements; of a kernel that is timed.
@@ -416,13 +420,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """
         if all(kernel.per != "item" for kernel in self.kernels):
             return self
-        kernels = (
-            msgspec.structs.replace(kernel, launches=-(-kernel.launches // chunks), per="item, cut")
-            if kernel.per == "item"
-            else kernel
-            for kernel in self.kernels
-        )
-        return msgspec.structs.replace(self, kernels=tuple(kernels))
+        return msgspec.structs.replace(self, kernels=tuple(kernel.in_chunks(chunks) for kernel in self.kernels))
 
     @property
     def calls_of_chunk(self) -> int:
@@ -436,7 +434,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
     def launches(self, part: Part, stream: int = 1) -> list[Kernel]:
         """The kernels of a chunk, launch by launch, less the bytes that they touch."""
-        return [op for kernel in self.kernels for op in [self.launch(kernel, part, stream)] * kernel.launches]
+        return [op for launch, many in self.kernels_of(part, stream) for op in [launch] * many]
+
+    def kernels_of(self, part: Part, stream: int = 1) -> Iterator[tuple[Kernel, int]]:
+        """A launch of each kernel of a chunk, less the bytes that it touches, and how many there are of it in a row."""
+        return ((self.launch(kernel, part, stream), kernel.launches) for kernel in self.kernels)
 
     def threads(self, kernel: WorkloadKernel) -> int:
         """Threads of a launch over all the work, of a kernel that is timed; 0: not known.

@@ -57,7 +57,7 @@ def evaluate_ticks(
     if workload.has_host_work or workload.in_order:
         for config in configs:
             config.check(workload)
-    if workload.in_chunks(1) != workload:  # launches that belong to items: a chunk makes its share of them
+    if workload.in_chunks(1) is not workload:  # launches that belong to items: a chunk makes its share of them
         ticks = {
             chunks: iter(evaluate_ticks(workload.in_chunks(chunks), own, device, fast, threads))
             for chunks, own in _by_chunks(configs).items()

@@ -27,9 +27,9 @@ stream   The chunks i, i + S, i + 2 S, ... run in one stream: the sum of their c
 What is copied once is more work for its engine: with it the engine may start as the host begins, and end with it.
 Where some chunks have nothing of an array, all that is said is what their engines have to do.
 
-Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another, edges
-between the engines of a graph, arbitration, waits of the host and the delayed signals of old cards only make ops start
-or end later. Everything is whole ticks, rounded as the model rounds it. All but the last line does not depend on the
+Duplex latencies, crowds, dearer first calls of a stream and of a kernel, turns from one kind of call to another,
+arbitration, waits of the host and the delayed signals of old cards only make ops start or end later. Everything is
+whole ticks, rounded as the model rounds it. All but the last line does not depend on the
 number of streams and is worked out once for each cut.
 """
 
@@ -48,7 +48,6 @@ from streamsim.lowering.costs import (
     Calls,
     call_ticks,
     dearer_ticks,
-    edge_ticks,
     hand_over_table,
     kernel_call,
     turn_ticks,
@@ -230,12 +229,13 @@ class LowerBounds:
 
     def _cut(self, config: Config) -> _Cut:
         most = self._calls_between(config)
-        key = config.chunks, config.memory, most
+        key = config.chunks, config.memory, config.launch, most
         cut = self._cuts.get(key)
         if cut is None:
             costs = ChunkCosts(self._workload, self._device, self._calls, config.is_pageable)
             parts = self._workload.cut(config.chunks)
-            sizes = tuple(self._size(part, tuple(costs.chunk(part)), most) for part in parts)
+            in_graph = config.launch == "graph"
+            sizes = tuple(self._size(part, _least_ops(costs, part, in_graph), most) for part in parts)
             once = {kind: [shape for shape in costs.once() if shape.kind == kind] for kind in (H2D, D2H)}
             gaps = not all(all(part.inputs + part.outputs) for part in parts)
             cut = self._cuts[key] = _Cut(config.chunks, sizes, self._kinds, once, gaps)
@@ -264,11 +264,30 @@ class LowerBounds:
         return _Size(part.many, work, ops, tuple(before), onwards, between)
 
 
+def _least_ops(costs: ChunkCosts, part: Part, in_graph: bool) -> tuple[Shape, ...]:
+    """What the ops of a chunk take at least.
+
+    In a graph its first kernel may come right behind one of another chunk or by itself, and all others of it do.
+    """
+    ops = costs.chunk(part)
+    if not in_graph:
+        return tuple(ops)
+    behind = costs.chunk(part, "graph")
+    first = len(part.inputs)
+    return (*ops[:first], *map(_lesser, ops[first : first + 1], behind[first:]), *behind[first + 1 :])
+
+
+def _lesser(one: Shape, other: Shape) -> Shape:
+    """A shape that takes no more of anything than either does."""
+    works, drain = min(one.works, other.works), min(one.drain, other.drain)
+    return one._replace(duration=works + drain, drain=drain, width=min(one.width, other.width))
+
+
 def _most_calls(workload: Workload, ops: int, launch: Launch, device: Device, calls: Calls) -> int:
     """Ticks that all calls for a chunk of so many ops take at most: each as dear as can be, with all events."""
     dearest = max(cost for kind, cost in calls.items() if kind != Synchronize)
     events = (2 + len(workload.h2d_once) + len(workload.d2h_once)) * (calls[RecordEvent] + calls[WaitEvent])
-    of_events = 4 * (turn_ticks(launch, device) + edge_ticks(launch, device))
+    of_events = 4 * turn_ticks(launch, device)
     return (ops + 1) * (dearest + dearer_ticks(launch, device) + events + of_events)
 
 

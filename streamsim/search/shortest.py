@@ -20,12 +20,11 @@ that does not says of which margins it still is: a bound above a margin proves t
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from streamsim.search.evaluate import evaluate_ticks
 
@@ -49,13 +48,14 @@ BEST_FEW = 4  # whose neighbours are looked at
 APART = 1 / 16  # numbers of chunks on the walk over all of them, relative
 
 
-class Searched(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Searched:
     """What a search knows: the ``ticks`` of what it has simulated, and lower bounds, ascending, of what it left out."""
 
     ticks: dict[Config, int]
     left: dict[Config, int]
 
-    @property
+    @cached_property
     def shortest(self) -> int:
         """The shortest makespan found, in ticks."""
         return min(self.ticks.values())

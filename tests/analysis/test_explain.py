@@ -481,7 +481,7 @@ def test_a_hundred_ops_are_explained_in_well_under_a_second() -> None:
 
 def test_what_a_crowd_costs_each_copy_goes_with_the_latencies() -> None:
     """Otherwise it would show as too few chunks, though finer ones make it worse."""
-    side = link(latency=2, duplex_latency=5, crowded_latency=4, crowded_rate=0.5, crowded_bytes=12)
+    side = link(latency=2, duplex_latency=5, crowded_latency=4, crowded_rate=0.5)
     costly = make_device(h2d=side, d2h=side, concurrent_kernels=4, h2d_to_kernel=3)
     plain = make_device(concurrent_kernels=4)
     ops = [op for stream in range(1, 7) for op in (h2d(stream, 20), kernel(stream, 8, fill=0.5), d2h(stream, 20))]

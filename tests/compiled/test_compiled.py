@@ -12,10 +12,24 @@ from effort import THOROUGH, examples
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import COST, NS, d2h, devices, draining, h2d, kernel, link, make_device, pipeline_of, program, schedules
+from strategies import (
+    COST,
+    NS,
+    d2h,
+    devices,
+    draining,
+    free_calls,
+    h2d,
+    kernel,
+    link,
+    make_device,
+    pipeline_of,
+    program,
+    schedules,
+)
 from twins import assert_same, by_simpy, compiled
+from whole_workloads import LONG_TICKS, MANY_BYTES, ways, whole_programs
 
-import streamsim.compiled
 from streamsim import model
 from streamsim.checks import LARGEST_BYTES, LONGEST_S
 from streamsim.compiled import available, makespans, simulate, simulate_one_of_many, telling
@@ -30,8 +44,7 @@ from streamsim_validate.records import read_record
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
-    from streamsim.program.config import HostMemory, Order
-    from streamsim.program.schedule import Launch
+    from streamsim.program.config import Order
 
 RECORDS = Path(__file__).parents[2] / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
@@ -51,6 +64,13 @@ def test_equals_the_model_on_any_schedule_and_device(schedule: Schedule, device:
 @examples(400)
 @given(draining())
 def test_equals_the_model_with_kernels_that_leave_the_card(case: tuple[Schedule, Device]) -> None:
+    assert_same(*case)
+
+
+@compiled
+@examples(300)
+@given(free_calls())
+def test_equals_the_model_with_calls_that_cost_nothing(case: tuple[Schedule, Device]) -> None:
     assert_same(*case)
 
 
@@ -172,6 +192,16 @@ def test_a_pattern_crowds_the_card_by_hand(order: Order, makespan: int) -> None:
 
 
 @compiled
+def test_a_slot_that_is_handed_over_stands_behind_what_was_copied_once() -> None:
+    # Two arrays of 10 bytes are copied once, then two kernels of 4 ticks follow each other over the one slot of a ring.
+    # While the second array is copied one kernel waits for it. The other, of stream 2, waits for the kernel of stream
+    # 1, which implies the copy; so it crowds nobody, and the copy takes 10, not a tick more.
+    workload = Workload(None, (), (), (WorkloadKernel(duration_s=8 * NS),), h2d_once=(10, 10))
+    way = Config(chunks=2, streams=2, buffers=1)
+    assert list(makespans(workload, [way], THREE_THAT_WAIT)) == [by_simpy(workload, way, THREE_THAT_WAIT)] == [28]
+
+
+@compiled
 @pytest.mark.parametrize(("inputs", "outputs"), [((4,), (4,)), ((4, 8), ()), ((), (8, 4)), ((4, 4), (4,))])
 @pytest.mark.parametrize("kernels", [1, 2])
 def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...], kernels: int) -> None:
@@ -192,49 +222,23 @@ def test_crowding_on_the_h200(inputs: tuple[int, ...], outputs: tuple[int, ...],
     assert found != list(makespans(workload, ways, replace(device, h2d=quiet[0], d2h=quiet[1])))
 
 
-@st.composite
-def workloads(draw: st.DrawFn) -> Workload:
-    """Any numbers of arrays and kernels, none among them; elements that seldom divide."""
-    sizes = st.lists(st.sampled_from((1, 2, 3, 4, 8)), max_size=2).map(tuple)
-    durations = st.sampled_from((10 * NS, 40 * NS, 100 * NS))
-    kernel = st.one_of(
-        st.builds(WorkloadKernel, duration_s=durations, fill=st.sampled_from((1.0, 0.5, 0.3))),
-        st.just(WorkloadKernel(COST.name, None, COST.parameter)),
-    )
-    inputs, outputs, kernels = draw(sizes), draw(sizes), tuple(draw(st.lists(kernel, max_size=2)))
-    if not (inputs or outputs or kernels):
-        inputs = (4,)
-    return Workload(draw(st.integers(1, 60)), inputs, outputs, kernels)
-
-
-HOST_TICKS = st.sampled_from((0, 0, 7, 60))
-
-
-@st.composite
-def configs(draw: st.DrawFn, most_chunks: int) -> Config:
-    """Any configuration."""
-    order: Order = draw(st.sampled_from(("depth-first", "depth-first", "breadth-first", "serial", "prefetch")))
-    memory: HostMemory = draw(st.sampled_from(("pinned", "pinned", "pageable")))
-    launch: Launch = draw(st.sampled_from(("live", "graph"))) if order != "serial" and memory == "pinned" else "live"
-    return Config(
-        order,
-        draw(st.integers(1, min(most_chunks, 16))),
-        1 if order in ("serial", "prefetch") else draw(st.integers(1, 8)),
-        buffers=draw(st.sampled_from((None, 1, 2, 3, 5))) if order in ("depth-first", "prefetch") else None,
-        memory=memory,
-        launch=launch,
-    )
+@compiled
+@examples(500)
+@given(whole_programs(), devices())
+def test_makespans_are_those_of_the_schedules_that_build_makes(work: tuple[Workload, Config], device: Device) -> None:
+    workload, way = work
+    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
 @compiled
-@examples(500)
-@given(st.data(), workloads(), devices())
-def test_makespans_are_those_of_the_schedules_that_build_makes(data: Any, workload: Workload, device: Device) -> None:
-    way = data.draw(configs(workload.work))
-    if way.launch == "live":
-        host = {name: data.draw(HOST_TICKS) * NS for name in ("host_work_s", "host_load_s")}
-        workload = replace(workload, **host)
+@pytest.mark.parametrize("name", device_names())
+@examples(20)
+@given(work=whole_programs(sizes=MANY_BYTES, ticks=LONG_TICKS, costed=False))
+def test_a_shipped_device_has_one_answer(name: str, work: tuple[Workload, Config]) -> None:
+    workload, way = work
+    device = load_device(name)
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
+    assert_same(way.schedule(workload), device)
 
 
 @compiled
@@ -257,7 +261,7 @@ def test_makespans_of_kernels_that_leave_the_card(data: Any, elements: int, size
     costed = (WorkloadKernel(COST.name, None, COST.parameter),) * kernels
     workload = Workload(elements, tuple(sizes), tuple(data.draw(st.permutations(sizes))), costed)
     _, device = data.draw(draining())
-    way = data.draw(configs(workload.work))
+    way = data.draw(ways(workload.work))
     assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
 
 
@@ -352,15 +356,6 @@ def test_configurations_beyond_an_int64_go_to_simpy() -> None:
 
 
 @compiled
-def test_a_graph_with_edges_of_a_day_goes_to_simpy() -> None:
-    # Where ends are signalled with the run's, each of n copies back waits for n kernels: days that fill an int64.
-    device = make_device(kernel_signal="run", graph_edge=round(LONGEST_S / NS))
-    workload = Workload(200, (1,), (1,), (WorkloadKernel(duration_s=NS),))
-    way = Config("breadth-first", 200, 200, launch="graph")
-    assert list(makespans(workload, [way], device)) == [by_simpy(workload, way, device)]
-
-
-@compiled
 def test_a_kernel_without_a_cost_is_refused() -> None:
     unknown = Workload(64, (4,), (4,), (WorkloadKernel("unknown"),))
     with pytest.raises(InputError, match="unknown"):
@@ -404,21 +399,23 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
             call()
 
 
-@compiled
-def test_of_many_the_first_run_on_simpy_and_the_later_ones_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until SimPy has simulated as many ops as loading is worth; without numba all of them."""
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_which_simulator_runs_hangs_on_the_size_of_the_job_and_on_what_is_installed(
+    monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    """So many schedules of so many ops; whatever ran before."""
+    import streamsim.compiled.timelines
+
     ran: list[str] = []
-    for name, model_ in (("simpy", model), ("compiled", streamsim.compiled)):
-        monkeypatch.setattr(model_, "simulate", lambda *_, name=name: ran.append(name))
+    for name, module in (("simpy", model), ("compiled", streamsim.compiled.timelines)):
+        monkeypatch.setattr(module, "run", lambda _, name=name: ran.append(name))
+    monkeypatch.setattr(streamsim.compiled, "available", lambda: is_installed)
+    monkeypatch.setattr(streamsim.compiled, "_check_available", lambda: None)
     monkeypatch.setattr(streamsim.compiled, "LOADING_OPS", 5)
-    monkeypatch.setattr(streamsim.compiled, "_simulated", 0)
     two_ops, device = program(h2d(1, 8), d2h(1, 8)), make_device()
-    for _ in range(4):
-        simulate_one_of_many(two_ops, device)
-    assert ran == ["simpy", "simpy", "compiled", "compiled"]
-    monkeypatch.setattr(streamsim.compiled, "find_spec", lambda _: None)
-    simulate_one_of_many(two_ops, device)
-    assert ran[4:] == ["simpy"]
+    for many in (1, 2, 3, 2, 1):
+        simulate_one_of_many(two_ops, device, many)
+    assert ran == ["simpy", "simpy", "compiled" if is_installed else "simpy", "simpy", "simpy"]
 
 
 def test_one_prediction_does_not_load_numba() -> None:

@@ -44,6 +44,7 @@ SECONDS = [
     *(f"host.{f}" for f in Host.__struct_fields__ if f.endswith("_s")),
     *(f"hand_over.{f}" for f in HandOver.__struct_fields__),
     "compute.floor_s",
+    "compute.graph_gap_s",
 ]
 BANDWIDTHS = [f"{d}.{f}" for d in ("h2d", "d2h") for f in LinkDirection.__struct_fields__ if f.endswith("_bytes_per_s")]
 
@@ -65,7 +66,6 @@ REFUSED: list[tuple[Callable[[], object], str, str]] = [
     (change("copy_engines.connections", 33), "connections", "33"),
     (change("h2d.in_flight_bytes", 0), "in_flight_bytes", "0"),
     (change("h2d.in_flight_bytes", 1.5), "in_flight_bytes", "1.5"),
-    (change("d2h.crowded_bytes", 0), "crowded_bytes", "0"),
     (lambda: card.link(latency=2, duplex_latency=1), "duplex_latency_s", "1e-09"),
     (lambda: card.link(latency=2, crowded_latency=1), "crowded_latency_s", "1e-09"),
     (lambda: card.link(duplex_latency=2, crowded_duplex_latency=1), "crowded_duplex_latency_s", "1e-09"),
@@ -128,7 +128,6 @@ def test_every_number_of_a_profile_is_known_by_name() -> None:
     assert {*SECONDS, *BANDWIDTHS} < names
     assert names - {*SECONDS, *BANDWIDTHS} == {
         "connections", "copy_engines.count", "copy_engines.connections", "h2d.in_flight_bytes", "d2h.in_flight_bytes",
-        "h2d.crowded_bytes", "d2h.crowded_bytes",
         "compute.concurrent_kernels", "compute.resident_threads", "host.pageable_immediate_bytes",
     }  # fmt: skip
     with_costs = card.make_device(kernels=(COST,))

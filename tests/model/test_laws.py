@@ -80,6 +80,12 @@ def test_equals_the_tick_by_tick_oracle_with_kernels_that_leave_the_card(case: t
     check_by_oracle(*case)
 
 
+@examples(300)
+@given(card.free_calls())
+def test_equals_the_tick_by_tick_oracle_with_calls_that_cost_nothing(case: tuple[Schedule, Device]) -> None:
+    check_by_oracle(*case)
+
+
 @settings(deadline=None)
 @given(card.runs())
 def test_equals_the_tick_by_tick_oracle_with_runs_of_kernels(case: tuple[Schedule, Device]) -> None:

@@ -98,11 +98,11 @@ def test_a_stream_keeps_its_queue_until_it_is_the_one_used_least_recently(schedu
             latest[queue] = i
 
 
-# Where kernels take no least time, the host and events cost nothing, and nothing is in the way of hand-overs nor crowds
-# copies, only queues tell a graph from a live program.
+# Where kernels take no least time and leave no gap, the host and events cost nothing, and nothing is in the way of
+# hand-overs nor crowds copies, only queues tell a graph from a live program.
 GRAPHS = card.schedules(most=40, streams=8, launch="graph")
 SLOWED = card.link(latency=2, shared=0.5, duplex_latency=3, crowded_latency=2, crowded_duplex_latency=3)
-QUIET = {"floor": 0, "event": 0, "event_streams": 0, "h2d": SLOWED, "d2h": card.link(1)}
+QUIET = {"floor": 0, "graph_gap": 0, "event": 0, "event_streams": 0, "h2d": SLOWED, "d2h": card.link(1)}
 
 
 @settings(deadline=None)

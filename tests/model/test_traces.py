@@ -139,18 +139,32 @@ def test_synchronising_an_event_never_recorded_returns_at_once() -> None:
     assert calls(make_device(synchronize=1, wake=2), kernel(1, 9), Synchronize(event=0)) == [(0, 0), (0, 1)]
 
 
-def test_in_a_graph_kernels_go_on_at_once() -> None:
-    # A launch takes 10 at least. In a graph the one behind the copy does, and those behind it take the 3 that they are
-    # said to; but not one that is a part of a launch or has elements, of which the time hangs on what a launch takes.
-    device = make_device(floor=10)
-    ops = (h2d(1, 4), kernel(1, 3), kernel(1, 3), kernel(1, 3))
-    assert spans(device, *ops) == [(0, 4), (4, 14), (14, 24), (24, 34)]
-    assert spans(device, *ops, launch="graph") == [(0, 4), (4, 14), (14, 17), (17, 20)]
-    assert spans(device, *ops[:2], kernel(1, 3, elements=1), launch="graph")[-1] == (14, 24)
-    assert spans(device, *ops[:2], kernel(1, 3, share=0.5), launch="graph")[-1] == (14, 24)
+def test_in_a_graph_kernels_follow_each_other_at_a_gap() -> None:
+    # A launch takes 10 at least. In a graph the one behind the copy does, and those behind it take their 3 and 2 more,
+    # whether a part of a launch or not.
+    device = make_device(floor=10, graph_gap=2)
+    ops = (h2d(1, 4), kernel(1, 3), kernel(1, 3), kernel(1, 3, elements=1), kernel(1, 3, share=0.5))
+    assert spans(device, *ops) == [(0, 4), (4, 14), (14, 24), (24, 34), (34, 44)]
+    assert spans(device, *ops, launch="graph") == [(0, 4), (4, 14), (14, 19), (19, 24), (24, 29)]
+    # So do longer ones: 12 and 2. An event between two kernels, or a copy, and it is a launch by itself again.
+    long = (kernel(1, 3), kernel(1, 12), kernel(1, 12, elements=1), RecordEvent(0, 1), kernel(1, 3))
+    assert spans(device, *long, launch="graph") == [(0, 10), (10, 24), (24, 38), (38, 48)]
+
+
+def test_a_gap_leaves_the_card_to_other_streams() -> None:
+    # A kernel works for 3 ticks and holds its stream for a gap of 4. The other stream's kernel works in that, and in
+    # two streams all are done as soon as in one but for the first. The first of each, launched by itself, takes 10.
+    device = make_device(floor=10, graph_gap=4, resident_threads=16, concurrent_kernels=1)
+    ops = [kernel(stream, 3) for _ in range(3) for stream in (1, 2)]
+    found = spans(device, *ops, launch="graph")
+    assert (found[::2], found[3::2]) == ([(0, 10), (10, 17), (17, 24)], [(13, 20), (20, 27)])
+
+
+def test_what_was_recorded_in_a_graph_takes_what_it_took() -> None:
     # A recorded program's graph is one call, and its other ops have calls of no time.
-    own = [kernel(1, 3, call_s=0.0) for _ in range(2)]
-    assert spans(device, kernel(1, 3), *own) == [(0, 10), (10, 13), (13, 16)]
+    device = make_device(floor=10, graph_gap=2)
+    ops = (kernel(1, 3), *[kernel(1, 3, call_s=0.0) for _ in range(2)])
+    assert spans(device, *ops) == [(0, 10), (10, 13), (13, 16)]
 
 
 def test_a_graph_is_paid_for_once() -> None:
@@ -161,24 +175,6 @@ def test_a_graph_is_paid_for_once() -> None:
     ops = (h2d(1, 4), RecordEvent(0, 1), WaitEvent(0, 2), kernel(2, 4), d2h(2, 4), Synchronize())
     assert spans(device, *ops, launch="graph") == [(13, 17), (17, 21), (21, 25)]
     assert calls(device, *ops, launch="graph") == [(10, 12), *[(12, 12)] * 3, (12, 14), (14, 25)]
-
-
-def test_a_graphs_launch_takes_longer_where_an_engine_waits_for_another_one() -> None:
-    # 10, then 2 for each copy and 3 for each edge. The kernel behind the first copy: 12 to 15; the kernel behind it
-    # nothing. The second copy: until 17, and the kernel behind it until 20: that it waits for a kernel too is no more.
-    # The copy back waits for that kernel in its stream and for the copy to the card by an event: 2 + 3 + 3. Issued live
-    # there are no edges to pay for.
-    device = make_device(graph_launch=10, graph_node=2, graph_edge=3)
-    ops = (
-        h2d(1, 4), kernel(1, 4), kernel(1, 4), RecordEvent(0, 1), h2d(2, 4), RecordEvent(1, 2), WaitEvent(0, 3),
-        h2d(3, 4), WaitEvent(0, 2), kernel(2, 4), RecordEvent(2, 3), WaitEvent(2, 2), d2h(2, 4),
-    )  # fmt: skip
-    assert calls(device, *ops, launch="graph")[-1][1] == 10 + 2 + 3 + 2 + (2 + 3) + 3 + (2 + 3 + 3)
-    assert calls(device, *ops)[-1][1] == 0
-    # All of that before the card hears of it: the copy back, which could start at 12 + 4 + 4 + 4 + 4.
-    assert spans(device, *ops[:3], d2h(1, 4), launch="graph") == [(12, 16), (16, 20), (20, 24), (24, 28)]
-    dear = make_device(graph_launch=10, graph_node=2, graph_edge=30)
-    assert spans(dear, *ops[:3], d2h(1, 4), launch="graph") == [(12, 16), (42, 46), (46, 50), (74, 78)]
 
 
 # -- streams and events -----------------------------------------------------------------------------------------------

@@ -276,17 +276,6 @@ def test_in_a_graph_a_crowd_makes_copies_begin_later_but_slows_no_bytes() -> Non
         assert durations(make_device(h2d=side), *ops, streams=7, launch="graph")[0] == latency + 12
 
 
-def test_a_crowded_card_slows_the_first_bytes_of_a_copy_only() -> None:
-    # At 1/2 a tick instead of 1: 6 bytes of 6 take 6 ticks longer, 9 of 12 and of 30 take 9, with two and three queues
-    # a third and two thirds of that.
-    side = link(crowded_rate=0.5, crowded_bytes=9)
-    for n_bytes, longer in ((6, (0, 2, 4, 6)), (12, (0, 3, 6, 9)), (30, (0, 3, 6, 9))):
-        for queues, more in enumerate(longer, 1):
-            waiting = [op for s in range(1, queues + 1) for op in (WaitEvent(0, s), kernel(s, 1))]
-            ops = (h2d(6, n_bytes), RecordEvent(0, 6), *waiting)
-            assert durations(make_device(h2d=side), *ops, streams=7)[0] == n_bytes + more
-
-
 def test_copy_engines_have_queues_of_their_own_number() -> None:
     # Four connections for kernels, two for copies: stream 3's copy stands behind stream 1's blocked one.
     ops = (kernel(1, 20), h2d(1, 5), h2d(2, 5), h2d(3, 5))

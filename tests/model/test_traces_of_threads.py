@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from strategies import NS, h2d, kernel, make_device, program
+from strategies import NS, d2h, h2d, kernel, make_device, program
 
 from streamsim.analysis.bounds import lower_bound
 from streamsim.analysis.explain import explain
@@ -47,6 +47,17 @@ def test_a_call_costs_what_its_op_says_and_nothing_more() -> None:
     timeline = simulate(program(*ops), device)
     costs = [back - begin for begin, back in zip(timeline.issued, timeline.returned, strict=True)]
     assert costs == [2 + 4 + 8, 6, 3, 2, 1 + 4]
+
+
+def test_a_wait_for_nothing_does_not_let_the_engines_choose() -> None:
+    """All calls are free, so both copies are there at the tick 0, whatever the host waits for between them.
+
+    The engine turns to the queue of stream 1 before that of stream 4. The first copy back is that of stream 1, from 0
+    to 10; then its kernel of 30 runs beside the other copy, and all is over at 40, where the other order takes 50.
+    """
+    device = make_device(copy_rule="same-queue-first")
+    timeline = simulate(program(d2h(4, 10), Synchronize(stream=2), d2h(1, 10), kernel(1, 30)), device)
+    assert list(timeline.end) == [20, 0, 10, 40]
 
 
 def test_threads_issue_beside_each_other_and_streams_keep_the_order_of_the_list() -> None:

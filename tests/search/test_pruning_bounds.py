@@ -57,7 +57,7 @@ def tight(draw: st.DrawFn) -> tuple[Workload, Device]:
     load_s = draw(st.sampled_from((0, 0, 40))) * NS
     workload = Workload(elements, draw(arrays), draw(arrays), kernels, host_load_s=load_s)
     ticks, calls = st.sampled_from((0, 0, 1, 5)), st.sampled_from((0, 3, 8))
-    host = ("copy", "kernel", "record", "wait", "submit", "graph_launch", "graph_node", "graph_edge")
+    host = ("copy", "kernel", "record", "wait", "submit", "graph_launch", "graph_node")
     hand_overs = ("h2d_to_kernel", "kernel_to_d2h", "kernel_to_kernel", "event")
     engines, concurrent = draw(st.sampled_from((2, 2, 1, 0))), draw(st.sampled_from((1, 2, 16)))
     parts: dict[str, Any] = {way: link(draw(ticks), draw(st.sampled_from((1, 2)))) for way in ("h2d", "d2h")}

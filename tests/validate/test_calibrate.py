@@ -24,7 +24,7 @@ from streamsim.program.schedule import Kernel, Op, RecordEvent, Schedule, WaitEv
 from streamsim_validate.calibrate import fits, measurement
 from streamsim_validate.calibrate.all_probes import probes
 from streamsim_validate.calibrate.copies import PAGEABLE_BYTES, Link, _fit_pageable, fit_link
-from streamsim_validate.calibrate.host_probes import fit_edges, host_calls
+from streamsim_validate.calibrate.host_probes import host_calls
 from streamsim_validate.calibrate.kernels import KERNELS, elements_of
 from streamsim_validate.calibrate.probe import KI
 from streamsim_validate.calibrate.program_calls import PROGRAM_KINDS, _counts, fit_calls, programs
@@ -46,7 +46,7 @@ CARD = Card("NVIDIA Test", "0000:00:00.0", 1 << 37, 132, 2048, 3, "9.0", "580.1"
 def link(direction: LinkDirection, crowded_bytes_per_s: float, *latencies_s: float) -> LinkDirection:
     names = ("latency_s", "duplex_latency_s", "crowded_latency_s", "crowded_duplex_latency_s")
     numbers = dict(zip(names, latencies_s, strict=True)) | {"crowded_bandwidth_bytes_per_s": crowded_bytes_per_s}
-    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000, crowded_bytes=2_000_000)
+    return msgspec.structs.replace(direction, **numbers, in_flight_bytes=100_000)
 
 
 @cache
@@ -67,7 +67,9 @@ def truth() -> Device:
         h2d=link(device.h2d, 54e9, 2.5e-6, 4e-6, 3.5e-6, 4.5e-6),
         d2h=link(device.d2h, 48e9, 1.5e-6, 5e-6, 2e-6, 5.5e-6),
         copy_engines=msgspec.structs.replace(device.copy_engines, connections=5, arbitration="same-queue-first"),
-        compute=msgspec.structs.replace(device.compute, floor_s=3e-6, kernels=costs, arbitration="ready-order"),
+        compute=msgspec.structs.replace(
+            device.compute, floor_s=3e-6, graph_gap_s=1.2e-6, kernels=costs, arbitration="ready-order"
+        ),
         hand_over=msgspec.structs.replace(device.hand_over, kernel_to_kernel_s=0.0, event_streams_s=0.5e-6),
         host=msgspec.structs.replace(
             device.host,
@@ -77,7 +79,6 @@ def truth() -> Device:
             wait_s=0.2e-6,
             after_wait_s=1.2e-6,
             first_on_stream_s=0.7e-6,
-            graph_edge_s=0.4e-6,
         ),
         sources=dict.fromkeys(number_names(device) | {"compute.kernels"}, "assumed: a truth to be found again"),
     )
@@ -123,9 +124,8 @@ def found() -> Device:
         ("d2h.crowded_duplex_latency_s", 0.05),
         ("h2d.crowded_bandwidth_bytes_per_s", 0.01),
         ("d2h.crowded_bandwidth_bytes_per_s", 0.01),
-        ("h2d.crowded_bytes", 0.05),
-        ("d2h.crowded_bytes", 0.05),
         ("compute.floor_s", 0.01),
+        ("compute.graph_gap_s", 0.01),
         ("host.copy_s", 0.01),
         ("host.kernel_s", 0.01),
         ("host.first_on_stream_s", 0.02),
@@ -133,7 +133,6 @@ def found() -> Device:
         ("host.wait_s", 0.01),
         ("host.after_wait_s", 0.1),
         ("host.graph_node_s", 0.01),
-        ("host.graph_edge_s", 0.01),
         ("hand_over.event_s", 0.05),
         ("hand_over.event_streams_s", 0.1),
     ],
@@ -402,22 +401,6 @@ def test_scatter_becomes_spread() -> None:
     assert found["h2d.pageable_latency_s"] == pytest.approx(1.4826 * 0.05)
     assert found["h2d.pageable_bandwidth_bytes_per_s"] == pytest.approx(1.4826 * 0.05)
     assert found["d2h.pageable_latency_s"] == 0
-
-
-def test_a_graphs_edges_are_as_uncertain_as_its_probes_differ() -> None:
-    """Copies of one kind of graph, of six, are launched 0.6 us dearer, so its edges 0.3 us: of 0.4 us, 0.45 on average.
-
-    They are 0.3 - 0.05 off, and the five others 0.05.
-    """
-    changed, plain = {}, samples()
-    for chain, (run,) in plain.timings.items():
-        if (chain.kind, chain.size) == ("crowded h2d", 128 * KI):
-            changed[chain] = [run._replace(issue_s=run.issue_s + chain.length * 0.6e-6)]
-    dearer = replace(plain, timings=plain.timings | changed)
-    device = fit_edges(dearer, truth())
-    assert device.host.graph_edge_s == pytest.approx(0.45e-6, rel=0.01)
-    expected = ((0.25**2 + 5 * 0.05**2) / 6) ** 0.5 / 0.45
-    assert spread_of(device, dearer)["host.graph_edge_s"] == pytest.approx(expected, rel=0.02)
 
 
 def test_a_wrong_latency_becomes_spread() -> None:

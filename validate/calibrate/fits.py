@@ -25,7 +25,6 @@ from streamsim_validate.calibrate.hand_overs import (
 from streamsim_validate.calibrate.host_probes import (
     after_wait_spread,
     fit_after_wait,
-    fit_edges,
     fit_host,
     host_spread,
 )
@@ -73,7 +72,7 @@ def _fit(samples: Samples) -> Device:
         sources=SOURCES,
         memory_bytes=samples.card.memory_bytes,
     )
-    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams, fit_edges):
+    for adjust in (fit_rules, fit_after_wait, refit_calls, fit_duplex, fit_crowded, fit_event_streams):
         device = adjust(samples, device)
     front_ends = {
         name: fit_front_end(
@@ -109,6 +108,7 @@ ATTRIBUTES = {
     "copy_engines.count": "measured: the card's asyncEngineCount",
     "memory_bytes": "measured: the card's totalGlobalMem",
     "compute.resident_threads": "measured: the card's multiprocessors times their threads",
+    "compute.graph_gap_s": "assumed: two fifths of compute.floor_s, as measured on an H100 and an H200",
     "compute.concurrent_kernels": "published: compute capability 7.0 and later, technical specifications,"
     " https://docs.nvidia.com/cuda/cuda-c-programming-guide/",
     "host.pageable_immediate_bytes": "published: 64 KB, CUDA runtime API, API synchronization behavior,"

@@ -5,7 +5,6 @@ What the calls of programs cost that wait for nothing: :mod:`streamsim_validate.
 
 from __future__ import annotations
 
-from statistics import mean
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,7 +24,6 @@ from streamsim_validate.calibrate.probe import (
     with_kernel,
 )
 from streamsim_validate.calibrate.program_calls import calls_spread, fit_calls, mixes
-from streamsim_validate.calibrate.shared_link import CROWDED_BYTES, CROWDED_COPIES, ISSUED_BYTES
 from streamsim_validate.calibrate.simulated import misfits, nearest_number, rms
 from streamsim_validate.records import (
     RECORD_CHAINS,
@@ -118,30 +116,6 @@ def fit_after_wait(samples: Samples, device: Device) -> Device:
     return made(nearest_number(samples, list(serial()), made)) if samples.has(SERIAL_KINDS) else device
 
 
-def fit_edges(samples: Samples, device: Device) -> Device:
-    """What an edge between engines adds to a graph's launch.
-
-    When the link is known, so that this is not fitted to launches: the probes' times on the card are of runs just
-    behind those whose launch is timed, which on some hosts are launched faster.
-    """
-    return replace(device, host=replace(device.host, graph_edge_s=edge_s(samples, device.host)))
-
-
-def edge_s(samples: Samples, host: Host) -> float:
-    """Seconds that an edge between engines adds to a graph's launch."""
-    return max(0.0, mean(_edges_s(samples, host)))
-
-
-def _edges_s(samples: Samples, host: Host) -> list[float]:
-    """What an edge takes by each of the graphs in which copies take turns with kernels: a copy more is two edges more.
-
-    Longer and shorter chains have the same streams, so it is not of these.
-    """
-    graphs = [(kind, n_bytes) for kind in CROWDED_COPIES for n_bytes in CROWDED_BYTES if n_bytes < ISSUED_BYTES]
-    copies_s = (samples.per_link(*graph, "issue_s") / CROWDED_COPIES[graph[0]] for graph in graphs)
-    return [(copy_s - host.graph_node_s) / 2 for copy_s in copies_s]
-
-
 # Spread
 
 
@@ -152,8 +126,6 @@ def host_spread(samples: Samples, device: Device) -> dict[str, float]:
     found["synchronize_s"] = samples.scatter(SYNCHRONISE_CHAINS, "wall_s")
     found |= dict.fromkeys(("submit_s", "wake_s"), samples.scatter("blocking kernel", "wall_s"))
     found |= dict.fromkeys(("graph_launch_s", "graph_node_s"), samples.scatter("graph"))
-    if host.graph_edge_s:
-        found["graph_edge_s"] = min(1.0, rms(edge_s / host.graph_edge_s - 1 for edge_s in _edges_s(samples, host)))
     return {f"host.{call}": scatter for call, scatter in found.items()}
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from streamsim.checks import LARGEST_BYTES
 from streamsim.program.schedule import Copy, Direction, Op
 from streamsim_validate.calibrate.copies import copy_lengths
 from streamsim_validate.calibrate.probe import (
@@ -33,7 +32,6 @@ DUPLEX_BYTES = (64 * KI, 256 * KI, MI, 4 * MI, 16 * MI)
 STEP_BYTES = (64 * KI, 128 * KI, 256 * KI, MI, 4 * MI)
 CROWDED_BYTES = (128 * KI, 256 * KI, 512 * KI, MI, 4 * MI, 16 * MI)
 ISSUED_BYTES = 512 * KI  # from this size on a copy takes longer than the calls for it, another one and two kernels
-CROWDED_COPIES = {"crowded h2d": 1, "crowded d2h": 1, "crowded": 2}  # in a link, each behind or before a kernel
 STEP_STREAMS = CROWDED_STREAMS = 8
 # Seconds, shares and bytes: most of what the other direction costs on either side.
 DUPLEX_STARTS = [(1e-6, 4e-6, 0.1, 0.05, 64.0 * KI), (3e-6, 1e-6, 0.05, 0.1, 64.0 * KI)]
@@ -111,11 +109,10 @@ def fit_crowded(samples: Samples, device: Device) -> Device:
         return device
 
     def made(numbers: Sequence[float]) -> Device:
-        there_s, back_s, both_s, there_slower, back_slower, slowed = numbers
+        there_s, back_s, both_s, there_slower, back_slower = numbers
         h2d, d2h = (
             replace(
                 link,
-                crowded_bytes=min(LARGEST_BYTES, max(1, round(slowed))),
                 crowded_latency_s=link.latency_s + more_s,
                 crowded_duplex_latency_s=max(link.latency_s + more_s, link.duplex_latency_s + both_s),
                 crowded_bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / (1 + slower),
@@ -124,4 +121,4 @@ def fit_crowded(samples: Samples, device: Device) -> Device:
         )
         return replace(device, h2d=h2d, d2h=d2h)
 
-    return made(nearest_numbers(samples, list(crowded()), made, [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05, 2.0 * MI)]))
+    return made(nearest_numbers(samples, list(crowded()), made, [(1e-6, 1e-6, 0.5e-6, 0.05, 0.05)]))
