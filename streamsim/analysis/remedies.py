@@ -31,7 +31,7 @@ from streamsim.analysis.steps import are_independent, prefetched
 from streamsim.checks import check_is
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
-from streamsim.program.config import Config
+from streamsim.program.config import Config, most_streams
 from streamsim.program.layers import Layers
 from streamsim.program.offload import Offload
 from streamsim.program.schedule import Copy, Kernel, Synchronize
@@ -261,7 +261,7 @@ class Remedies:
             )
         is_ring = config.is_prefetch and config.slots != config.chunks
         kept = f" with {config.slots} device buffers" * is_ring
-        several = [n for n in STREAMS if config.streams < n <= min(config.chunks, workload.most_streams)]
+        several = [n for n in STREAMS if config.streams < n <= min(config.chunks, most_streams(workload))]
         for text, ring in _rings(workload, config):
             if text:
                 yield from self._as_options(text, buffers=ring.buffers)

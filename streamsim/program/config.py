@@ -29,6 +29,11 @@ def useful_streams(order: Order, chunks: int) -> int:
     return 1 if order in ("serial", "prefetch") else chunks
 
 
+def most_streams(workload: Workload) -> int:
+    """Over how many streams the chunks of a workload may take turns."""
+    return 1 if workload.in_order else MOST_CHUNKS
+
+
 def useful_buffers(order: Order, buffers: int | None, chunks: int) -> int | None:
     """How many buffers used in turn come into use: no more than chunks. None: no buffer is used twice."""
     if buffers is None and order == "prefetch":
@@ -135,7 +140,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.chunks > workload.most_chunks:
             workload.cut(self.chunks)  # says why
         check_calls(f"chunks = {self.chunks}", self.chunks * workload.in_chunks(self.chunks).calls_of_chunk)
-        if self.streams > workload.most_streams:
+        if self.streams > most_streams(workload):
             raise InputError(
                 f"streams = {self.streams}: in_order = true: chunks need each other's result, so their kernels stay in"
                 " one stream; use 1, or the order prefetch"

@@ -18,7 +18,6 @@ from streamsim.checks import (
     LEAST_FILL,
     LEAST_SHARE,
     LONGEST_S,
-    MOST_CHUNKS,
     check_choice,
     check_is,
     check_number,
@@ -330,11 +329,6 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     def has_host_work(self) -> bool:
         """Whether the host does something before it issues a chunk."""
         return self.host_work_s > 0 or self.host_load_s > 0
-
-    @property
-    def most_streams(self) -> int:
-        """Over how many streams chunks may take turns."""
-        return 1 if self.in_order else MOST_CHUNKS
 
     def host_s(self, part: Part) -> float:
         """Seconds that the host works before it issues each such chunk."""
