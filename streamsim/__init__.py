@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsim.analysis.bounds import Bound, lower_bound
-    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.causes import Assuming, Loss, Together
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.event_pairs import timed_alone
     from streamsim.analysis.explain import explain
+    from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.formulas import published
     from streamsim.analysis.intervals import Interval, interval
     from streamsim.analysis.predict import EngineUse, Prediction, WithoutRing, predict
     from streamsim.analysis.races import Finding, Hazard, MissingWait, check, repaired
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.analysis.what_if import Change, Outcome, WhatIf, what_if
     from streamsim.analysis.work_bound import work_bound
     from streamsim.code.layers import code_of_layers
@@ -224,8 +225,11 @@ _HOME = {
     "save_heatmap": "report.heatmap",  # as a picture
     # Why
     "explain": "analysis.explain",  # the time above the lower bound, split over its causes
-    "Explanation": "analysis.causes",  # what explain gives
+    "Explanation": "analysis.explanation",  # what explain gives
     "Source": "analysis.remedies",  # the workload and configuration that a schedule was made from, for explain
+    "LayersSource": "analysis.remedies",  # the layers and how they are run that a schedule was made from, likewise
+    "Together": "analysis.causes",  # changes that gain more together than any single one
+    "Assuming": "analysis.causes",  # a remedy that is right only if something holds that the schedule does not show
     "Loss": "analysis.causes",  # a cause, what it has lost, and its remedy
     "Scenario": "analysis.counterfactual",  # a schedule and a device with the remedy done
     # How sure
@@ -313,6 +317,7 @@ _HOME = {
 __all__ = [
     "AnnotationKind",
     "Annotations",
+    "Assuming",
     "Axis",
     "Best",
     "BestOffload",
@@ -356,6 +361,7 @@ __all__ = [
     "Layer",
     "LayerStep",
     "Layers",
+    "LayersSource",
     "LinkDirection",
     "Loop",
     "LoopAdvice",
@@ -400,6 +406,7 @@ __all__ = [
     "Synchronize",
     "TimedWay",
     "Timeline",
+    "Together",
     "Unread",
     "WaitEvent",
     "WaitThread",

@@ -9,7 +9,7 @@ from strategies import make_device
 from streamsim.program.workload import Workload, WorkloadKernel
 
 if TYPE_CHECKING:
-    from streamsim.analysis.causes import Explanation
+    from streamsim.analysis.explanation import Explanation
 
     pass
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FLUSHING_BYTES, COLD, COLD_S = 1 << 20, 2.0, 160e-6
 ALL_AT_ONCE = 1024  # kernels
 SLOW_TIMES, SLOW_S, LEAST_CALLS = 10, 20e-6, 3
+ONLY_SLOW_S = 100e-6  # where fewer calls of a kind say what is usual
 SLIVER = 1e-6  # of the card: kernels of this width never wait for room
 
 
@@ -104,8 +105,8 @@ def _with_warm_caches(schedule: Schedule) -> Iterator[Op]:
 
 
 def without_legacy_stream(schedule: Schedule) -> Schedule:
-    """The legacy default stream's ops in a stream of their own, and all streams non-blocking."""
-    return still_ordered(schedule, legacy_apart(schedule))
+    """The legacy default stream's ops in other streams, all non-blocking, in the order that their data needs."""
+    return still_ordered(schedule, without_legacy(schedule))
 
 
 def without_host_waits(schedule: Schedule) -> Schedule:
@@ -120,6 +121,36 @@ def legacy_apart(schedule: Schedule) -> Schedule:
     own = len(schedule.streams) + 1
     ops = [replace(op, stream=own) if op.stream == LEGACY_STREAM else op for op in schedule.ops]
     return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * own)
+
+
+def names_memory(op: Op) -> bool:
+    """Whether an op says what it touches on the card; one that puts nothing on an engine touches nothing."""
+    if isinstance(op, Kernel):
+        return bool(op.reads or op.writes)
+    return not isinstance(op, Copy) or op.device is not None
+
+
+def legacy_beside(schedule: Schedule) -> Schedule:
+    """The same ops; those of the legacy default stream in the stream of the latest op before them in another one.
+
+    Where ops do not name their memory, that is the order that they most likely need: a kernel behind its chunk's copy.
+    Before all others they go to the stream of the first of those. All streams are non-blocking.
+    """
+    others = (op.stream for op in schedule.ops if isinstance(op, Copy | Kernel) and op.stream != LEGACY_STREAM)
+    latest, ops = next(others, LEGACY_STREAM), list[Op]()
+    for op in schedule.ops:
+        if op.stream == LEGACY_STREAM:
+            op = replace(op, stream=latest)
+        elif isinstance(op, Copy | Kernel):
+            latest = op.stream
+        ops.append(op)
+    return replace(schedule, ops=tuple(ops), streams=NON_BLOCKING * len(schedule.streams))
+
+
+def without_legacy(schedule: Schedule) -> Schedule:
+    """The ops of the legacy default stream elsewhere, in non-blocking streams, whatever order that loses."""
+    named = all(names_memory(op) for op in schedule.ops)
+    return legacy_apart(schedule) if named else legacy_beside(schedule)
 
 
 def unblocked(schedule: Schedule) -> Schedule:
@@ -168,28 +199,52 @@ def _is_dear(op: Op) -> bool:
     return not isinstance(op, HostWork | WaitThread) and bool(op.call_s)
 
 
-def slow_calls(schedule: Schedule) -> dict[int, float]:
+def slow_calls(scenario: Scenario) -> dict[int, float]:
     """The ops whose calls hold the host far longer than others of their kind do, and what those take; seconds.
 
-    Of at least three calls that say what they cost, those of ten times their median, from 20 us on.
+    Of the calls before the last work that say what they cost: of at least three, those of ten times their median, from
+    20 us on; of fewer, those of ten times what the profile says, from 100 us on.
     """
+    schedule, device = scenario
     costs: dict[type[Op], list[tuple[int, float]]] = {}
-    for i, op in enumerate(schedule.ops):
+    for i, op in enumerate(schedule.ops[: last_work(schedule) + 1]):
         if op.call_s is not None and not isinstance(op, HostWork | WaitThread):
             costs.setdefault(type(op), []).append((i, op.call_s))
     found: dict[int, float] = {}
-    for own in costs.values():
-        usual = median(cost for _, cost in own)
-        slow = {i: usual for i, cost in own if cost > SLOW_TIMES * usual and cost >= SLOW_S}
-        found |= slow if len(own) >= LEAST_CALLS else {}
+    for kind, own in costs.items():
+        is_known = len(own) >= LEAST_CALLS
+        usual = median(cost for _, cost in own) if is_known else _usual_s(kind, device)
+        least = max(SLOW_S if is_known else ONLY_SLOW_S, SLOW_TIMES * usual)
+        found |= {i: usual for i, cost in own if cost >= least and cost > SLOW_TIMES * usual}
     return found
 
 
-def without_slow_calls(schedule: Schedule) -> Schedule:
+def _usual_s(kind: type[Op], device: Device) -> float:
+    """What a call of this kind takes, as the profile says, where it is the first of its kind in a stream."""
+    host = device.host
+    calls = {Copy: host.copy_s, Kernel: host.kernel_s + host.first_launch_s, Synchronize: host.synchronize_s}
+    return calls.get(kind, host.record_s) + host.first_on_stream_s
+
+
+def without_slow_calls(scenario: Scenario) -> Schedule:
     """Every call takes about as long as others of its kind."""
-    usual = slow_calls(schedule)
-    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(schedule.ops)]
-    return replace(schedule, ops=tuple(ops))
+    usual = slow_calls(scenario)
+    ops = [replace(op, call_s=usual[i]) if i in usual else op for i, op in enumerate(scenario.schedule.ops)]
+    return replace(scenario.schedule, ops=tuple(ops))
+
+
+def slow_calls_apart(scenario: Scenario) -> Schedule:
+    """The same host time, with what slow calls take beyond others of their kind as work before them.
+
+    So whoever makes several calls of one does not repeat what is done once, such as loading a module.
+    """
+    usual, ops = slow_calls(scenario), list[Op]()
+    for i, op in enumerate(scenario.schedule.ops):
+        if i in usual:
+            ops.append(HostWork((op.call_s or 0.0) - usual[i], f"first {type(op).__name__.lower()}", op.thread))
+            op = replace(op, call_s=usual[i])
+        ops.append(op)
+    return replace(scenario.schedule, ops=tuple(ops))
 
 
 def has_host_work(scenario: Scenario) -> bool:

@@ -18,7 +18,8 @@ cause gets its Shapley value: the mean, over all orders in which the causes that
 another, of what its own removal gains. That split adds up, treats causes alike and gives nothing to one that never
 matters (L. S. Shapley, "A value for n-person games", 1953). Some orders make no sense and are left out (U. Faigle,
 W. Kern, "The Shapley value for cooperative games under precedence constraints", 1992), by :data:`BEHIND`: streams and
-connections are to blame for what is left once the ops are issued in the best order, which costs nothing to try. With
+connections are to blame for what is left once the ops are issued in the best order, which costs nothing to try, and the
+cost of calls for what is left without single slow ones. With
 k causes it takes at most 2^k simulations: k is 3 to 6, and a hundred ops simulate in two milliseconds. Above ``BUDGET``
 ops simulated in all, the mean is over two orders only, that of :data:`CAUSES` (from the program to the device) and its
 reverse: 2 k simulations, and the parts still add up.
@@ -31,9 +32,11 @@ Parts are whole ticks and add up to the whole gap exactly.
 
 **What to do first** is another question than what has lost most: a remedy may cost what it gains elsewhere. So for
 each cause the changes that can be made are made (:mod:`streamsim.analysis.remedies`: other orders, chunks, streams,
-buffers), each simulated alone, and the best of them is the remedy of its row. Rows are ordered by what that gains;
-behind them come the causes that nothing can be done about, with what it would be worth if they were gone. Each such
-figure is again that of a simulation, of a schedule that can be had (``Loss.remedied``) or of a counterfactual.
+buffers), each simulated alone. A remedy stands under the cause whose part it removes most
+(:mod:`streamsim.analysis.listed`), the best of them is the remedy of that row, and
+:mod:`streamsim.analysis.advice` says which comes first. Where nothing can be done about a cause, its row says what it
+would be worth if it were gone. Each such figure is again that of a simulation, of a schedule that can be had
+(``Loss.remedied``) or of a counterfactual.
 
 **In the bound itself** lies what no other schedule of the same work on the card avoids: ``limits``, from ``bound_s``
 down to ``even_s``, the time that each engine would take if the work were spread evenly over those that it uses and
@@ -44,16 +47,17 @@ gives (W - U) / n to its ops that queue.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
-from streamsim.analysis.causes import KEYS, LAST, Explanation, Key, Loss
+from streamsim.analysis.advice import ordered
+from streamsim.analysis.causes import KEYS
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.even_load import limits_of
-from streamsim.analysis.lab import Lab, in_ticks
+from streamsim.analysis.explanation import Explanation
+from streamsim.analysis.lab import Lab
+from streamsim.analysis.listed import losses_of
 from streamsim.analysis.remedies import MADE
-from streamsim.analysis.shares import shares_of
+from streamsim.analysis.shares import split_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -63,20 +67,21 @@ from streamsim.rules.clock import TICKS_PER_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import LayersSource, Source
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
 
 MOST_OPS = 300_000  # of a schedule: a minute and a half, and two gigabytes
 
 
-def explain(schedule: Schedule, device: Device | str | Path, source: Source | None = None) -> Explanation:
+def explain(
+    schedule: Schedule, device: Device | str | Path, source: Source | LayersSource | None = None
+) -> Explanation:
     """Split the time that ``schedule`` on ``device`` loses over its causes, and make the remedies.
 
-    ``source``: the workload and the configuration that it was made from, if they are known. Raises InputError for
-    an unknown device, when it has no cost for a kernel that the schedule names, or no room for its buffers, and for a
-    schedule of more than ``MOST_OPS`` ops.
+    ``source``: what it was made from, if that is known: a workload, or layers, and how they are run. Raises InputError
+    for an unknown device, when it has no cost for a kernel that the schedule names, or no room for its buffers, and for
+    a schedule of more than ``MOST_OPS`` ops.
     """
     check_schedule("schedule", schedule)
     if len(schedule) > MOST_OPS:
@@ -87,56 +92,25 @@ def explain(schedule: Schedule, device: Device | str | Path, source: Source | No
     device = as_device(device)
     device.check_room(schedule.device_bytes)
     lab = Lab(Scenario(schedule, device), source)
-    values = shares_of(lab)
-    best = lab.best()
-    own = lower_bound(schedule, device)
-    work = _work_s(own, lower_bound(*lab.scenario(frozenset(lab.present))))
-    bound_by = max(ENGINE_WORDS.values(), key=work.__getitem__)
-    floor = min(best, *map(in_ticks, (work[bound_by], own.seconds)))
-    values[LAST] = Fraction(best - floor)
-    losses = {key: 0 for key in KEYS if key in MADE} | _whole(values, lab.makespan - floor)
-    even, limits = limits_of(lab.loads, floor)
+    split = split_of(lab)
+    losses = {key: 0 for key in KEYS if key in MADE} | split.parts
+    even, limits = limits_of(lab.loads, split.floor)
+    makespan_s = lab.makespan / TICKS_PER_S
+    found = [loss for loss in losses_of(lab, losses) if loss.ticks or loss.helps or loss.assuming]
+    inside = [lab.limit(key, ticks) for key, ticks in limits.items() if ticks]
+    inside.sort(key=lambda loss: -loss.ticks)
     return Explanation(
         timeline=lab.timeline,
         device=device.name,
-        makespan_s=lab.makespan / TICKS_PER_S,
-        bound_s=floor / TICKS_PER_S,
-        bound_by=bound_by,
-        own_bound_s=own.seconds,
+        makespan_s=makespan_s,
+        bound_s=split.floor / TICKS_PER_S,
+        bound_by=split.bound_by,
+        own_bound_s=split.own_s,
         even_s=even / TICKS_PER_S,
-        losses=_ranked(lab, losses),
-        limits=_ranked(lab, limits),
+        losses=ordered(found, inside, makespan_s),
+        limits=tuple(inside),
         simulations=lab.simulations,
         is_exact=lab.is_exact,
         is_racy=lab.is_racy,
         link=link_words(device, bool(schedule.pageable_names)),
     )
-
-
-def _work_s(own: Bound, without_causes: Bound) -> dict[str, float]:
-    """What the work takes each engine, seconds; neither bound is the lower one of every schedule.
-
-    Without its latencies a kernel has no launch, in which others have the card.
-    """
-    both = own.each, without_causes.each
-    return {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
-
-
-def _ranked(lab: Lab, parts: dict[Key, int]) -> tuple[Loss, ...]:
-    """The causes that have lost something or whose remedy gains something; the largest gain of a remedy first."""
-    found = [lab.loss(key, ticks) for key, ticks in parts.items() if ticks or key in MADE]
-    return tuple(
-        sorted(
-            (loss for loss in found if loss.ticks or loss.helps),
-            key=lambda loss: (not loss.made, -loss.gain_alone_s, -loss.ticks, KEYS.index(loss.cause)),
-        )
-    )
-
-
-def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
-    """``parts`` in whole ticks that still add up to ``whole``: rounded down, the largest remainders up."""
-    ticks = {key: int(part) for key, part in parts.items()}
-    missing = whole - sum(ticks.values())
-    for key in sorted(parts, key=lambda key: ticks[key] - parts[key])[:missing]:
-        ticks[key] += 1
-    return ticks

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES, KEYS, LIMITS, Key, Loss
 from streamsim.analysis.counterfactual import Scenario
 from streamsim.analysis.even_load import ENGINE_OF, Load, loads_of
-from streamsim.analysis.remedies import Remedies, Source
+from streamsim.analysis.remedies import Remedies
 from streamsim.analysis.rework import Rework
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.program.schedule import Copy, Schedule
-from streamsim.rules.clock import TICKS_PER_S
+from streamsim.rules.clock import TICKS_PER_S, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streamsim.analysis.remedies import Origin
     from streamsim.device.profile import Device
     from streamsim.timeline.timeline import Timeline
 
@@ -26,21 +26,19 @@ SIMULATIONS = 100  # of a schedule with its causes and remedies, or about
 BUDGET = 20_000  # ops simulated for an exact split; beyond, two orders
 
 
-def in_ticks(seconds: float) -> int:
-    """Seconds in whole ticks."""
-    return round(seconds * TICKS_PER_S)
-
-
 class Lab:
-    """Simulates a schedule on a device without some of the causes that are present in it."""
+    """Simulates a schedule on a device, the ``case``, without some of the causes that are present in it.
 
-    def __init__(self, scenario: Scenario, source: Source | None = None) -> None:
-        self._case = scenario
+    ``is_exact``: over all orders of removal; else over two. Unless it is said, as many as ``BUDGET`` allows.
+    """
+
+    def __init__(self, scenario: Scenario, source: Origin | None = None, is_exact: bool | None = None) -> None:
+        self.case = scenario
         self._ops = len(scenario.schedule.ops)
-        self._rework = Rework(scenario.schedule)
+        self._rework = Rework(_as_meant(scenario))
         self._once = [op for i in sorted(self._rework.common) if isinstance(op := scenario.schedule.ops[i], Copy)]
         self.is_racy = self._rework.is_racy
-        self._remedies = Remedies(scenario, self._rework, source)
+        self.remedies = Remedies(scenario, self._rework, source)
         self._order = next(iter(self._rework.orders), None)
         self._most = MOST_CONNECTIONS
         self._known: dict[frozenset[Key], int] = {}
@@ -48,17 +46,17 @@ class Lab:
         self.loads = loads_of(scenario)
         self.simulations = 0
         self.timeline = self._simulate(scenario)
-        self.makespan = self._known[frozenset()] = in_ticks(self.timeline.makespan_s)
+        self.makespan = self._known[frozenset()] = ticks(self.timeline.makespan_s)
         self.present = [key for key in KEYS if key in _IS_PRESENT and self._is_present(key)]
         self._choose()
-        self.is_exact = self._ops << len(self.present) <= BUDGET
+        self.is_exact = self._ops << len(self.present) <= BUDGET if is_exact is None else is_exact
 
     def _is_present(self, key: Key) -> bool:
         if key == "needless-order":
             return self._rework.has_needless_order
         if key == "copied-once":
             return bool(self._once)
-        return bool(self._rework.orders) if key == "issue-order" else _IS_PRESENT[key](self._case)
+        return bool(self._rework.orders) if key == "issue-order" else _IS_PRESENT[key](self.case)
 
     def _choose(self) -> None:
         """Of the orders of issue, and of the numbers of streams, take what helps most alone, then with all removed."""
@@ -66,7 +64,7 @@ class Lab:
         if len(self._rework.orders) > 1:
             orders = list(self._rework.orders)
             self._order = self._best("_order", orders, frozenset(("issue-order",)), everything)
-        connections = self._case.device.connections
+        connections = self.case.device.connections
         if "needless-order" in self.present and 1 < connections < MOST_CONNECTIONS:
             numbers = [connections, MOST_CONNECTIONS]
             self._most = self._best("_most", numbers, frozenset(("needless-order",)), everything)
@@ -75,14 +73,14 @@ class Lab:
         times = {}
         for choice in choices:
             setattr(self, field, choice)
-            times[choice] = [self._run(self.scenario(keys)) for keys in removed]
+            times[choice] = [self.run(self.scenario(keys)) for keys in removed]
         return min(choices, key=times.__getitem__)
 
     def time(self, removed: frozenset[Key]) -> int:
         """The makespan in ticks without the causes ``removed``."""
         known = self._known.get(removed)
         if known is None:
-            known = self._known[removed] = self._run(self.scenario(removed))
+            known = self._known[removed] = self.run(self.scenario(removed))
         return known
 
     def best(self) -> int:
@@ -90,27 +88,23 @@ class Lab:
         self.time(frozenset(self.present))
         return min(self._known.values())
 
-    def loss(self, key: Key, ticks: int) -> Loss:
-        """What a cause has lost, with the best of its remedies, made."""
-        tried = [(self._run(remedy.scenario), remedy) for remedy in self._remedies.of(key)]
-        if not tried:
-            gain, why = self.makespan - self._alone(key), f"cannot be removed: {CAUSES[key].otherwise}"
-            if self._remedies.has_any(key):
-                why = "what would help has no room on the card"
-            return Loss(key, ticks, gain / TICKS_PER_S, why)
-        took, (text, scenario) = min(tried, key=itemgetter(0))  # of equals the simplest
-        gain = self.makespan - took
-        return Loss(key, ticks, gain / TICKS_PER_S, text if gain > 0 else f"{text}; does not help alone", scenario)
+    def limit(self, key: Key, ticks: int) -> Loss:
+        """What a cause has lost that nothing can be done about, and what it would be worth if it were gone."""
+        return Loss(key, ticks, self.worth_s(key), f"cannot be removed: {CAUSES[key].otherwise}")
+
+    def worth_s(self, key: Key) -> float:
+        """By how much the makespan shrinks, in seconds, without a cause."""
+        return (self.makespan - self._alone(key)) / TICKS_PER_S
 
     def _alone(self, key: Key) -> int:
         """The makespan in ticks without one cause, or with its limit out of the way."""
         if key in self.present:
             return self.time(frozenset((key,)))
-        return self._run(self._without_limit(key)) if key in LIMITS else self.makespan
+        return self.run(self._without_limit(key)) if key in LIMITS else self.makespan
 
     def scenario(self, removed: frozenset[Key]) -> Scenario:
         """The schedule and the device without the causes ``removed``."""
-        schedule, device = self._program(removed), self._case.device
+        schedule, device = self._program(removed), self.case.device
         if "pageable-memory" in removed:
             schedule = without.pinned(schedule)
         for key, change in _DEVICE_CHANGES.items():
@@ -130,17 +124,17 @@ class Lab:
 
     def _changed(self, removed: frozenset[Key]) -> Schedule:
         made = self._reissued(removed)
-        made = without.without_slow_calls(made) if "slow-calls" in removed else made
+        made = without.without_slow_calls(Scenario(made, self.case.device)) if "slow-calls" in removed else made
         made = without.without_once(made, self._once) if "copied-once" in removed else made
         return without.without_host_work(made) if "host-work" in removed else made
 
     def _reissued(self, removed: frozenset[Key]) -> Schedule:
-        schedule, holds = self._case.schedule, "host-waits" not in removed
+        schedule, holds = self.case.schedule, "host-waits" not in removed
         if not removed & {"needless-order", "issue-order"}:
             schedule = schedule if holds else without.without_host_waits(schedule)
             return without.without_legacy_stream(schedule) if "legacy-stream" in removed else schedule
         schedule = schedule if holds else without.unblocked(schedule)
-        schedule = without.legacy_apart(schedule) if "legacy-stream" in removed else schedule
+        schedule = without.without_legacy(schedule) if "legacy-stream" in removed else schedule
         order = self._order if "issue-order" in removed else None
         if "needless-order" in removed:
             return self._rework.unordered(schedule, order, holds, self._most)
@@ -149,21 +143,33 @@ class Lab:
 
     def _without_limit(self, key: Key) -> Scenario:
         if key == "full-kernels":
-            return without.without_width(self._case)
+            return without.without_width(self.case)
         mean = sum(load.busy for load in self.loads.values()) / len(self.loads)
         factors = {}
-        for kind, engine in zip(("h2d", "d2h", "kernel"), ENGINE_OF[self._case.device.copy_engines.count], strict=True):
+        for kind, engine in zip(("h2d", "d2h", "kernel"), ENGINE_OF[self.case.device.copy_engines.count], strict=True):
             load = self.loads.get(engine, Load(1.0, 1.0))
             queued = 1.0 if engine == "compute" else load.busiest / load.busy
             factors[kind] = mean / load.busy if key == "unbalanced" else queued
-        return Scenario(without.scaled(*self._case, factors), self._case.device)
+        return Scenario(without.scaled(*self.case, factors), self.case.device)
 
-    def _run(self, scenario: Scenario) -> int:
-        return in_ticks(self._simulate(scenario).makespan_s)
+    def run(self, scenario: Scenario) -> int:
+        """The makespan of any scenario, in ticks."""
+        return ticks(self._simulate(scenario).makespan_s)
 
     def _simulate(self, scenario: Scenario) -> Timeline:
         self.simulations += 1
         return simulate_one_of_many(*scenario, many=SIMULATIONS)
+
+
+def _as_meant(scenario: Scenario) -> Schedule:
+    """The schedule by whose streams its ops are known to need each other.
+
+    What the legacy default stream orders by waiting for others does not show in its own stream.
+    """
+    schedule = scenario.schedule
+    if without.has_legacy(scenario) and not all(map(without.names_memory, schedule.ops)):
+        return without.legacy_beside(schedule)
+    return schedule
 
 
 def _has_duplex(scenario: Scenario) -> bool:
@@ -191,7 +197,7 @@ _IS_PRESENT: dict[Key, Callable[[Scenario], bool]] = {
     "copied-once": bool,
     "connections": without.has_few_connections,
     "host-work": without.has_host_work,
-    "slow-calls": lambda scenario: bool(without.slow_calls(scenario.schedule)),
+    "slow-calls": lambda scenario: bool(without.slow_calls(scenario)),
     "host-issue": _has_host_costs,
     "small-chunks": _has_latencies,
     "duplex": _has_duplex,

@@ -3,7 +3,9 @@
 A counterfactual (:mod:`streamsim.analysis.counterfactual`) takes a cause of lost time away, whether that can be done
 or not; a remedy is a schedule that can be issued on a card that can be had, and the model says what it takes. For
 each cause there are several to choose from. None changes what is copied and computed, and none brings a race: where
-the schedule has races, its remedies have the waits that it lacks.
+the schedule has races, its remedies have the waits that it lacks. What a schedule does not show (ops that do not name
+their memory, steps behind each other in a stream) a remedy may have to assume: it says so (``Remedy.assumes``), and so
+do the changes of :mod:`streamsim.analysis.what_if`, which refuse it unless it is said.
 """
 
 from __future__ import annotations
@@ -19,15 +21,20 @@ from msgspec.structs import replace
 
 from streamsim.analysis import counterfactual as without
 from streamsim.analysis.causes import CAUSES
-from streamsim.analysis.counterfactual import Scenario
+from streamsim.analysis.counterfactual import Scenario, names_memory
 from streamsim.analysis.races import check, repaired
 from streamsim.analysis.recut import Recut
-from streamsim.analysis.rework import Rework
+from streamsim.analysis.repeated_step import is_recorded
+from streamsim.analysis.rework import Rework, is_work
+from streamsim.analysis.step_graphs import with_step_graphs
+from streamsim.analysis.steps import are_independent, prefetched
 from streamsim.checks import check_is
 from streamsim.device.profile import MOST_CONNECTIONS
 from streamsim.errors import InputError
-from streamsim.program.config import Config
-from streamsim.program.schedule import Synchronize
+from streamsim.program.config import Config, most_streams
+from streamsim.program.layers import Layers
+from streamsim.program.offload import Offload
+from streamsim.program.schedule import Copy, Kernel, Synchronize
 from streamsim.program.workload import Workload
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.timeline.timeline import call_name
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streamsim.device.profile import Device
-    from streamsim.program.schedule import Launch, Schedule
+    from streamsim.program.schedule import Launch, Op, Schedule
 
 FACTORS = (2, 4, 8)  # by which chunks are made finer or coarser
 STREAMS = (2, 3, 4, 8)
@@ -46,6 +53,10 @@ SEVERAL = (2, 4)  # streams for what is one chunk now
 RING = 2  # times as many buffers
 OWN = "device buffers of their own"
 MOST_OPS = 20_000  # of a schedule with finer chunks
+INDEPENDENT, CAN_BE_CUT = "your steps are independent", "your steps can be cut"
+INDEPENDENT_AND_CUT = "your steps are independent and can be cut"
+NEEDS_NO_RESULT = "the host needs no result before the end"
+IN_TIME = "the next step's input does not depend on this step's result"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -59,11 +70,29 @@ class Source(msgspec.Struct, frozen=True):
         check_is("config", self.config, Config)
 
 
+class LayersSource(msgspec.Struct, frozen=True):
+    """What a schedule of layers was made from: they are streamed in their order and whole, and never cut."""
+
+    layers: Layers
+    config: Offload
+
+    def __post_init__(self) -> None:
+        check_is("layers", self.layers, Layers)
+        check_is("config", self.config, Offload)
+
+
+Origin = Source | LayersSource
+
+
 class Remedy(NamedTuple):
-    """A change in words, and the schedule and the device with it."""
+    """A change in words, and the schedule and the device with it.
+
+    ``assumes``: what must hold for it that the schedule does not show, as "if" says it; "" for nothing.
+    """
 
     text: str
     scenario: Scenario
+    assumes: str = ""
 
 
 def _has_room(remedy: Remedy) -> bool:
@@ -74,12 +103,14 @@ def _has_room(remedy: Remedy) -> bool:
 class Remedies:
     """The remedies for a scenario. ``rework``: of its schedule; ``source``: what that was made from, if known."""
 
-    def __init__(self, scenario: Scenario, rework: Rework, source: Source | None = None) -> None:
+    def __init__(self, scenario: Scenario, rework: Rework, source: Origin | None = None) -> None:
         self._case = scenario
-        self._source = source
+        self._layers = source if isinstance(source, LayersSource) else None
+        self._source = source if isinstance(source, Source) else None
         self._is_mended = rework.is_racy
         self._sound = repaired(scenario.schedule, check(scenario.schedule)) if rework.is_racy else scenario.schedule
         self._rework = Rework(self._sound) if rework.is_racy else rework
+        self._names_memory = all(map(names_memory, filter(is_work, self._sound.ops)))
         self._holds = without.has_host_waits(scenario)
 
     def of(self, key: str) -> Iterator[Remedy]:
@@ -94,25 +125,42 @@ class Remedies:
         return next(self._any(key), None) is not None
 
     def _any(self, key: str) -> Iterator[Remedy]:
-        make = _MAKERS.get(key)
+        make = _MAKERS.get(key) if self._layers is None else _OF_LAYERS.get(key)
         return iter(()) if make is None or self._rework.last < 0 else make(self)
+
+    @cached_property
+    def _steps(self) -> str:
+        """What is assumed of the steps where one comes to pass another: nothing where the schedule shows it."""
+        ops, rework = self._sound.ops, self._rework
+        is_taken = any(
+            not (names_memory(ops[i]) and names_memory(ops[k]))
+            for i, before in enumerate(rework.before)
+            for k in before - rework.conflicts[i]
+        )
+        return INDEPENDENT if is_taken and not are_independent(self._sound) else ""
 
     @cached_property
     def _recut(self) -> Recut:
         return Recut(self._sound, self._rework)
 
-    def _remedy(self, text: str, schedule: Schedule) -> Remedy:
+    @cached_property
+    def _recut_once(self) -> Recut:
+        """For cuts: what the host does once, in a slow first call, is not done again for every piece."""
+        apart = without.slow_calls_apart(Scenario(self._sound, self._case.device))
+        return self._recut if apart == self._sound else Recut(apart)
+
+    def _remedy(self, text: str, schedule: Schedule, assumes: str = "") -> Remedy:
         name = ": ".join(part for part in (self._case.schedule.name, text) if part)
         text += "; and add the waits that its races lack" * self._is_mended
-        return Remedy(text, Scenario(replace(schedule, name=name), self._case.device))
+        return Remedy(text, Scenario(replace(schedule, name=name), self._case.device), assumes)
 
-    def _checked(self, text: str, schedule: Schedule) -> Remedy:
+    def _checked(self, text: str, schedule: Schedule, assumes: str = "") -> Remedy:
         """The remedy, with the waits that the change has lost: of ops for each other, of the host for its output."""
         findings = check(schedule)
         schedule = repaired(schedule, findings)
         if any(finding.rule == "unsynchronised-output" for finding in findings):
             schedule = replace(schedule, ops=(*schedule.ops, Synchronize()))
-        return self._remedy(text, schedule)
+        return self._remedy(text, schedule, assumes)
 
     # By cause
 
@@ -121,7 +169,16 @@ class Remedies:
             yield self._checked("allocate the host buffers as pinned memory", without.pinned(self._sound))
 
     def _off_legacy(self) -> Iterator[Remedy]:
-        if without.has_legacy(self._case):
+        if not without.has_legacy(self._case):
+            return
+        if not self._names_memory:
+            yield self._remedy(
+                "issue the legacy default stream's ops in the streams of the ops before them, make all streams"
+                " non-blocking",
+                without.legacy_beside(self._sound),
+                INDEPENDENT,
+            )
+        else:
             yield self._checked(
                 "issue the legacy default stream's ops in a stream of their own, make all streams non-blocking, with"
                 " events where ops need each other",
@@ -130,9 +187,11 @@ class Remedies:
 
     def _unheld(self) -> Iterator[Remedy]:
         if self._holds:
+            is_known = self._source is not None or not is_recorded(self._sound)
             yield self._checked(
                 "use asynchronous copies and synchronise once at the end, with events where ops need each other",
                 without.without_host_waits(self._sound),
+                "" if is_known else NEEDS_NO_RESULT,
             )
 
     def _reordered(self) -> Iterator[Remedy]:
@@ -144,7 +203,8 @@ class Remedies:
         role = ", in the same three streams" * (self._source is not None and self._source.config.is_prefetch)
         for name in (name for name in self._rework.orders if name not in known):
             schedule = self._rework.reordered(self._sound, name, holds=True)
-            yield self._remedy(text + name + role + BLOCKING * without.holds_host(schedule.ops[:-1]), schedule)
+            words = text + name + role + BLOCKING * without.holds_host(schedule.ops[:-1])
+            yield self._remedy(words, schedule, self._steps)
 
     def _apart(self) -> Iterator[Remedy]:
         """Chunks that wait for each other no more than their data needs, in streams and buffers of their own."""
@@ -155,6 +215,7 @@ class Remedies:
             return
         if not self._rework.has_needless_order:
             return
+        yield from self._prefetched()
         yield from self._spread("", self._recut)
         for times in (RING, None):
             schedule = self._recut.with_buffers(times)
@@ -163,29 +224,51 @@ class Remedies:
                 several = OWN if times is None else f"{times} device buffers in turn for each that they share"
                 yield from self._spread(f"give chunks {several} ({more} more)", Recut(schedule))
 
+    def _prefetched(self) -> Iterator[Remedy]:
+        """The next step's copies beside this step's work: of steps that do not name the buffers they copy into."""
+        working = {op.stream for op in self._sound.ops if isinstance(op, Kernel) or _is_back(op)}
+        if self._names_memory or len(working) != 1 or without.has_legacy(self._case):
+            return
+        reads_back = any(map(_is_back, self._sound.ops))
+        with suppress(InputError):
+            yield self._remedy(
+                "copy the next step's input beside this step's work, into a second device buffer (a prefetcher)",
+                prefetched(self._sound, 1),
+                IN_TIME if reads_back and self._holds else "",
+            )
+
     def _spread(self, buffers: str, recut: Recut, among: Iterable[int] = STREAMS) -> Iterator[Remedy]:
         several = [n for n in among if recut.streams * recut.by_chunk < n <= recut.chunks]
+        legacy = ", with what is in the legacy default stream," * without.has_legacy(self._case)
         for streams, holds in self._held((None, *several)):
-            dealt = "" if streams is None else f"issue chunks in {streams} non-blocking streams in turn"
+            dealt = "" if streams is None else f"issue chunks{legacy} in {streams} non-blocking streams in turn"
             text = ", and ".join(part for part in (buffers, dealt) if part) or "drop waits that the data does not need"
             schedule = recut.dealt(streams, holds=holds, keeps_waits=False)
-            yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
+            text += ASYNCHRONOUS * (not holds)
+            yield (self._remedy if holds else self._checked)(text, schedule, self._steps)
 
     def _spread_by_options(self, workload: Workload, config: Config) -> Iterator[Remedy]:
         """The source over more streams (serial and prefetching programs have their own), and with more buffers."""
         has_own = config.order in ("serial", "prefetch")
         order = "depth-first" if has_own else config.order
         dealt = f"issue chunks{' depth-first' * has_own} in {{}} non-blocking streams in turn"
+        if workload.in_order and not config.is_prefetch:
+            yield from self._as_options(
+                "copy the next chunk's input beside this chunk's kernels (a prefetcher): --order prefetch",
+                order="prefetch",
+                streams=1,
+                buffers=None,
+            )
         is_ring = config.is_prefetch and config.slots != config.chunks
         kept = f" with {config.slots} device buffers" * is_ring
-        several = [n for n in STREAMS if config.streams < n <= config.chunks]
+        several = [n for n in STREAMS if config.streams < n <= min(config.chunks, most_streams(workload))]
         for text, ring in _rings(workload, config):
             if text:
                 yield from self._as_options(text, buffers=ring.buffers)
             for n in several:
                 words = f"{text}, and {dealt.format(n)}" if text else dealt.format(n) + kept
                 words += ASYNCHRONOUS * self._holds
-                has_own_buffers = ring.slots == config.chunks and (text or config.is_prefetch)
+                has_own_buffers = ring.slots == config.chunks and (text or (config.is_prefetch and not config.buffers))
                 buffers = None if has_own_buffers else ring.slots
                 yield from self._as_options(words, order=order, streams=n, buffers=buffers)
 
@@ -195,6 +278,18 @@ class Remedies:
         with suppress(InputError):
             other = replace(self._source.config, **options)
             yield Remedy(text, Scenario(other.schedule(self._source.workload), self._case.device))
+
+    def _buffered(self) -> Iterator[Remedy]:
+        """Layers that take turns over more buffers: one more, twice as many, one for each."""
+        assert self._layers is not None
+        layers, config = self._layers.layers, self._layers.config
+        slots, all_slots = config.slots(layers), replace(config, depth=len(layers.steps)).slots(layers)
+        for depth in dict.fromkeys((slots + 1, RING * slots, all_slots)):
+            if slots < depth <= all_slots:
+                other = replace(config, depth=depth)
+                more = format_bytes(other.device_bytes(layers) - config.device_bytes(layers))
+                text = f"stream the layers through {depth} buffers in place of {slots} ({more} more): --depth {depth}"
+                yield Remedy(text, Scenario(other.schedule(layers), self._case.device))
 
     def _held(self, several: Iterable[int | None]) -> Iterator[tuple[int | None, bool]]:
         """Each number of streams with the host waiting where it does now, and if that is early, without it too."""
@@ -223,16 +318,17 @@ class Remedies:
                 if self._source is not None:
                     yield from self._as_options(text, streams=streams)
                 else:
-                    yield self._remedy(text, recut.dealt(streams))
+                    yield self._remedy(text, recut.dealt(streams), self._steps)
 
     def _warmed(self) -> Iterator[Remedy]:
-        slow = without.slow_calls(self._sound)
+        case = Scenario(self._sound, self._case.device)
+        slow = without.slow_calls(case)
         if slow:
             held_s = {i: self._sound.ops[i].call_s or 0.0 for i in slow}
             i = max(held_s, key=held_s.__getitem__)
             held = f"{call_name(self._sound.ops[i])} of ops[{i}] held the host for {format_seconds(held_s[i])}"
             more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
-            yield self._remedy(f"make the call once before: {held}{more}", without.without_slow_calls(self._sound))
+            yield self._remedy(f"make the call once before: {held}{more}", without.without_slow_calls(case))
 
     def _launched(self) -> Iterator[Remedy]:
         launch: Launch = "live" if self._sound.launch == "graph" else "graph"
@@ -243,7 +339,16 @@ class Remedies:
         try:
             yield self._remedy(text, replace(self._sound, launch=launch))
         except InputError:  # something in it cannot be captured
-            return
+            if not without.has_legacy(self._case):
+                yield from self._launched_in_parts()
+
+    def _launched_in_parts(self) -> Iterator[Remedy]:
+        schedule = with_step_graphs(self._sound, self._case.device)
+        if schedule is not None:
+            yield self._remedy(
+                "launch what comes again between two waits as a CUDA graph, if its calls are the same each time",
+                schedule,
+            )
 
     def _coarser(self) -> Iterator[Remedy]:
         for factor in FACTORS:
@@ -259,8 +364,9 @@ class Remedies:
     def _less_worked(self) -> Iterator[Remedy]:
         """Fewer chunks, where the host works before each."""
         if self._source is not None and self._source.workload.host_work_s:
-            for text, scenario in self._coarser():
-                yield Remedy(f"{text}, for each of which it works; or {CAUSES['host-work'].otherwise}", scenario)
+            for coarser in self._coarser():
+                text = f"{coarser.text}, for each of which it works; or {CAUSES['host-work'].otherwise}"
+                yield coarser._replace(text=text)
 
     def _finer(self) -> Iterator[Remedy]:
         for factor in FACTORS:
@@ -270,13 +376,14 @@ class Remedies:
                 yield from self._cut(factor)
 
     def _cut(self, factor: int) -> Iterator[Remedy]:
-        recut = self._recut
+        recut = self._recut_once
+        assumes = "" if self._names_memory else INDEPENDENT_AND_CUT if self._steps else CAN_BE_CUT
         several = SEVERAL if recut.chunks == 1 else (recut.streams if recut.by_chunk else None,)
         for streams, holds in self._held(several):
             schedule = recut.cut(factor, streams, holds=holds)
             if schedule is not None:
-                text = _in_chunks(recut.chunks * factor, streams)
-                yield self._remedy(text, schedule) if holds else self._checked(text + ASYNCHRONOUS, schedule)
+                text = _in_chunks(recut.chunks * factor, streams) + ASYNCHRONOUS * (not holds)
+                yield (self._remedy if holds else self._checked)(text, schedule, assumes)
 
     def _rebuilt(self, chunks: int) -> Iterator[Remedy]:
         """The source in another number of chunks; one chunk in several, with asynchronous copies."""
@@ -286,12 +393,21 @@ class Remedies:
         if chunks == config.chunks or chunks > max(most, config.chunks):
             return
         was_one = config.chunks == 1 and not config.is_prefetch
+        if was_one and workload.in_order:
+            text = f"{_in_chunks(chunks, None)}, each copied in beside the kernels of the one before: --order prefetch"
+            yield from self._as_options(text, order="prefetch", chunks=chunks, streams=1, buffers=None)
+            return
         serial = config.order == "serial" and was_one
         for streams in SEVERAL if was_one else (min(config.streams, chunks),):
             text = _in_chunks(chunks, None if config.is_prefetch else streams)
             text += f", depth-first{ASYNCHRONOUS}" * serial
             order = "depth-first" if serial else config.order
             yield from self._as_options(text, order=order, chunks=chunks, streams=streams)
+
+
+def _is_back(op: Op) -> bool:
+    """Whether an op copies from the card."""
+    return isinstance(op, Copy) and op.direction == "d2h"
 
 
 def _rings(workload: Workload, config: Config) -> Iterator[tuple[str, Config]]:
@@ -332,5 +448,10 @@ _MAKERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
     "host-issue": Remedies._launched,
     "small-chunks": Remedies._coarser,
     "few-chunks": Remedies._finer,
+}
+_OF_LAYERS: dict[str, Callable[[Remedies], Iterator[Remedy]]] = {
+    "pageable-memory": Remedies._pinned,
+    "needless-order": Remedies._buffered,
+    "host-issue": Remedies._launched,
 }
 MADE = frozenset(_MAKERS)  # the causes that something can be done about

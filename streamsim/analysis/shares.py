@@ -4,14 +4,58 @@ from __future__ import annotations
 
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from streamsim.analysis.causes import BEHIND, Key
+from streamsim.analysis.bounds import ENGINE_WORDS, lower_bound
+from streamsim.analysis.causes import BEHIND, LAST, Key
+from streamsim.rules.clock import ticks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamsim.analysis.bounds import Bound
     from streamsim.analysis.lab import Lab
+
+
+class Split(NamedTuple):
+    """The time of a schedule: the bound of its work, ``floor`` in ticks, and the ``parts`` of the causes above it.
+
+    ``bound_by``: the engine that sets the bound; ``own_s``: the lower bound of the schedule as it stands.
+    """
+
+    parts: dict[Key, int]
+    floor: int
+    bound_by: str
+    own_s: float
+
+
+def split_of(lab: Lab) -> Split:
+    """What each cause that is present has lost, in ticks; the parts and the floor add up to the makespan."""
+    values = shares_of(lab)
+    best, own = lab.best(), lower_bound(*lab.case)
+    work = _work_s(own, lower_bound(*lab.scenario(frozenset(lab.present))))
+    bound_by = max(ENGINE_WORDS.values(), key=work.__getitem__)
+    floor = min(best, *map(ticks, (work[bound_by], own.seconds)))
+    values[LAST] = Fraction(best - floor)
+    return Split(_whole(values, lab.makespan - floor), floor, bound_by, own.seconds)
+
+
+def _work_s(own: Bound, without_causes: Bound) -> dict[str, float]:
+    """What the work takes each engine, seconds; neither bound is the lower one of every schedule.
+
+    Without its latencies a kernel has no launch, in which others have the card.
+    """
+    both = own.each, without_causes.each
+    return {name: min(each.get(name, 0.0) for each in both) for name in ENGINE_WORDS.values()}
+
+
+def _whole(parts: dict[Key, Fraction], whole: int) -> dict[Key, int]:
+    """``parts`` in whole ticks that still add up to ``whole``: rounded down, the largest remainders up."""
+    rounded = {key: int(part) for key, part in parts.items()}
+    missing = whole - sum(rounded.values())
+    for key in sorted(parts, key=lambda key: rounded[key] - parts[key])[:missing]:
+        rounded[key] += 1
+    return rounded
 
 
 def shares_of(lab: Lab) -> dict[Key, Fraction]:

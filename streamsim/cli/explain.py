@@ -1,6 +1,7 @@
 """Explain where the time of a pipeline or a schedule goes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from streamsim.analysis.bounds import Bound
-    from streamsim.analysis.causes import Explanation, Loss
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.causes import Loss
+    from streamsim.analysis.explanation import Explanation
+    from streamsim.analysis.remedies import LayersSource, Origin, Source
     from streamsim.device.profile import Device
+    from streamsim.program.layers import Layers
+    from streamsim.program.offload import Offload
 
 FOLDED = 0.01  # of the makespan: causes whose part and gain are smaller are one line of the table
 ALONE = (
@@ -61,9 +65,10 @@ def explain_command(
 ) -> None:
     """Say why a pipeline takes longer than its busiest engine alone: which cause loses how much, what to do first.
 
-    Takes what predict takes, layers too, or a schedule from a .json file. First comes the change that gains most
-    when it alone is made: it is made, and the schedule with it is simulated. The parts are simulations of the same
-    work with causes removed, and add up to all that is lost.
+    Takes what predict takes, layers too, or a schedule from a .json file. First comes what to change: each change is
+    made, and the schedule with it is simulated. If no change does much about the largest cause, this cause comes first;
+    if no change gains 3 %, that is said. The parts are simulations of the same work with causes removed, and add up to
+    all that is lost.
 
     \b
     Examples:
@@ -73,20 +78,19 @@ def explain_command(
       streamsim explain schedule.json --device k20c --connections 1 --remedied better.json
     """  # noqa: D301 - click wants the backspace itself
     from streamsim.analysis.bounds import bound_json
-    from streamsim.analysis.explain import explain
+    from streamsim.analysis.explanation import LOSS_FIELDS
 
     chosen, of_layers = taken(Chosen, options), taken(LayerOptions, options)
     asked = _asked(context, Pipeline(**options), chosen, of_layers)
     with noting_compilation():
-        explanation = explain(asked.schedule, asked.device, asked.source)
+        explanation = explained(asked.schedule, asked.device, asked.source)
     if remedied is not None:
         write_schedule(_remedied(explanation, remedied), remedied)
     if plot is not None:
         from streamsim.report.gantt import save_explanation
 
         save_explanation(explanation, plot)
-    source = asked.source
-    work = None if source is None else bound_of_work(source.workload, source.config, asked.device)
+    work = _work(asked)
     if form == "table":
         print_explanation(explanation, work)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
@@ -97,13 +101,30 @@ def explain_command(
     else:
         said = explanation.to_json()
         rows = [{"where": where, **loss} for where in ("losses", "limits") for loss in said[where]]
-        names = ("where", "cause", "title", "lost_s", "gain_alone_s", "made", "remedy")
+        names = ("where", *LOSS_FIELDS)
         print_csv(rows or [dict.fromkeys(names, "")])
 
 
+def explained(schedule: Schedule, device: "Device", source: "Origin | None") -> "Explanation":
+    """Explain a schedule, and look for changes that gain more together where it is known what it was made from."""
+    from streamsim.analysis.explain import explain
+    from streamsim.analysis.remedies import Source
+
+    found = explain(schedule, device, source)
+    if not isinstance(source, Source):
+        return found
+    from streamsim.search.together import together
+
+    return replace(found, together=together(source, device, found))
+
+
 def _remedied(explanation: "Explanation", path: Path) -> Schedule:
-    """The schedule with the first remedy done."""
+    """The schedule with the first remedy done; or with the changes, or the best one, that are said in its place."""
     first = explanation.first
+    if explanation.together is not None and (first is None or first.remedy not in explanation.advice):
+        return explanation.together.remedied.schedule
+    if first is None or not first.helps:
+        first = explanation.best
     if first is None or first.remedied is None:
         raise InputError(one_line(f"--remedied {path}: {explanation.advice}; nothing to save"))
     if first.remedied.schedule == explanation.timeline.schedule:
@@ -120,7 +141,7 @@ class _Asked(NamedTuple):
     schedule: Schedule
     device: "Device"
     inputs: dict[str, Any]
-    source: "Source | None" = None
+    source: "Origin | None" = None
     assumed: Sequence[str] = ()
 
 
@@ -128,7 +149,8 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
     """A file, layers, or options of a pipeline."""
     if given := layers_given(context, of_layers, pipeline.memory):
         device = chosen.load()
-        return _Asked(schedule_of_layers(*given, device), device, {**inputs_of(*given), **chosen.inputs()})
+        inputs = {**inputs_of(*given), **chosen.inputs()}
+        return _Asked(schedule_of_layers(*given, device), device, inputs, source_of_layers(*given))
     schedule = schedule_given(context, pipeline)
     if schedule is not None:
         return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
@@ -147,11 +169,26 @@ def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
     return Source(workload, pipeline.config())
 
 
+def source_of_layers(layers: "Layers", config: "Offload") -> "LayersSource":
+    """What the schedule of layers is made from."""
+    from streamsim.analysis.remedies import LayersSource
+
+    return LayersSource(layers, config)
+
+
 def bound_of_work(workload: Workload, config: Config, device: "Device") -> "Bound":
     """What no way to cut and issue the workload beats, from the memory and by the launch of ``config``."""
     from streamsim.analysis.work_bound import work_bound
 
     return work_bound(workload, device, config.memory, config.launch)
+
+
+def _work(asked: _Asked) -> "Bound | None":
+    """The bound of the work, where a workload is asked for."""
+    from streamsim.analysis.remedies import Source
+
+    source = asked.source
+    return bound_of_work(source.workload, source.config, asked.device) if isinstance(source, Source) else None
 
 
 def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
@@ -195,19 +232,30 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     for name in ("part", "share", "alone"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("remedy", ratio=4)
-    small = [loss for loss in losses[1:] if max(loss.lost_s, loss.gain_alone_s) < least_s]
+    small = [loss for loss in losses[1:] if max(loss.lost_s, _gain_s(loss)) < least_s]
     for loss in losses:
         if loss not in small:
-            table.add_row(
-                loss.title, format_seconds(loss.lost_s), _share(loss.lost_s, whole_s), _alone(loss), loss.remedy
-            )
+            part = format_seconds(loss.lost_s), _share(loss.lost_s, whole_s)
+            table.add_row(loss.title, *part, _alone(loss), _remedies(loss))
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
-        most_s = max(loss.gain_alone_s for loss in small)
+        most_s = max(map(_gain_s, small))
         gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
         table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
+
+
+def _remedies(loss: "Loss") -> str:
+    """The remedy, and what more could be done if something holds."""
+    if loss.assuming is None:
+        return loss.remedy
+    return "; ".join((*[loss.remedy] * loss.made, loss.assuming.words))
+
+
+def _gain_s(loss: "Loss") -> float:
+    """The most that is said to be gained against a cause."""
+    return max(loss.gain_alone_s, loss.assuming.gain_alone_s if loss.assuming else 0.0)
 
 
 def _alone(loss: "Loss") -> str:

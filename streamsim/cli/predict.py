@@ -9,7 +9,7 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.cli.explain import bound_of_work, source_of
+from streamsim.cli.explain import bound_of_work, explained, source_of, source_of_layers
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -32,10 +32,10 @@ from streamsim.program.files import dump_schedule, read_schedule
 from streamsim.program.schedule import Schedule
 
 if TYPE_CHECKING:
-    from streamsim.analysis.causes import Explanation
+    from streamsim.analysis.explanation import Explanation
     from streamsim.analysis.intervals import Interval
     from streamsim.analysis.predict import Prediction
-    from streamsim.analysis.remedies import Source
+    from streamsim.analysis.remedies import Origin
 
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
@@ -94,7 +94,8 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
     if given := layers_given(context, of_layers, pipeline.memory):
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
-        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card)
+        origin = source_of_layers(*given) if wanted.explain else None
+        return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card, origin)
     workload, chosen = chosen.written_in(pipeline.load())
     inputs = {**pipeline.inputs(workload), **chosen.inputs()}
     card = chosen.load_for(workload)
@@ -187,14 +188,12 @@ def _beside_no_ring(prediction: "Prediction", schedule: Schedule, device: Device
 
 
 def _explanation(
-    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Source | None"
+    prediction: "Prediction", wanted: _Wanted, device: Device, source: "Origin | None"
 ) -> "Explanation | None":
     if not wanted.explain:
         return None
-    from streamsim.analysis.explain import explain
-
     with noting_compilation():
-        return explain(prediction.schedule, device, source)
+        return explained(prediction.schedule, device, source)
 
 
 def _interval(prediction: "Prediction", wanted: _Wanted, device: Device) -> "Interval | None":
@@ -211,7 +210,7 @@ def _report(
     inputs: dict[str, Any],
     wanted: _Wanted,
     device: Device,
-    source: "Source | None" = None,
+    source: "Origin | None" = None,
     assumed: Sequence[str] = (),
 ) -> None:
     """Write the files, then print: when a file fails, its error is all there is to read."""

@@ -258,7 +258,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     and read by every kernel (weights, tables); ``d2h_once``: of arrays that are copied back once, after the last chunk
     (what a reduction leaves). ``front_end``: what the program is written in, such as ``cupy`` ("": as the device says).
     The host works ``host_work_s`` seconds before it issues each chunk, such as a data loader does, however large that
-    is, and ``host_load_s`` over all of them, before each its share of that.
+    is, and ``host_load_s`` over all of them, before each its share of that. ``in_order``: chunks need each other's
+    result, as the steps of a training loop do, which share weights: their kernels stay in one stream.
     """
 
     elements: int | None = None
@@ -271,8 +272,10 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     front_end: str = ""
     host_work_s: float = 0.0
     host_load_s: float = 0.0
+    in_order: bool = False
 
     def __post_init__(self) -> None:
+        check_is("in_order", self.in_order, bool)
         if self.elements is not None:
             check_whole("elements", self.elements, 1, LARGEST_BYTES)
         check_tuple("kernels", self.kernels, WorkloadKernel)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from numpy.typing import NDArray
 
-    from streamsim.analysis.causes import Explanation, Loss
+    from streamsim.analysis.causes import Loss
+    from streamsim.analysis.explanation import Explanation
     from streamsim.timeline.timeline import Timeline
 
     Ticks = NDArray[np.int64]

@@ -22,7 +22,7 @@ from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.variations import faster
-from streamsim.program.config import Config
+from streamsim.program.config import Config, most_streams
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
@@ -305,7 +305,8 @@ def _with_chunks(config: Config, chunks: int) -> Config:
 
 def _usual(workload: Workload, grid: Grid) -> Config:
     chunks = min(DEFAULT_CHUNKS, workload.most_chunks)
-    return Config(chunks=chunks, streams=DEFAULT_STREAMS, memory=grid.memory).fitted()
+    streams = min(DEFAULT_STREAMS, most_streams(workload))
+    return Config(chunks=chunks, streams=streams, memory=grid.memory).fitted()
 
 
 def _faster(workload: Workload, device: Device) -> dict[str, tuple[Workload, Device]]:

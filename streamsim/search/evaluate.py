@@ -54,7 +54,7 @@ def evaluate_ticks(
     threads: int | None = None,
 ) -> list[int]:
     """The same in whole ticks (ns), which are compared exactly."""
-    if workload.has_host_work:
+    if workload.has_host_work or workload.in_order:
         for config in configs:
             config.check(workload)
     if workload.in_chunks(1) is not workload:  # launches that belong to items: a chunk makes its share of them

@@ -12,7 +12,7 @@ import msgspec
 from streamsim.analysis.room import remedy
 from streamsim.checks import LARGEST_BYTES, MOST_CHUNKS, check_tuple, check_whole
 from streamsim.errors import InputError
-from streamsim.program.config import ROLES, Config, HostMemory, Order, useful_buffers, useful_streams
+from streamsim.program.config import ROLES, Config, HostMemory, Order, most_streams, useful_buffers, useful_streams
 from streamsim.program.schedule import Launch  # noqa: TC001
 from streamsim.text.quantities import format_bytes
 
@@ -62,8 +62,8 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def configs(self, workload: Workload) -> list[Config]:
         """The distinct programs of the grid within its limits, each once, the simplest first.
 
-        More streams, or more buffers, than chunks make the same program as as many as chunks. Raises
-        InputError when nothing is left.
+        More streams, or more buffers, than chunks make the same program as as many as chunks; where chunks stay in
+        order, more streams than one make the same as one. Raises InputError when nothing is left.
         """
         distinct = list(dict.fromkeys(self._distinct(workload)))
         if not distinct:
@@ -111,7 +111,8 @@ class Grid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """In the order of simplicity; rings as large as the number of chunks come more than once."""
         programs = self._programs(workload)
         for chunks in sorted(n for n in self.chunks if n <= workload.most_chunks):
-            allowed = {order: {min(n, useful_streams(order, chunks)) for n in self.streams} for order in self.orders}
+            most = {order: min(useful_streams(order, chunks), most_streams(workload)) for order in self.orders}
+            allowed = {order: {min(n, most[order]) for n in self.streams} for order in self.orders}
             allowed |= {"prefetch": {ROLES}} if "prefetch" in allowed else {}  # whatever the grid has
             ways = [
                 (order, allowed[order], useful_buffers(order, buffers, chunks), launch)
