@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from streamsim.device.profile import Device
     from streamsim.program.config import Order
 
-RECORDS = Path(__file__).parents[2] / "records"
+RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 TRIED = set("0123456789abcdef" if THOROUGH else "048c")  # first digits of digests
 
 
