@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES = "https://github.com/NVIDIA/cuda-samples"
 BLOG = "https://developer.nvidia.com/blog/how-overlap-data-transfers-cuda-cc/"
+NOTEBOOK = "a notebook on https://developer.nvidia.com/blog/how-optimize-data-transfers-cuda-cc/"
 PYTORCH = "https://github.com/pytorch/pytorch/issues/"
 
 # The titles of mistakes.
@@ -41,8 +42,8 @@ EARLIER = "earlier work was still running when the clock started"
 class Thread(msgspec.Struct, frozen=True):
     """What a thread says: the program as it was meant, its measured times and the answer.
 
-    ``sizes``: bytes to the card, time of the kernels, bytes back. ``device``: the nearest profile. ``known``: rates that
-    the thread gives. ``unexplained``: why the answer is not found; empty where it is.
+    ``sizes``: bytes to the card, time of the kernels, bytes back. ``device``: the nearest profile. ``known``: rates
+    that the thread gives. ``unexplained``: why the answer is not found; empty where it is.
     """
 
     name: str
@@ -66,7 +67,7 @@ def ms(time: float) -> tuple[Measured, ...]:
     return (Measured(time * 1e-3),)
 
 
-NOTEBOOK = {
+RTX_4090 = {
     "h2d.bandwidth": "13.454GB/s",
     "d2h.bandwidth": "13.37GB/s",
     "h2d.pageable_bandwidth": "5.959GB/s",
@@ -76,16 +77,19 @@ GTX_1080_TI = {"h2d.bandwidth": "6.586GB/s", "d2h.bandwidth": "6.751GB/s"}
 FOUR = Config("depth-first", 4, 4)
 
 THREADS = (
-    Thread("notebook on pinned memory, to the card", BLOG, "rtx4090", ("1600MB", "", ""), ms(383.9), PAGEABLE, NOTEBOOK),
-    Thread("the same, non_blocking", BLOG, "rtx4090", ("1600MB", "", ""), ms(0.4122), STOPPED_EARLY, NOTEBOOK),
-    Thread("the same, back into ordinary memory", BLOG, "rtx4090", ("", "", "1600MB"), ms(730.6), PAGEABLE, NOTEBOOK),
+    Thread("a notebook's tensor to the card", NOTEBOOK, "rtx4090", ("1600MB", "", ""), ms(383.9), PAGEABLE, RTX_4090),
+    Thread("the same, non_blocking", NOTEBOOK, "rtx4090", ("1600MB", "", ""), ms(0.4122), STOPPED_EARLY, RTX_4090),
+    Thread("back into ordinary memory", NOTEBOOK, "rtx4090", ("", "", "1600MB"), ms(730.6), PAGEABLE, RTX_4090),
     # The kernel's time is the sequential time of the card, 12.92 ms, without its two copies.
     Thread(
         "Tesla C1060, depth-first", BLOG, "c1060", ("16MiB", "7.31ms", "16MiB"), ms(13.6369), ONE_ENGINE,
         {"copy_engines.count": "2"}, FOUR,
     ),
     # As above: 9.985 ms without its two copies.
-    Thread("Tesla C2050, breadth-first", BLOG, "c2050", ("16MiB", "4.37ms", "16MiB"), ms(7.597984), FEW_QUEUES, {}, FOUR),
+    Thread(
+        "Tesla C2050, breadth-first", BLOG, "c2050", ("16MiB", "4.37ms", "16MiB"), ms(7.597984), FEW_QUEUES,
+        config=FOUR,
+    ),
     Thread(
         "simpleMultiCopy, A100", SAMPLES, "a100", ("16MiB", "0.054848ms", "16MiB"), ms(1.445683), ONE_STREAM,
         {"h2d.bandwidth": "24.44GB/s", "d2h.bandwidth": "23.8GB/s"}, FOUR,
@@ -96,7 +100,7 @@ THREADS = (
     ),
     Thread(
         "640 small tensors, one after the other", PYTORCH + "20411", "p100", ("10MiB", "", ""), ms(25), BLOCKING,
-        {}, Config("depth-first", 640), "pytorch",
+        config=Config("depth-first", 640), front_end="pytorch",
     ),
     Thread("DataLoader with pin_memory", PYTORCH + "16901", "v100", ("154140672", "", ""), ms(30), PAGEABLE),
     Thread(
@@ -116,7 +120,8 @@ THREADS = (
         ms(3), STOPPED_EARLY,
     ),
     Thread(
-        "dry run with CuPy", "https://github.com/qiboteam/qibojit/issues/27", "v100", ("", "0.02ms", ""), ms(750), FIRST,
+        "dry run with CuPy", "https://github.com/qiboteam/qibojit/issues/27", "v100", ("", "0.02ms", ""), ms(750),
+        FIRST,
     ),
     Thread("cpu() of a small map", PYTORCH + "24318", "t4", ("", "", "129600"), ms(3000), EARLIER),
     Thread("forward of BERT", PYTORCH + "72511", "t4", ("", "92ms", ""), ms(12), STOPPED_EARLY),
@@ -129,7 +134,7 @@ THREADS = (
     ),
     Thread(
         "experts of 48 layers", "https://github.com/kekzl/imp/pull/1360", "rtx5090", ("288MiB", "4.8ms", ""),
-        ms(15.47), ONE_STREAM, {}, Config("depth-first", 48, 2),
+        ms(15.47), ONE_STREAM, config=Config("depth-first", 48, 2),
     ),
     Thread("a first image to the card", PYTORCH + "39005", "v100", ("2949120", "", ""), ms(1500), FIRST),
     Thread(
