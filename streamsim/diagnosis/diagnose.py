@@ -15,7 +15,7 @@ import msgspec
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
-from streamsim.diagnosis.mistakes import HOSTS_DIFFER, MISTAKES, Meant, made, pairs, with_ops
+from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
@@ -326,7 +326,7 @@ def _too_short(meant: Meant) -> Range:
 
 
 def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) -> Explains:
-    explains = _explains((), found, times, known + HOSTS_DIFFER)
+    explains = _explains((), found, times, known)
     return replace(
         explains,
         titles=(STOPPED_EARLY,),

@@ -182,10 +182,11 @@ def _waits_in_the_loop(meant: Meant, _: float) -> Meant | None:
 
 
 def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
+    """Before each chunk; a program of one chunk is what is done again and again."""
     least, most = ALLOCATION_S
     work = HostWork(least + level * (most - least), "cudaMalloc")
     ops = _behind_chunks(meant.schedule, [Synchronize(name="cudaFree"), work])
-    return None if len(ops) == len(meant.schedule.ops) else with_ops(meant, [work, *ops])
+    return with_ops(meant, [work, *ops])
 
 
 def _first_run(meant: Meant, level: float) -> Meant | None:
