@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,11 +127,10 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     equal, others = _shown(found, everything)
     if equal:
         console.print(_table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})"))
-        for row in equal:
+        for row in filter(attrgetter("look"), equal):
             console.print(row.title)
             for words, texts in (("look for", row.look), ("change", row.remedies)):
-                if texts:
-                    console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+                console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
     if found.open_ended and not everything:
         console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
     if others:

@@ -190,6 +190,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
                 {
                     "mistakes": list(found.titles),
                     "fits": found.fits,
+                    "open_ended": found.is_open_ended,
                     "off": found.off,
                     "predicted_s": [[time.low_s, time.high_s] for time in found.times_s],
                     "look": list(found.look),
