@@ -2,7 +2,8 @@
 
 Threads are listed in the order in which they were found. A thread was taken if it gives the bytes or the kernels' time,
 a measured time and an answer. Every second one, from the first on, was built with; the others were kept back, and
-looked at once, after all that the first ones showed was mended. `docs/diagnose.md` says how often the answer was right.
+looked at once, after all that the first ones showed was mended; the last three were found after that, and tried once.
+`docs/diagnose.md` says how often the answer was right.
 Where a thread gives a rate of its own copies, that rate is set; else the rates are those of the nearest profile.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SAMPLES = "https://github.com/NVIDIA/cuda-samples"
 BLOG = "https://developer.nvidia.com/blog/how-overlap-data-transfers-cuda-cc/"
+SMALL_TENSORS = "https://github.com/swiss-ai/posttraining (tests/memory/non_blocking.py)"
 NOTEBOOK = "a notebook on https://developer.nvidia.com/blog/how-optimize-data-transfers-cuda-cc/"
 PYTORCH = "https://github.com/pytorch/pytorch/issues/"
 
@@ -34,6 +36,7 @@ BLOCKING = "copies block the host"
 ONE_STREAM = "one stream for all chunks"
 ONE_ENGINE = "one copy engine for both directions"
 FEW_QUEUES = "breadth-first issue on one hardware queue"
+WAITS = "the host waits in the loop"
 ALLOCATED = "memory is allocated and freed in the loop"
 FIRST = "a first run was timed"
 EARLIER = "earlier work was still running when the clock started"
@@ -184,6 +187,23 @@ THREADS = (
         "a resized frame of 1080p", "https://github.com/kornia/kornia-rs/pull/1010", "t4", ("", "1ms", ""), ms(8.47),
         ALLOCATED,
         unexplained="the pool of an embedded board took 7 ms for a frame; no more than 1 ms is looked for",
+    ),
+    # Found after all the others, and after what they showed was mended.
+    Thread(
+        "1000 small tensors, A100", SMALL_TENSORS, "a100", ("4MB", "", ""), ms(17.7954), BLOCKING,
+        config=Config("depth-first", 1000), front_end="pytorch",
+        unexplained="one stream is taken to be entered for each tensor, which costs more than the copy's call",
+    ),
+    Thread(
+        "1000 small tensors, GH200", SMALL_TENSORS, "h100", ("4MB", "", ""), ms(10.8342), BLOCKING,
+        config=Config("depth-first", 1000), front_end="pytorch",
+        unexplained="one stream is taken to be entered for each tensor, which costs more than the copy's call",
+    ),
+    # Nine segments in nine passes; the rate of the copies is what the slower of its two runs takes beside the kernels.
+    Thread(
+        "layers of Z-Image", "https://github.com/leejet/stable-diffusion.cpp/pull/1626", "rtx3060",
+        ("110.16GB", "54.675s/81", ""), ms(82e3), WAITS, {"h2d.pageable_bandwidth": "4.06GB/s"},
+        Config("depth-first", 81, 2, memory="pageable"),
     ),
 )  # fmt: skip
 
