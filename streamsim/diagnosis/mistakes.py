@@ -30,6 +30,7 @@ BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wa
 FIRST_RUN_S = 0.2e-3, 10.0
 EARLIER_S = 0.1e-3, 60.0  # what was launched before the clock started
 ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
+ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
 ISSUE, OPS, DEVICE = 0, 1, 2  # what a mistake changes, in the order in which several are made
 HOSTS_DIFFER = 0.15  # calls of a library cost another time on each host
 SHORT_S = 2e-6  # a kernel or cudaMemset that sneaks into the default stream
@@ -184,6 +185,8 @@ def _waits_in_the_loop(meant: Meant, _: float) -> Meant | None:
 def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
     """Before each chunk; a program of one chunk is what is done again and again."""
     least, most = ALLOCATION_S
+    copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
+    most += copied / max(1, len(ends_of_chunks(meant.schedule))) / ALLOCATED_BYTES_PER_S
     work = HostWork(least + level * (most - least), "cudaMalloc")
     ops = _behind_chunks(meant.schedule, [Synchronize(name="cudaFree"), work])
     return with_ops(meant, [work, *ops])

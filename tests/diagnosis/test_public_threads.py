@@ -134,7 +134,6 @@ THREADS = (
     Thread(
         "1 GiB into new memory of the card", "https://github.com/vortex-data/vortex/pull/7815", "h100",
         ("1GiB", "", ""), ms(42.19), ALLOCATED, {"h2d.bandwidth": "104.6GB/s"},
-        unexplained="an allocation of 1 GiB took 32 ms; no more than 1 ms is looked for",
     ),
     Thread(
         "experts of 48 layers", "https://github.com/kekzl/imp/pull/1360", "rtx5090", ("288MiB", "4.8ms", ""),
