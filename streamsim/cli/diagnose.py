@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -126,14 +127,15 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     equal, others = _shown(found, everything)
     if equal:
         console.print(_table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})"))
-        for row in equal:
+        for row in filter(attrgetter("look"), equal):
             console.print(row.title)
             for words, texts in (("look for", row.look), ("change", row.remedies)):
-                if texts:
-                    console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+                console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+    if found.open_ended and not everything:
+        console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
     if others:
         console.print(_table(others, "Nearest of the others" if equal else "Nearest"))
-    left = len(found.explanations) - len(equal) - len(others)
+    left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
     if left:
         console.print(f"{left} more were tried: --all or --json has them.", style="dim")
     if found.next is not None:
@@ -142,7 +144,7 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
 
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[Explains], list[Explains]]:
-    """The explanations that fit, those of two mistakes only where none of one does; and the nearest others."""
+    """The simplest explanations that fit, and the nearest others."""
     fitting, others = list(found.fitting), found.explanations[len(found.fitting) :]
     if everything:
         return fitting, list(others)
