@@ -28,6 +28,7 @@ from streamsim.program.schedule import (
 )
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
+from streamsim.recorded.copy_rates import held_ns
 from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
 from streamsim.recorded.recording_costs import HostCosts
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
@@ -37,14 +38,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamsim.device.profile import Host
+    from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, StreamKind
+    from streamsim.recorded.copy_rates import Held
     from streamsim.recorded.recording import CardWork, Recording
 
 PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a place of its own
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
 ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a quarter for each scheduler
+FIRST_TOUCH = "first touch of host memory"
+SLOW_COPY = (
+    "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
+    "page faults of memory that is touched for the first time: host work before the copy, as recorded",
+)
 RECORD, WAIT, GRAPH_LAUNCH = int(CallKind.RECORD), int(CallKind.WAIT), int(CallKind.GRAPH_LAUNCH)
 _DIRECTIONS: dict[int, str] = {CopyDirection.H2D: "h2d", CopyDirection.D2H: "d2h"}
 _SYNCHRONISES = {CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_EVENT, CallKind.SYNCHRONIZE_DEVICE, CallKind.FREE}
@@ -68,28 +75,30 @@ class RecordedProgram(msgspec.Struct, frozen=True):
 
 
 def program_of(
-    recording: Recording, name: str = "", costs: HostCosts | None = None, host: Host | None = None
+    recording: Recording, name: str = "", costs: HostCosts | None = None, device: Device | None = None
 ) -> RecordedProgram:
     """The program that ``recording`` is of: of one card, whose calls are there.
 
-    ``host``: of the profile, for how long after a call the card has what it asks for, and which copies of pageable
-    memory the call is done with; None: at once, and all that begin behind their call.
+    ``device``: says for how long after a call the card has what it asks for, which copies of pageable memory the call
+    is done with, and how fast they are. What such a copy took much longer is work of the host before it. None: the
+    card has all at once, calls are done with all copies that begin behind them, and none is slow.
     Raises InputError for work on several cards, and where no call issued any work.
     """
     cards = np.unique(recording.work.card)
     if len(cards) > 1:
         ids = ", ".join(str(recording.cards[card].id) for card in cards)
         raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
-    return _Writer(recording, name, costs or HostCosts(), host).write()
+    return _Writer(recording, name, costs or HostCosts(), device).write()
 
 
 class _Writer:
     """Writes the ops down call by call, in the order of their starts."""
 
-    def __init__(self, recording: Recording, name: str, costs: HostCosts, host: Host | None) -> None:
+    def __init__(self, recording: Recording, name: str, costs: HostCosts, device: Device | None) -> None:
         self._recording, self._name, self._costs = recording, name, costs
-        self._submit_ns = 0 if host is None else round(host.submit_s * 1e9)
-        self._immediate_bytes = LARGEST_BYTES if host is None else host.pageable_immediate_bytes
+        self._submit_ns = 0 if device is None else round(device.host.submit_s * 1e9)
+        self._immediate_bytes = LARGEST_BYTES if device is None else device.host.pageable_immediate_bytes
+        self._held = {} if device is None else held_ns(recording, device)
         self._calls, called = recording.calls, recording.work.call
         self._rows, self._rows_from = _rows_by_call(recording)
         self._first = int(called.min()) if len(called) and (called != NONE).all() else 0
@@ -225,10 +234,25 @@ class _Writer:
                 self._gap[thread] += own_ns if row == rows[-1] and call_s else 0
                 continue
             self._latest[thread] = op.stream
+            held = self._held.get(row)
+            if held is not None:
+                self._hold(i, row, op, held)
             self._put(op, i, row)
             call_s = 0.0
+            self._gap[thread] += 0 if held is None else held.after_ns
         if rest_ns:
             self._put(HostWork(rest_ns * 1e-9, self._called(i), thread), i)
+
+    def _hold(self, i: int, row: int, copy: Copy | Kernel, held: Held) -> None:
+        """Let the host work as long as a slow copy of pageable memory held it, once the copy's stream was free."""
+        if not held.before_ns:
+            return
+        back = self._of_work.direction[row] == CopyDirection.D2H
+        if held.has_waited:
+            self._put(Synchronize(stream=copy.stream, thread=copy.thread, call_s=0.0), i)
+        self._put(HostWork(held.before_ns * 1e-9, FIRST_TOUCH if back else self._called(i), copy.thread), i)
+        what = "slow copies back into pageable memory" if back else "slow calls of copies of pageable memory"
+        self._assume(what, SLOW_COPY[back], 1)
 
     def _work(self, row: int, kind: int, thread: int, call_s: float | None) -> Copy | Kernel | None:
         work = self._of_work

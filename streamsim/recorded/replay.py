@@ -95,7 +95,7 @@ def replay(recording: Recording, device: Device | str | Path | None = None) -> R
     :func:`program_of` does.
     """
     on = profile_of(recording) if device is None else as_device(device)
-    return beside(recording, program_of(recording, host=on.host), on)
+    return beside(recording, program_of(recording, device=on), on)
 
 
 def beside(recording: Recording, program: RecordedProgram, device: Device) -> Replay:
@@ -106,14 +106,15 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     first = int(ops[0])
     began_ns = int(recording.calls.start_ns[program.call[first]]) if program.call[first] != NONE else program.first_ns
     recorded_ns = recording.work.start_ns[rows] - began_ns
-    predicted_ns = (np.array(timeline.start)[ops] - timeline.issued[first]) * (10**9 // TICKS_PER_S)
+    begun = timeline.issued[program.call.index(program.call[first]) if program.call[first] != NONE else first]
+    predicted_ns = (np.array(timeline.start)[ops] - begun) * (10**9 // TICKS_PER_S)
     ends_ns = recording.work.end_ns[rows] - began_ns
     return Replay(
         program=program,
         device=device,
         timeline=timeline,
         recorded_s=int(ends_ns.max()) * 1e-9,
-        predicted_s=timeline.makespan_s - timeline.issued[first] / TICKS_PER_S,
+        predicted_s=timeline.makespan_s - begun / TICKS_PER_S,
         engines=tuple(_engines(recording, timeline, ops, rows)),
         worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
     )
@@ -160,9 +161,9 @@ def untraced(
     cost what others do. Raises InputError for a time that is not above zero.
     """
     device = as_device(device)
-    host, costs = device.host, costs_of(recording, device)
+    costs = costs_of(recording, device)
     if untraced_s is None:
-        return program_of(recording, name, costs, host)
+        return program_of(recording, name, costs, device)
     if not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
     known = by_asking(recording)
@@ -170,12 +171,12 @@ def untraced(
     one, least, most = (per_call(1.0), 0.0, longest) if known is None else (known, LEAST_TIMES, MOST_TIMES)
 
     def takes_s(times: float) -> float:
-        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), host).schedule, device)
+        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), device).schedule, device)
         return max(timeline.makespan_s, timeline.host_s)
 
     low, high = (least, takes_s(least)), (most, takes_s(most))
     if not high[1] <= untraced_s < low[1]:
-        return program_of(recording, name, costs, host)
+        return program_of(recording, name, costs, device)
     for step in range(STEPS):
         # Where the straight line between them says, as most of the time is; but each second time half-way, as it bends.
         share = 0.5 if step % 2 else (low[1] - untraced_s) / (low[1] - high[1])
@@ -184,4 +185,4 @@ def untraced(
         low, high = (found, high) if found[1] > untraced_s else (low, found)
         if abs(found[1] - untraced_s) <= NEAR * untraced_s or (high[0] - low[0]) * one.call_s < 1e-9:
             break
-    return program_of(recording, name, one.scaled(found[0]), host)
+    return program_of(recording, name, one.scaled(found[0]), device)
