@@ -10,7 +10,7 @@ import numpy as np
 from streamsim.device.generations import as_recorded, made_profile, profile_named
 from streamsim.device.library import as_device, load_device
 from streamsim.device.variations import changed
-from streamsim.recorded.copy_rates import copy_rates
+from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
 from streamsim.recorded.recording import RecordedCard
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
     if not rates:
         return device
-    found = changed(device, rates)
+    found = changed(device, {**_other_way(device, rates), **rates})
     which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
     return msgspec.structs.replace(
         found,
@@ -62,3 +62,12 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         link=device.link,
         sources={**found.sources, **dict.fromkeys(rates, OWN)},
     )
+
+
+def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
+    """The rate of a direction whose copies are not recorded and that is only assumed: it follows the other one's."""
+    names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
+    for told, other in (names, names[::-1]):
+        if told in rates and other not in rates and device.source(other)[0] == "assumed":
+            return {other: getattr(device, other[:3]).bandwidth_bytes_per_s * rates[told] / getattr(device, told[:3]).bandwidth_bytes_per_s}
+    return {}

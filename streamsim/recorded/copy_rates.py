@@ -28,6 +28,7 @@ SLOW, SLOW_NS = 1.5, 20_000  # a copy is slow from so many times what its rate e
 FAULTS_BYTES_PER_S = 3e9  # page faults: 0.5 to 2.8 GB/s on six hosts
 FAULTS_SHARE = 0.5  # of the profile's rate, below which all copies back may be faults
 STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # what the host may have staged before the copy begins, and how slowly
+ENOUGH = 8  # copies right behind another one, to say what passes between them
 LEAST_SHARE = 0.02  # of all the time of copies, beside the other direction or alone, to tell a rate of it
 
 
@@ -103,7 +104,8 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         return {}
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
-    took_ns = (work.end_ns - work.start_ns)[rows] - round(link.latency_s * 1e9)
+    latency_ns = link.latency_s * 1e9 - _between_ns(recording, direction, link.latency_s * 1e9)
+    took_ns = (work.end_ns - work.start_ns)[rows] - round(latency_ns)
     alone_ns = np.maximum(took_ns - beside_ns, 1)
     shares = np.array([alone_ns.sum(), beside_ns.sum()]) / (alone_ns.sum() + beside_ns.sum())
     field, shared = f"{direction}.bandwidth_bytes_per_s", f"{direction}.duplex_bandwidth_bytes_per_s"
@@ -118,6 +120,20 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
+
+
+def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
+    """What passes between two copies of a direction, the second of which waited for the first; no more than ``most_ns``.
+
+    A profiler's times of a copy begin with its bytes on some cards, and with its command on others.
+    """
+    work, calls = recording.work, recording.calls
+    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED) & (work.call != NONE))
+    before, after = rows[:-1], rows[1:]
+    has_waited = calls.end_ns[work.call[after]] < work.end_ns[before]
+    has_waited &= _free_ns(work)[after] < work.end_ns[before]
+    gaps_ns = (work.start_ns[after] - work.end_ns[before])[has_waited]
+    return float(np.median(gaps_ns).clip(0, most_ns)) if len(gaps_ns) >= ENOUGH else 0.0
 
 
 def _beside_ns(work: CardWork, rows: NDArray[np.int64], direction: str) -> NDArray[np.int64]:

@@ -29,8 +29,8 @@ from streamsim.program.schedule import (
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.copy_rates import held_ns
-from streamsim.recorded.recording import NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
-from streamsim.recorded.recording_costs import HostCosts
+from streamsim.recorded.recording import LATEST_NS, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.recording_costs import FIRST_S, HostCosts
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 
 if TYPE_CHECKING:
@@ -169,17 +169,15 @@ class _Writer:
         before = int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
         if costs.first:
             excess, first = first_excess_ns(self._recording, times.own_ns)
-            if first != NONE:
+            if FIRST_S[0] <= excess * 1e-9 <= FIRST_S[1]:
                 times.own_ns[first] -= excess
         works = np.diff(self._rows_from) > 0
         least = np.minimum(times.own_ns, works)  # what takes no time is an op of a graph's
         took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
+        took_ns += _share_ns(times.own_ns, costs, 1)
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
-        operations = np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
-        times.before_ns[:] = np.maximum(times.before_ns - operations - round(costs.between_s * 1e9), 0)
-        for thread in self._threads if costs.unwritten_s else ():
-            own = np.flatnonzero(self._calls.thread == thread)
-            times.before_ns[own] -= _unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
+        between_ns = round(costs.between_s * 1e9) + _share_ns(times.before_ns, costs, times.operations + 1)
+        times.before_ns[:] = np.maximum(times.before_ns - between_ns, 0)
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
@@ -365,16 +363,10 @@ class _Writer:
         self._assumed.setdefault(what, [0, why])[0] += count
 
 
-def _unwritten_ns(before_ns: NDArray[np.int64], works: NDArray[np.bool_], unwritten_ns: int) -> NDArray[np.int64]:
-    """By call of a thread, what of the gap before it went to calls that are not there.
-
-    They take so long for each that ``works``, since the one before it: of each gap between the two the same share.
-    """
-    turn: NDArray[np.int64] = np.cumsum(works) - works  # which of those that work is next
-    together = np.bincount(turn, before_ns, minlength=1)
-    share = np.minimum(unwritten_ns / np.maximum(together, 1), 1.0)
-    share[int(works.sum()) :] = 0.0  # nothing works behind these
-    return np.rint(before_ns * share[turn]).astype(np.int64)
+def _share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:
+    """What recording took of times of the host in which it wrote so many ``records``."""
+    most_ns = np.minimum(records * (costs.most_s * 1e9), float(LATEST_NS))
+    return np.rint(np.minimum(took_ns * costs.share, most_ns)).astype(np.int64)
 
 
 class _Columns(NamedTuple):

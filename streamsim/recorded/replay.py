@@ -7,31 +7,33 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from streamsim.checks import LONGEST_S
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import by_asking, costs_of, per_call, while_recorded
+from streamsim.recorded.recording_costs import MOST_S, HostCosts, by_asking, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from streamsim.device.profile import Device
+    from streamsim.recorded.recording_costs import RecordingCosts
 
     Rows = NDArray[np.int64]
 
 WORST = 5  # ops shown
 STEPS = 40  # of the search for what recording cost
 NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
-LEAST_TIMES, MOST_TIMES = 0.25, 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
+MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
     "bytes",
@@ -148,41 +150,104 @@ def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows)
 # What recording itself cost
 
 
+class Unrecorded(msgspec.Struct, frozen=True):
+    """The program without what recording it cost: the ``program`` that is kept, and how long it takes.
+
+    ``predicted_s``: by the model. ``least_s``, ``most_s``: with the most and the least that recording may have cost; both
+    are ``predicted_s`` where that is known. ``untraced_s``: what the program is said to take when nothing records it.
+    ``how``: how what recording cost is known, or why the program does not take ``untraced_s``.
+    """
+
+    program: RecordedProgram
+    predicted_s: float
+    least_s: float
+    most_s: float
+    how: str
+    untraced_s: float | None = None
+    is_reached: bool = True
+
+
 def untraced(
     recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
 ) -> RecordedProgram:
-    """The program without what recording it cost the host.
+    """The program without what recording it cost the host: that of :func:`without_recording`."""
+    return without_recording(recording, device, untraced_s, name).program
 
-    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; so much
-    is then taken off each record that the prediction comes to that. Without it, and where no cost of recording explains
-    it (where calls that do nothing tell that cost, none from a quarter to four times of it; else shorter than with any,
-    or no shorter than with none), as where the host waits for the card, records cost what
-    :func:`~streamsim.recorded.recording_costs.costs_of` reads off the recording. The first copy or launch is taken to
-    cost what others do. Raises InputError for a time that is not above zero.
+
+def without_recording(
+    recording: Recording, device: Device | str | Path, untraced_s: float | None = None, name: str = ""
+) -> Unrecorded:
+    """The program without what recording it cost the host, and how long it takes then.
+
+    ``untraced_s``: what the program takes when nothing records it, in seconds, from its first call to its end; it is
+    believed, and so much is taken off the host's time that the prediction comes to that. Where no cost of recording
+    explains it, and without it, what :func:`~streamsim.recorded.recording_costs.costs_of` says is taken off. Raises
+    InputError for a time that is not above zero.
     """
     device = as_device(device)
-    costs = costs_of(recording, device)
-    if untraced_s is None:
-        return program_of(recording, name, costs, device)
-    if not untraced_s > 0:
+    if untraced_s is not None and not untraced_s > 0:
         raise InputError(f"untraced_s = {untraced_s!r}: expected a time above zero, such as 4.67ms")
-    known = by_asking(recording)
-    longest = float((recording.calls.end_ns - recording.calls.start_ns).max(initial=0)) * 1e-9
-    one, least, most = (per_call(1.0), 0.0, longest) if known is None else (known, LEAST_TIMES, MOST_TIMES)
 
-    def takes_s(times: float) -> float:
-        timeline = simulate_one_of_many(program_of(recording, name, one.scaled(times), device).schedule, device)
-        return max(timeline.makespan_s, timeline.host_s)
+    def made(costs: HostCosts) -> tuple[RecordedProgram, float, float]:
+        program = program_of(recording, name, costs, device)
+        timeline = simulate_one_of_many(program.schedule, device)
+        return program, timeline.makespan_s, max(timeline.makespan_s, timeline.host_s)
 
-    low, high = (least, takes_s(least)), (most, takes_s(most))
-    if not high[1] <= untraced_s < low[1]:
-        return program_of(recording, name, costs, device)
+    costs, why = costs_of(recording, device), ""
+    if untraced_s is not None:
+        takes_s = lambda costs: made(costs)[2]  # noqa: E731 - of three values the last
+        fitted = _fitted(_families(recording, costs), takes_s, untraced_s)
+        if isinstance(fitted, HostCosts):
+            program, predicted_s, _ = made(fitted)
+            return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
+        why = f"{format_seconds(untraced_s)} {fitted}; so "
+    program, predicted_s, _ = made(costs.likely)
+    ends = sorted(predicted_s if costs.is_known else made(cost)[1] for cost in (costs.least, costs.most))
+    low, high = min(predicted_s, ends[0]), max(predicted_s, ends[1])
+    return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
+
+
+def _families(recording: Recording, costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
+    """Ways in which recording may have cost more or less, and the most of each: first what is most plausible."""
+    asked = by_asking(recording)
+    if asked is not None:
+        yield asked.scaled, MOST_TIMES
+    first = costs.likely.first
+    for most_s in (MOST_S, LONGEST_S):
+        yield (lambda share, most_s=most_s: HostCosts(share=share, most_s=most_s, first=first)), 1.0
+
+
+def _fitted(
+    families: Iterable[tuple[Callable[[float], HostCosts], float]],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts | str:
+    """The costs with which the program takes ``untraced_s``; or, in words, why there are none."""
+    longest_s = shortest_s = takes_s(HostCosts())
+    if untraced_s >= longest_s:
+        return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
+    for costs_at, most in families:
+        shortest_s = takes_s(costs_at(most))
+        if shortest_s <= untraced_s:
+            return _bisected(costs_at, most, (longest_s, shortest_s), takes_s, untraced_s)
+    return f"is less than the {format_seconds(shortest_s)} that the card and the waits take without any host's time"
+
+
+def _bisected(
+    costs_at: Callable[[float], HostCosts],
+    most: float,
+    ends_s: tuple[float, float],
+    takes_s: Callable[[HostCosts], float],
+    untraced_s: float,
+) -> HostCosts:
+    low, high = (0.0, ends_s[0]), (most, ends_s[1])
+    found = high
     for step in range(STEPS):
         # Where the straight line between them says, as most of the time is; but each second time half-way, as it bends.
-        share = 0.5 if step % 2 else (low[1] - untraced_s) / (low[1] - high[1])
-        times = low[0] + share * (high[0] - low[0])
-        found = times, takes_s(times)
+        share = 0.5 if step % 2 or low[1] <= high[1] else (low[1] - untraced_s) / (low[1] - high[1])
+        at = low[0] + share * (high[0] - low[0])
+        found = at, takes_s(costs_at(at))
         low, high = (found, high) if found[1] > untraced_s else (low, found)
-        if abs(found[1] - untraced_s) <= NEAR * untraced_s or (high[0] - low[0]) * one.call_s < 1e-9:
+        if abs(found[1] - untraced_s) <= NEAR * untraced_s:
             break
-    return program_of(recording, name, one.scaled(found[0]), device)
+    return costs_at(found[0])
