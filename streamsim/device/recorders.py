@@ -25,21 +25,24 @@ RECORDERS = (PYTORCH, SHAPES, STACK, CALLS)
 
 
 class Recorder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A profiler. ``ratio``: the host's own time recorded over plain; ``least``, ``most``: of whole programs.
+    """A profiler. ``ratio``: the host's own time recorded over plain; ``backward``: of programs with a backward pass.
 
+    ``least``, ``most``: between which both lie.
     ``source``: where the ratio comes from, as in a profile's ``sources``.
     """
 
     ratio: float
+    backward: float
     least: float
     most: float
     source: str
 
     def __post_init__(self) -> None:
-        for name in ("ratio", "least", "most"):
-            check_number(name, getattr(self, name), 1.0, LARGEST_RATIO)
-        if not self.least <= self.ratio <= self.most:
-            raise InputError(f"ratio = {self.ratio:g}: expected it between least = {self.least:g} and most = {self.most:g}")
+        for name in ("least", "most", "ratio", "backward"):
+            value = getattr(self, name)
+            check_number(name, value, 1.0, LARGEST_RATIO)
+            if not self.least <= value <= self.most:
+                raise InputError(f"{name} = {value:g}: expected it from least = {self.least:g} to most = {self.most:g}")
         check_is("source", self.source, str)
 
 

@@ -33,9 +33,9 @@ STAMPS_S = 1e-6
 ENOUGH = 8  # calls that do nothing, to say what recording costs
 SHORT = 0.1  # of the gaps behind such calls, the part in which the host does nothing else
 MOST = 0.9  # of the calls, those beside which nothing else ran on the host
-MOST_S = 5e-6  # that recording one call or one operation takes: measured up to 3 us
-# PyTorch's profiler takes so long in the first copy or launch of a recording: 0.36 to 0.44 ms in six recordings.
-FIRST_S = 0.3e-3, 0.5e-3
+MOST_S = 10e-6  # that recording one call or one operation takes: up to 3 us on one host, and hosts differ threefold
+# PyTorch's profiler takes so long in the first copy or launch of a recording: 0.31 to 0.50 ms in nine recordings.
+FIRST_S = 0.25e-3, 0.6e-3
 
 
 class HostCosts(msgspec.Struct, frozen=True):
@@ -85,15 +85,15 @@ def costs_of(recording: Recording, device: Device) -> RecordingCosts:
 
 
 def _by_ratio(recording: Recording, device: Device) -> RecordingCosts:
-    has_operations = (recording.annotations.kind == AnnotationKind.OP).any()
+    notes = recording.annotations
+    threads = np.unique(notes.thread[notes.kind == AnnotationKind.OP])  # PyTorch's backward pass has one of its own
     with_what = next((name for word, name in (("stack", STACK), ("shapes", SHAPES)) if word in recording.tool), PYTORCH)
-    name = with_what if has_operations else CALLS
+    name = with_what if len(threads) else CALLS
     recorder = recorder_of(device, name)
-    likely, least, most = (
-        HostCosts(share=_share(ratio), first=True) for ratio in (recorder.ratio, recorder.least, recorder.most)
-    )
+    ratio = recorder.backward if len(threads) > 1 else recorder.ratio
+    likely, least, most = (HostCosts(share=_share(it), first=True) for it in (ratio, recorder.least, recorder.most))
     kind, _, where = recorder.source.partition(": ")
-    how = f"recorded, the host takes {recorder.ratio:g} times its own time; {kind}: {where}"
+    how = f"recorded, the host takes {ratio:g} times its own time; {kind}: {where}"
     return RecordingCosts(likely, least, most, how)
 
 
