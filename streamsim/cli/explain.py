@@ -122,9 +122,10 @@ def _asked(context: click.Context, pipeline: Pipeline, chosen: Chosen, of_layers
     if given := layers_given(context, of_layers, pipeline.memory):
         device = chosen.load()
         return _Asked(schedule_of_layers(*given, device), device, {**inputs_of(*given), **chosen.inputs()})
-    schedule = schedule_given(context, pipeline)
-    if schedule is not None:
-        return _Asked(schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
+    given_program = schedule_given(context, pipeline)
+    if given_program is not None:
+        chosen = chosen.of(context, given_program)
+        return _Asked(given_program.schedule, chosen.load(), {"schedule": str(pipeline.workload), **chosen.inputs()})
     workload, chosen = chosen.written_in(pipeline.load())
     device = chosen.load_for(workload)
     schedule, assumed = pipeline.on(device, workload)

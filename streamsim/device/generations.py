@@ -65,7 +65,7 @@ GENERATIONS = (
     Generation(r"\borin\b|\bxavier\b|\bjetson\b|\btegra\b|\bthor\b", "Jetson", "memory of the host", 1536),
     Generation(r"\bmi3\d\dx?\b", "AMD Instinct", "PCIe gen 5 x16", 2048),
     Generation(r"\bmi[12]\d\dx?\b|\bgfx9", "AMD Instinct", "PCIe gen 4 x16", 2048),
-    Generation(r"\bradeon\b|\brx \d\d\d\d|\bgfx1", "AMD Radeon", "PCIe gen 4 x16", 2048),
+    Generation(r"\bamd\b|\bradeon\b|\brx \d\d\d\d|\bgfx1", "AMD Radeon", "PCIe gen 4 x16", 2048),
 )
 UNKNOWN = Generation("", "unknown generation", "", 0)
 OTHER_LINKS = {

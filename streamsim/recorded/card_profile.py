@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 OWN = "measured: the recording's own copies"
 PAGEABLE = "pageable"
+AMD = "AMD card"  # whose calls are HIP's, where the recording does not name it
 
 
 def card_of(recording: Recording) -> RecordedCard:
     """What the recording says of the card that its work is on; nothing where it has work of several or of none."""
     cards = np.unique(recording.work.card)
-    return recording.cards[int(cards[0])] if len(cards) == 1 else RecordedCard(0)
+    card = recording.cards[int(cards[0])] if len(cards) == 1 else RecordedCard(0)
+    is_amd = not card.name and any(recording.names[name].startswith("hip") for name in np.unique(recording.calls.name))
+    return msgspec.structs.replace(card, name=AMD) if is_amd else card
 
 
 def profile_of(recording: Recording, device: Device | str | Path | None = None) -> Device:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from streamsim.device.fields import SLOWEST_BYTES_PER_S
 from streamsim.device.generations import link_limit
 from streamsim.recorded.idle import Covered, merged
 from streamsim.recorded.recording import NONE, CopyDirection, CopyMemory, WorkKind
@@ -29,19 +30,21 @@ FAULTS_BYTES_PER_S = 3e9  # page faults: 0.5 to 2.8 GB/s on six hosts
 FAULTS_SHARE = 0.5  # of the profile's rate, below which all copies back may be faults
 STAGE_BYTES, STAGE_BYTES_PER_S = 4 << 20, 2e9  # what the host may have staged before the copy begins, and how slowly
 ENOUGH = 8  # copies right behind another one, to say what passes between them
+FEW, LATENCIES_S = 3, (0.5e-6, 20e-6)  # small copies, to say what a latency is; between which it may be
 LEAST_SHARE = 0.02  # of all the time of copies, beside the other direction or alone, to tell a rate of it
 
 
 class Staged(NamedTuple):
     """Copies of pageable memory: their ``rows`` of the work, ``sizes`` in bytes, and nanoseconds.
 
-    ``took_ns``: from when the host could begin until all was there. ``lead_ns``: how much of that passed before the
+    ``from_ns``: when the host could begin; ``took_ns``: from then until all was there. ``lead_ns``: how much of that passed before the
     copy began, beyond what the host may have staged meanwhile. ``after_ns``: how much passed once it had ended on the
     card. ``has_waited``: the stream was busy at the call. ``is_early``: the call had returned before the copy began.
     """
 
     rows: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    from_ns: NDArray[np.int64]
     took_ns: NDArray[np.int64]
     lead_ns: NDArray[np.int64]
     after_ns: NDArray[np.int64]
@@ -58,7 +61,8 @@ def copy_rates(recording: Recording, device: Device) -> dict[str, float]:
         rate = _pageable(recording, device, direction)
         if rate is not None:
             found[f"{direction}.pageable_bandwidth_bytes_per_s"] = min(rate, most)
-    return found
+    slowest = {name: SLOWEST_BYTES_PER_S for name in found if "bandwidth" in name}
+    return {name: max(value, slowest.get(name, 0.0)) for name, value in found.items()}
 
 
 class Held(NamedTuple):
@@ -89,6 +93,23 @@ def held_ns(recording: Recording, device: Device) -> dict[int, Held]:
     return found
 
 
+def occupied_ns(recording: Recording, device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By row of the work from when until when it kept its engine, as the model counts it.
+
+    A large pageable copy keeps it from when the host begins to stage it until all is there, without what else held the
+    host.
+    """
+    starts, ends = recording.work.start_ns.copy(), recording.work.end_ns.copy()
+    for direction in DIRECTIONS:
+        staged = _staged(recording, direction)
+        large = ~staged.is_early & (staged.sizes >= LEAST_BYTES)
+        rows, from_ns = staged.rows[large], staged.from_ns[large]
+        starts[rows], ends[rows] = from_ns, from_ns + staged.took_ns[large]
+    for row, held in held_ns(recording, device).items():
+        ends[row] = max(ends[row] - held.before_ns - held.after_ns, starts[row])
+    return starts, ends
+
+
 # Pinned memory
 
 
@@ -99,9 +120,11 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
     copies, in which large ones weigh most.
     """
     work, link = recording.work, getattr(device, direction)
-    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED) & (work.bytes >= LEAST_BYTES))
-    if not len(rows):
-        return {}
+    rows = np.flatnonzero(_copies(work, direction, CopyMemory.PINNED))
+    large = work.bytes[rows] >= LEAST_BYTES
+    if not large.any():
+        return _latency(work, rows, direction, device)
+    rows = rows[large]
     beside_ns = _beside_ns(work, rows, direction)
     sizes = work.bytes[rows]
     latency_ns = link.latency_s * 1e9 - _between_ns(recording, direction, link.latency_s * 1e9)
@@ -120,6 +143,15 @@ def _pinned(recording: Recording, device: Device, direction: str, most: float) -
         rates = np.full(2, _rate(sizes, took_ns))
     alone = min(float(rates[0]), most)
     return {field: alone, shared: min(float(rates[1]), alone)}
+
+
+def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: Device) -> dict[str, float]:
+    """The latency of pinned copies that are all small: what they took beyond their bytes, at the median."""
+    if len(rows) < FEW:
+        return {}
+    link = getattr(device, direction)
+    took_s = (work.end_ns - work.start_ns)[rows] * 1e-9 - work.bytes[rows] / link.bandwidth_bytes_per_s
+    return {f"{direction}.latency_s": float(np.median(took_s).clip(*LATENCIES_S))}
 
 
 def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
@@ -200,13 +232,13 @@ def _staged(recording: Recording, direction: str) -> Staged:
     if direction == "d2h":
         done_ns = np.maximum(end_ns, work.end_ns[rows])
         none = np.zeros(len(rows), np.int64)
-        return Staged(rows, sizes, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early)
+        return Staged(rows, sizes, begun_ns, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early)
     done_ns = np.where(is_early, work.end_ns[rows], end_ns)
     from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
     staged_before_ns = np.minimum(sizes, STAGE_BYTES) / STAGE_BYTES_PER_S * 1e9
     lead_ns = np.where(is_early, 0, np.maximum(begun_ns - from_ns - staged_before_ns.astype(np.int64), 0))
     after_ns = np.maximum(done_ns - work.end_ns[rows], 0)
-    return Staged(rows, sizes, done_ns - from_ns, lead_ns, after_ns, has_waited, is_early)
+    return Staged(rows, sizes, from_ns, done_ns - from_ns, lead_ns, after_ns, has_waited, is_early)
 
 
 def _free_ns(work: CardWork) -> NDArray[np.int64]:

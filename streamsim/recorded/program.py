@@ -13,6 +13,7 @@ import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
 from streamsim.errors import InputError
+from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import (
     LEGACY_STREAM,
     Buffer,
@@ -29,9 +30,10 @@ from streamsim.program.schedule import (
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.copy_rates import held_ns
-from streamsim.recorded.recording import LATEST_NS, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.recording import ISSUES, LATEST_NS, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
 from streamsim.recorded.recording_costs import FIRST_S, HostCosts
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
+from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +49,6 @@ PAGEABLE = "pageable"  # the buffer in which every copy of pageable memory has a
 NEVER_RECORDED = -2  # in place of the call that recorded an event
 BYTES_A_THREAD = 16  # that a memset or a copy within the card moves: a vector of four words
 ISSUING = 160  # threads that keep a multiprocessor busy with dense arithmetic: a warp and a quarter for each scheduler
-FIRST_TOUCH = "first touch of host memory"
 SLOW_COPY = (
     "something else held the host (a module, a lock, memory): host work before the copy, as recorded",
     "page faults of memory that is touched for the first time: host work before the copy, as recorded",
@@ -99,9 +100,9 @@ class _Writer:
         self._submit_ns = 0 if device is None else round(device.host.submit_s * 1e9)
         self._immediate_bytes = LARGEST_BYTES if device is None else device.host.pageable_immediate_bytes
         self._held = {} if device is None else held_ns(recording, device)
-        self._calls, called = recording.calls, recording.work.call
+        self._calls = recording.calls
         self._rows, self._rows_from = _rows_by_call(recording)
-        self._first = int(called.min()) if len(called) and (called != NONE).all() else 0
+        self._first = max(first_call(recording), 0)
         self._first_ns = int(self._calls.start_ns[self._first]) if len(self._calls) else 0
         self._times = call_times(recording, self._first_ns)
         self._threads = {thread: k for k, thread in enumerate(dict.fromkeys(recording.calls.thread.tolist()))}
@@ -134,7 +135,8 @@ class _Writer:
             self._gap[thread] += before[i]
             self._call(i, kinds[i], thread, own[i])
         if not any(isinstance(op, Copy | Kernel) for op in self._ops):
-            raise InputError("no call of the recording issued a copy or a kernel: there is no program in it")
+            raise InputError(_no_program(self._recording))
+        self._end()
         schedule = Schedule(
             tuple(self._ops),
             tuple(self._kinds),
@@ -146,14 +148,22 @@ class _Writer:
         work, call = tuple(self._row_of), tuple(self._call_of)
         return RecordedProgram(schedule, work, call, self._first_ns, self._taken_ns * 1e-9, self._costs, assumed)
 
+    def _end(self) -> None:
+        """Let the program end with the last wait for its last work: what tears down behind it is no part of it."""
+        last = max(i for i, op in enumerate(self._ops) if isinstance(op, Copy | Kernel))
+        waits = (i for i, op in enumerate(self._ops) if isinstance(op, Synchronize) and i > last and not op.name)
+        end = max(waits, default=last) + 1
+        for column in (self._ops, self._row_of, self._call_of):
+            del column[end:]
+
     def _backlog(self) -> None:
         """Work that was called before the recording or its window began: in its stream it is before all other work."""
         work = self._recording.work
         called: dict[int, int] = {}  # by stream the first work whose call is there
         for row in np.flatnonzero(work.call != NONE).tolist():
             called.setdefault(int(work.stream[row]), row)
-        left_out = 0
-        for row in np.flatnonzero(work.call == NONE).tolist():
+        left_out, moves = 0, page_moves(work)
+        for row in np.flatnonzero((work.call == NONE) & ~moves).tolist():
             if row < called.get(int(work.stream[row]), len(work)):
                 op = self._work(row, CallKind.LAUNCH, 0, 0.0)
                 if op is not None:
@@ -162,6 +172,7 @@ class _Writer:
             else:
                 left_out += 1
         self._assume("copies and kernels without a call", "they are left out", left_out)
+        self._assume("moves of unified memory's pages", NOT_MODELLED, int(moves.sum()))
 
     def _take_out(self) -> None:
         """Take what recording cost out of the calls' times and the gaps before them."""
@@ -361,6 +372,18 @@ class _Writer:
 
     def _assume(self, what: str, why: str, count: int) -> None:
         self._assumed.setdefault(what, [0, why])[0] += count
+
+
+def _no_program(recording: Recording) -> str:
+    """Why there is no program in a recording, and what to do."""
+    issues = int(np.isin(recording.calls.kind, ISSUES).sum())
+    if not issues or len(recording.work):
+        return "no call of the recording issued a copy or a kernel: there is no program in it"
+    return (
+        f"{issues} calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2 let all users"
+        " read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch record"
+        " ProfilerActivity.CUDA too"
+    )
 
 
 def _share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from streamsim.recorded.captured import FORMAT, read_captured
 from streamsim.recorded.json_stream import BYTE_ORDER_MARK, blocks_of
 from streamsim.recorded.kineto import read_kineto
 from streamsim.recorded.nsys import read_nsys
+from streamsim.text.recognise import kind_of
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
@@ -26,6 +28,20 @@ KNOWN = (
     " streamsim-validate capture wrote"
 )
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
+REPORTS = (".nsys-rep", ".qdrep")  # of Nsight Systems, which only its own tools read
+
+
+def is_recording(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is read as a recording and not as a schedule, by its content; of reports their name tells.
+
+    Raises InputError where it cannot be read.
+    """
+    if str(path).lower().endswith(REPORTS):
+        return True
+    with closing(blocks_of(path)) as blocks:
+        start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
+    is_list, is_packed = start.lstrip()[:1] == b"[", not start.lstrip()[:1] == b"{"
+    return is_list or is_packed or bool(_CAPTURED.match(start)) or kind_of(start) == "trace"
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -35,6 +51,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
 
     Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
     """
+    if str(path).lower().endswith(REPORTS):
+        raise InputError(one_line(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}"))
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     if start.startswith(SQLITE):
@@ -42,6 +60,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         return read_nsys(path)
     if _CAPTURED.match(start):
         return read_captured(path, chain((start,), blocks))
+    if start.lstrip()[:1] == b"[":  # PyTorch's files of 2020 are the list of events alone
+        return read_kineto(path, chain((b'{"traceEvents":', start), blocks, (b"}",)))
     if _JSON.match(start):
         return read_kineto(path, chain((start,), blocks))  # read once: it may be a pipe
     what = "is of no format known" if start else "is empty"

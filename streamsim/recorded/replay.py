@@ -12,11 +12,12 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.recorded.card_profile import profile_of
+from streamsim.recorded.copy_rates import occupied_ns
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
 from streamsim.recorded.recording_costs import MOST_S, HostCosts, by_asking, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
-from streamsim.text.quantities import format_seconds
+from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import Timeline, label
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 WORST = 5  # ops shown
 STEPS = 40  # of the search for what recording cost
 NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
+LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matter
 MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
@@ -105,31 +107,31 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     timeline = simulate_one_of_many(program.schedule, while_recorded(device))
     on_card = np.flatnonzero(np.array(program.work) != NONE)
     rows, ops = np.array(program.work)[on_card], on_card
-    first = int(ops[0])
-    began_ns = int(recording.calls.start_ns[program.call[first]]) if program.call[first] != NONE else program.first_ns
-    recorded_ns = recording.work.start_ns[rows] - began_ns
-    begun = timeline.issued[program.call.index(program.call[first]) if program.call[first] != NONE else first]
-    predicted_ns = (np.array(timeline.start)[ops] - begun) * (10**9 // TICKS_PER_S)
-    ends_ns = recording.work.end_ns[rows] - began_ns
+    recorded_ns = recording.work.start_ns[rows] - program.first_ns
+    predicted_ns = np.array(timeline.start)[ops] * (10**9 // TICKS_PER_S)
+    ends_ns = recording.work.end_ns[rows] - program.first_ns
     return Replay(
         program=program,
         device=device,
         timeline=timeline,
         recorded_s=int(ends_ns.max()) * 1e-9,
-        predicted_s=timeline.makespan_s - begun / TICKS_PER_S,
-        engines=tuple(_engines(recording, timeline, ops, rows)),
+        predicted_s=timeline.makespan_s,
+        engines=tuple(_engines(recording, device, timeline, ops, rows)),
         worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
     )
 
 
-def _engines(recording: Recording, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
+def _engines(
+    recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows
+) -> Sequence[EngineReplay]:
     from streamsim.recorded.idle import length, merged
 
     engine = np.array(timeline.engine)[ops]
+    starts, ends = occupied_ns(recording, device)
     found = []
     for number, name in enumerate(timeline.engine_names):
-        own = rows[engine == number]
-        busy_ns = length(merged(recording.work.start_ns[own], recording.work.end_ns[own]))
+        own = engine == number
+        busy_ns = length(merged(starts[rows[own]], ends[rows[own]]))
         found.append(EngineReplay(name, busy_ns * 1e-9, timeline.busy_s[name]))
     return found
 
@@ -145,6 +147,24 @@ def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows)
         )
         for k in farthest
     ]
+
+
+BAD = 0.1  # of the recorded time, in all or of an engine: from there a replay is named bad
+
+
+def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
+    """Where a replay is more than 10 % off, in all or in the time of an engine; what a time given does not explain."""
+    told = []
+    if abs(found.error) > BAD:
+        told.append(f"bad replay: {format_change(found.error)} in all; what follows from it is no better")
+    for engine in found.engines:
+        off_s = engine.predicted_s - engine.recorded_s
+        if engine.recorded_s and abs(off_s) > BAD * engine.recorded_s and abs(off_s) > LEAST_OFF * found.recorded_s:
+            change = format_change(off_s / engine.recorded_s)
+            told.append(f"bad replay: the {engine.name} engine is busy {change}; what changes there is no better")
+    if without is not None and not without.is_reached:
+        told.append(f"untraced time: {without.how}")
+    return told
 
 
 # What recording itself cost
