@@ -9,9 +9,9 @@ import numpy as np
 
 from streamsim.device.generations import as_recorded, made_profile, profile_named
 from streamsim.device.library import as_device, load_device
-from streamsim.device.variations import changed
+from streamsim.device.variations import changed, with_values
 from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
-from streamsim.recorded.recording import RecordedCard
+from streamsim.recorded.recording import CallKind, RecordedCard
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
 
 OWN = "measured: the recording's own copies"
-PAGEABLE = "pageable"
+PAGEABLE, WAKE = "pageable", "host.wake_s"
+WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
+ENOUGH, LONGEST_WAKE_NS = 8, 20_000  # waits that tell how long a thread takes to wake up, and the longest believed
 AMD = "AMD card"  # whose calls are HIP's, where the recording does not name it
 
 
@@ -54,6 +56,9 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
     rates = copy_rates(recording, device)
     if only_pageable:
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
+    elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
+        device = with_values(device, {WAKE: wake_s})
+        device = msgspec.structs.replace(device, sources={**device.sources, WAKE: "measured: the recording's own waits"})
     if not rates:
         return device
     found = changed(device, {**_other_way(device, rates), **rates})
@@ -67,10 +72,24 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
     )
 
 
+def _wake_s(recording: Recording) -> float | None:
+    """What passes from the end of the last work until a call that waited for it returns; None for too few of them."""
+    calls, work = recording.calls, recording.work
+    waits = np.flatnonzero(np.isin(calls.kind, WAITS))
+    ended = np.sort(work.end_ns)
+    at = np.searchsorted(ended, calls.end_ns[waits]) - 1
+    known = at >= 0
+    last_ns = ended[at[known]]
+    has_waited = last_ns > calls.start_ns[waits][known]  # else the work had ended before
+    took_ns = (calls.end_ns[waits][known] - last_ns)[has_waited]
+    return float(np.median(took_ns).clip(0, LONGEST_WAKE_NS)) * 1e-9 if len(took_ns) >= ENOUGH else None
+
+
 def _other_way(device: Device, rates: dict[str, float]) -> dict[str, float]:
     """The rate of a direction whose copies are not recorded and that is only assumed: it follows the other one's."""
     names = [f"{direction}.bandwidth_bytes_per_s" for direction in DIRECTIONS]
     for told, other in (names, names[::-1]):
         if told in rates and other not in rates and device.source(other)[0] == "assumed":
-            return {other: getattr(device, other[:3]).bandwidth_bytes_per_s * rates[told] / getattr(device, told[:3]).bandwidth_bytes_per_s}
+            was_told, was_other = (getattr(device, name[:3]).bandwidth_bytes_per_s for name in (told, other))
+            return {other: was_other * rates[told] / was_told}
     return {}
