@@ -118,9 +118,7 @@ def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outco
 
 
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
-    touched_s = sum(
-        op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH
-    )
+    touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
     if has_pageable(before) and not has_pageable(after):
         if touched_s:
             yield (

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamsim.cli.given import read_given
 from streamsim.cli.options import FILE, OUTPUT
 from streamsim.cli.printing import print_json
 from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
-from streamsim.cli.given import read_given
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
 

@@ -41,7 +41,9 @@ class Generation(NamedTuple):
 # technical specifications by compute capability.
 GENERATIONS = (
     Generation(r"\bgb[23]00\b|\bgh200\b", "Grace superchip", "NVLink-C2C", 2048),
-    Generation(r"\b[hb][12348]\d{0,2}0?\b.*\bnvl\b|\bh100\b|\bh200\b|\bh800\b|\bh20\b", "Hopper", "PCIe gen 5 x16", 2048),
+    Generation(
+        r"\b[hb][12348]\d{0,2}0?\b.*\bnvl\b|\bh100\b|\bh200\b|\bh800\b|\bh20\b", "Hopper", "PCIe gen 5 x16", 2048
+    ),
     Generation(r"\bb[123]00\b", "Blackwell", "PCIe gen 5 x16", 2048),
     Generation(r"\brtx pro \d+", "RTX PRO Blackwell", "PCIe gen 5 x16", 1536),
     Generation(r"\brtx50(50|60).*|\brtx50\d\d.*laptop", "GeForce RTX 50", "PCIe gen 5 x8", 1536),
@@ -163,7 +165,9 @@ def as_recorded(device: Device, memory_bytes: int = 0, copy_engines: int = 0) ->
         device = msgspec.structs.replace(device, memory_bytes=memory_bytes, sources=sources)
     if copy_engines and min(copy_engines, 2) != device.copy_engines.count:
         sources["copy_engines.count"] = f"measured: {copy_engines}, as the recording says"
-        device = msgspec.structs.replace(with_values(device, {"copy_engines.count": min(copy_engines, 2)}), sources=sources)
+        device = msgspec.structs.replace(
+            with_values(device, {"copy_engines.count": min(copy_engines, 2)}), sources=sources
+        )
     return device
 
 
@@ -175,9 +179,13 @@ def assumptions_of(device: Device) -> str:
         return ""
     which = " and ".join(name.partition(".")[0].upper() for name in assumed)
     rate, why = device.h2d.bandwidth_bytes_per_s, device.source(assumed[0])[1]
-    return f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {rate / 1e9:.3g} GB/s ({why})"
+    return (
+        f"{device.name}: nobody measured its pinned copies; {which} are assumed to run at {rate / 1e9:.3g} GB/s ({why})"
+    )
 
 
 def _name(card: str) -> str:
-    words = [word for word in words_of(card).split() if word not in ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")]
+    words = [
+        word for word in words_of(card).split() if word not in ("nvidia", "geforce", "tesla", "gpu", "amd", "graphics")
+    ]
     return "-".join(words)[:40] or "unknown-card"

@@ -14,8 +14,8 @@ import msgspec
 from streamsim.checks import LARGEST_BYTES, check_choice, check_is, check_number, check_whole
 from streamsim.device.fields import About, As, Table, fields_of
 from streamsim.device.front_ends import FrontEnd
-from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
+from streamsim.device.recorders import RECORDERS, Recorder
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes

@@ -33,6 +33,7 @@ _QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
 
+
 def plain(name: str) -> str:
     """Without the version that a profiler adds: ``cudaMalloc_v3020`` -> ``cudaMalloc``."""
     return _SUFFIX.sub("", name)

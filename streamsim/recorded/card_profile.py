@@ -58,7 +58,9 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         rates = {name: rate for name, rate in rates.items() if PAGEABLE in name}
     elif device.source(WAKE)[0] == "assumed" and (wake_s := _wake_s(recording)) is not None:
         device = with_values(device, {WAKE: wake_s})
-        device = msgspec.structs.replace(device, sources={**device.sources, WAKE: "measured: the recording's own waits"})
+        device = msgspec.structs.replace(
+            device, sources={**device.sources, WAKE: "measured: the recording's own waits"}
+        )
     if not rates:
         return device
     found = changed(device, {**_other_way(device, rates), **rates})

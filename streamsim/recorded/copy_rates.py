@@ -232,7 +232,9 @@ def _staged(recording: Recording, direction: str) -> Staged:
     if direction == "d2h":
         done_ns = np.maximum(end_ns, work.end_ns[rows])
         none = np.zeros(len(rows), np.int64)
-        return Staged(rows, sizes, begun_ns, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early)
+        return Staged(
+            rows, sizes, begun_ns, done_ns - begun_ns, none, done_ns - work.end_ns[rows], has_waited, is_early
+        )
     done_ns = np.where(is_early, work.end_ns[rows], end_ns)
     from_ns = np.minimum(np.maximum(start_ns, free_ns), done_ns)
     staged_before_ns = np.minimum(sizes, STAGE_BYTES) / STAGE_BYTES_PER_S * 1e9

@@ -127,7 +127,9 @@ def read_kineto(path: str | os.PathLike[str], blocks: Iterator[bytes]) -> Record
     draft = Draft("Kineto", str(path))
     version = f" {file.head.cupti}" if isinstance(file.head.cupti, int) else ""
     draft.tool = f"PyTorch profiler, CUPTI{version}" if version else "PyTorch profiler"
-    options = [word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")]
+    options = [
+        word for word, on in (("shapes", file.head.shapes), ("stack", file.head.stack)) if on not in (None, 0, "0")
+    ]
     draft.tool += f", with {' and '.join(options)}" if options else ""
     for card in file.head.cards:
         draft.cards[card.id] = RecordedCard(card.id, card.name, card.memory_bytes, card.multiprocessors)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from streamsim.checks import LARGEST_BYTES, LARGEST_COUNT, LEAST_FILL
+from streamsim.device.library import as_device
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import (
@@ -37,6 +38,7 @@ from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -76,7 +78,7 @@ class RecordedProgram(msgspec.Struct, frozen=True):
 
 
 def program_of(
-    recording: Recording, name: str = "", costs: HostCosts | None = None, device: Device | None = None
+    recording: Recording, name: str = "", costs: HostCosts | None = None, device: Device | str | Path | None = None
 ) -> RecordedProgram:
     """The program that ``recording`` is of: of one card, whose calls are there.
 
@@ -89,7 +91,8 @@ def program_of(
     if len(cards) > 1:
         ids = ", ".join(str(recording.cards[card].id) for card in cards)
         raise InputError(f"the recording has work on {len(cards)} cards: choose one with --device ({ids})")
-    return _Writer(recording, name, costs or HostCosts(), device).write()
+    known = None if device is None else as_device(device)
+    return _Writer(recording, name, costs or HostCosts(), known).write()
 
 
 class _Writer:
@@ -153,6 +156,8 @@ class _Writer:
         last = max(i for i, op in enumerate(self._ops) if isinstance(op, Copy | Kernel))
         waits = (i for i, op in enumerate(self._ops) if isinstance(op, Synchronize) and i > last and not op.name)
         end = max(waits, default=last) + 1
+        while end < len(self._ops) and self._call_of[end] == self._call_of[last] != NONE:
+            end += 1  # what is left of the last call
         for column in (self._ops, self._row_of, self._call_of):
             del column[end:]
 

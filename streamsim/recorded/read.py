@@ -52,7 +52,9 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     Nothing in it is executed, and memory is bounded whatever it unpacks to. Raises InputError of one line.
     """
     if str(path).lower().endswith(REPORTS):
-        raise InputError(one_line(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}"))
+        raise InputError(
+            one_line(f"{path}: is a report of Nsight Systems; {EXPORT.replace('FILE.nsys-rep', str(path))}")
+        )
     blocks = blocks_of(path)
     start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
     if start.startswith(SQLITE):

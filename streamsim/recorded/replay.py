@@ -121,9 +121,7 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
     )
 
 
-def _engines(
-    recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows
-) -> Sequence[EngineReplay]:
+def _engines(recording: Recording, device: Device, timeline: Timeline, ops: Rows, rows: Rows) -> Sequence[EngineReplay]:
     from streamsim.recorded.idle import length, merged
 
     engine = np.array(timeline.engine)[ops]
