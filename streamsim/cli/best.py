@@ -171,7 +171,7 @@ def _best_layers(
     from streamsim.code.layers import code_of_layers
     from streamsim.program.offload import Offload
 
-    if program and device_chosen.front_end is None and not names_front_end(device_chosen.device):
+    if program and device_chosen.front_end is None and not names_front_end(str(device_chosen.device)):
         device_chosen = replace(device_chosen, front_end=FRONT_END_OF[program[0]])  # the choice is of that program
     layers, card = bounds.load(), device_chosen.load()
     if program is not None:

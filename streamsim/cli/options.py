@@ -178,7 +178,7 @@ device_options = all_of(
         default="h200",
         show_default=True,
         shell_complete=complete_device,
-        help="A shipped profile (streamsim devices) or a TOML file. A recorded program has its own, which is the default.",
+        help="A shipped profile (streamsim devices) or a TOML file. Default of a recorded program: its own card.",
     ),
     click.option("--connections", type=int, help="Hardware queues, 1 to 32, in place of the profile's number."),
     click.option(

@@ -73,9 +73,9 @@ class _Wanted(msgspec.Struct, frozen=True):
 def predict_command(context: click.Context, /, **options: Any) -> None:
     """Predict a pipeline of copies in, kernels and copies out, cut into chunks over streams.
 
-    The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes, 64MB is 64,000,000, a
-    bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room on the card is
-    refused; with --buffers the table says what the ring costs and what it saves. With --layers: a model's layers,
+    The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
+    64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room
+    on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a model's layers,
     streamed to the card one by one over --depth buffers, but for those that stay there.
 
     \b

@@ -8,13 +8,15 @@ card without a calibration shows (latencies, hand-overs, the host) is as in the 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from streamsim.device.library import device_names, load_device
-from streamsim.device.profile import Device
 from streamsim.device.variations import with_values
+
+if TYPE_CHECKING:
+    from streamsim.device.profile import Device
 
 PATTERN = "t4"  # the profile of published figures that gives all that does not depend on the card
 # Of a link's raw rate, what pinned copies of cards with published figures reach: gen 3 and 4 about 0.8, gen 5 0.87.

@@ -1,4 +1,4 @@
-"""The profile of the card that a recording is of: the shipped or made one of its name, with what the recording shows."""
+"""The profile of the card that a recording is of: shipped or made, with what the recording shows."""
 
 from __future__ import annotations
 
@@ -65,10 +65,11 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
         return device
     found = changed(device, {**_other_way(device, rates), **rates})
     which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
+    card = card_of(recording).name or "the recorded card"
     return msgspec.structs.replace(
         found,
         name=f"{device.name} with the recording's {which}",
-        description=f"{card_of(recording).name or 'the recorded card'}: {which} as fast as recorded, else {device.name}",
+        description=f"{card}: {which} as fast as recorded, else {device.name}",
         link=device.link,
         sources={**found.sources, **dict.fromkeys(rates, OWN)},
     )

@@ -37,9 +37,10 @@ LEAST_SHARE = 0.02  # of all the time of copies, beside the other direction or a
 class Staged(NamedTuple):
     """Copies of pageable memory: their ``rows`` of the work, ``sizes`` in bytes, and nanoseconds.
 
-    ``from_ns``: when the host could begin; ``took_ns``: from then until all was there. ``lead_ns``: how much of that passed before the
-    copy began, beyond what the host may have staged meanwhile. ``after_ns``: how much passed once it had ended on the
-    card. ``has_waited``: the stream was busy at the call. ``is_early``: the call had returned before the copy began.
+    ``from_ns``: when the host could begin; ``took_ns``: from then until all was there. ``lead_ns``: how much of that
+    passed before the copy began, beyond what the host may have staged meanwhile. ``after_ns``: how much passed once it
+    had ended on the card. ``has_waited``: the stream was busy at the call. ``is_early``: the call had returned before
+    the copy began.
     """
 
     rows: NDArray[np.int64]
@@ -68,8 +69,8 @@ def copy_rates(recording: Recording, device: Device) -> dict[str, float]:
 class Held(NamedTuple):
     """How long a slow pageable copy held the host beyond what its rate explains, in nanoseconds.
 
-    ``before_ns``: until the copy had ended on the card; ``after_ns``: from then until its call returned. ``has_waited``:
-    its stream was busy when it was called.
+    ``before_ns``: until the copy had ended on the card; ``after_ns``: from then until its call returned.
+    ``has_waited``: its stream was busy when it was called.
     """
 
     before_ns: int
@@ -155,8 +156,9 @@ def _latency(work: CardWork, rows: NDArray[np.int64], direction: str, device: De
 
 
 def _between_ns(recording: Recording, direction: str, most_ns: float) -> float:
-    """What passes between two copies of a direction, the second of which waited for the first; no more than ``most_ns``.
+    """What passes between two copies of a direction, the second of which waited for the first.
 
+    No more than ``most_ns``.
     A profiler's times of a copy begin with its bytes on some cards, and with its command on others.
     """
     work, calls = recording.work, recording.calls
@@ -183,7 +185,7 @@ def _rate(sizes: NDArray[np.int64], took_ns: NDArray[np.int64]) -> float:
 
 def _copies(work: CardWork, direction: str, memory: CopyMemory | None = None) -> NDArray[np.bool_]:
     mine = (work.kind == WorkKind.COPY) & (work.direction == DIRECTIONS[direction]) & (work.end_ns > work.start_ns)
-    return mine if memory is None else mine & (work.memory == memory)
+    return np.asarray(mine if memory is None else mine & (work.memory == memory))
 
 
 # Pageable memory

@@ -385,16 +385,16 @@ def _no_program(recording: Recording) -> str:
     if not issues or len(recording.work):
         return "no call of the recording issued a copy or a kernel: there is no program in it"
     return (
-        f"{issues} calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2 let all users"
-        " read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch record"
-        " ProfilerActivity.CUDA too"
+        f"{issues} calls put work on the card, and nothing of the card is recorded; on Windows and in WSL2 let all"
+        " users read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch"
+        " record ProfilerActivity.CUDA too"
     )
 
 
 def _share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:
     """What recording took of times of the host in which it wrote so many ``records``."""
     most_ns = np.minimum(records * (costs.most_s * 1e9), float(LATEST_NS))
-    return np.rint(np.minimum(took_ns * costs.share, most_ns)).astype(np.int64)
+    return np.asarray(np.rint(np.minimum(took_ns * costs.share, most_ns)), np.int64)
 
 
 class _Columns(NamedTuple):

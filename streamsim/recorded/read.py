@@ -40,7 +40,7 @@ def is_recording(path: str | os.PathLike[str]) -> bool:
         return True
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    is_list, is_packed = start.lstrip()[:1] == b"[", not start.lstrip()[:1] == b"{"
+    is_list, is_packed = start.lstrip()[:1] == b"[", start.lstrip()[:1] != b"{"
     return is_list or is_packed or bool(_CAPTURED.match(start)) or kind_of(start) == "trace"
 
 

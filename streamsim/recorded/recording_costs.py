@@ -2,8 +2,8 @@
 
 It is known in two ways. A program asks for what takes no time, such as which card is the current one, and a profiler
 that writes these calls shows what each of its records takes. Of PyTorch's profiler the ratio of the host's own time,
-recorded over plain, is measured (:mod:`streamsim.device.recorders`). Of other recordings it is not known: then nothing is
-taken off, and the time without it is a range.
+recorded over plain, is measured (:mod:`streamsim.device.recorders`). Of other recordings it is not known: then nothing
+is taken off, and the time without it is a range.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class HostCosts(msgspec.Struct, frozen=True):
     """What recording cost the host, to be taken out: seconds for each call, and between calls.
 
     ``work_s``: for each call that puts work on the card, which is recorded too. ``share``: of the host's own time, in
-    calls and between them, but no more than ``most_s`` for each call and each recorded operation. ``first``: whether the
-    first copy or launch is without what PyTorch's profiler does in it.
+    calls and between them, but no more than ``most_s`` for each call and each recorded operation. ``first``: whether
+    the first copy or launch is without what PyTorch's profiler does in it.
     """
 
     call_s: float = 0.0
@@ -122,7 +122,7 @@ def by_asking(recording: Recording) -> HostCosts | None:
     gaps_ns = (calls.start_ns[behind + 1] - calls.end_ns[behind]).clip(0)
     between_s = float(np.quantile(gaps_ns, SHORT)) * 1e-9 if len(gaps_ns) else 0.0
     took_s = _took_s(recording, asked)
-    return HostCosts(*(min(cost, MOST_S) for cost in (took_s, between_s, took_s * WORK)))
+    return HostCosts(min(took_s, MOST_S), min(between_s, MOST_S), min(took_s * WORK, MOST_S))
 
 
 def _took_s(recording: Recording, calls: NDArray[np.int64]) -> float:

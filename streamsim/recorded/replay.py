@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -171,8 +172,9 @@ def warnings_of(found: Replay, without: Unrecorded | None = None) -> list[str]:
 class Unrecorded(msgspec.Struct, frozen=True):
     """The program without what recording it cost: the ``program`` that is kept, and how long it takes.
 
-    ``predicted_s``: by the model. ``least_s``, ``most_s``: with the most and the least that recording may have cost; both
-    are ``predicted_s`` where that is known. ``untraced_s``: what the program is said to take when nothing records it.
+    ``predicted_s``: by the model. ``least_s``, ``most_s``: with the most and the least that recording may have cost;
+    both are ``predicted_s`` where that is known. ``untraced_s``: what the program is said to take when nothing records
+    it.
     ``how``: how what recording cost is known, or why the program does not take ``untraced_s``.
     """
 
@@ -213,8 +215,7 @@ def without_recording(
 
     costs, why = costs_of(recording, device), ""
     if untraced_s is not None:
-        takes_s = lambda costs: made(costs)[2]  # noqa: E731 - of three values the last
-        fitted = _fitted(_families(recording, costs), takes_s, untraced_s)
+        fitted = _fitted(_families(recording, costs), lambda costs: made(costs)[2], untraced_s)
         if isinstance(fitted, HostCosts):
             program, predicted_s, _ = made(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
@@ -230,9 +231,12 @@ def _families(recording: Recording, costs: RecordingCosts) -> Iterator[tuple[Cal
     asked = by_asking(recording)
     if asked is not None:
         yield asked.scaled, MOST_TIMES
-    first = costs.likely.first
     for most_s in (MOST_S, LONGEST_S):
-        yield (lambda share, most_s=most_s: HostCosts(share=share, most_s=most_s, first=first)), 1.0
+        yield partial(_of_share, most_s, costs.likely.first), 1.0
+
+
+def _of_share(most_s: float, first: bool, share: float) -> HostCosts:
+    return HostCosts(share=share, most_s=most_s, first=first)
 
 
 def _fitted(

@@ -216,7 +216,7 @@ def test_what_recording_cost_is_taken_out_of_calls_and_gaps() -> None:
 
 @pytest.mark.parametrize(("excess_us", "left_us"), [(200, 205), (400, 5), (900, 905), (20_000, 20_005)])
 def test_of_a_first_call_only_what_pytorchs_profiler_takes_is_not_the_programs(excess_us: int, left_us: int) -> None:
-    """It takes 0.25 to 0.6 ms when a recording begins; a module that is loaded takes other times, and is the program's."""
+    """It takes 0.25 to 0.6 ms when a recording begins; what takes other times, as a module, is the program's."""
     first_s = (excess_us + 5) * 1e-6
     ops = kernel(1, 5, call_s=first_s), kernel(1, 5, call_s=5e-6), kernel(1, 5, call_s=5e-6)
     found = program_of(recorded(simulate(program(*ops), make_device())), costs=HostCosts(first=True))
