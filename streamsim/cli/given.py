@@ -34,13 +34,20 @@ def is_program(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def holds_program(path: Path | None) -> bool:
+    """Whether a file holds a schedule or a recording."""
+    from streamsim.recorded.read import kind_given
+
+    return path is not None and is_program(path) and kind_given(path) != ""
+
+
 def read_given(path: Path) -> Given:
     """The program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
-    from streamsim.recorded.read import is_recording, read_recording
+    from streamsim.recorded.read import kind_given, read_recording
 
-    if is_recording(path):
+    if kind_given(path) == "recording":
         return _recorded(read_recording(path), path)
     file = read_program(path)
     device = parse_device(file.profile, f"{path}: profile") if file.profile else None

@@ -115,8 +115,10 @@ def import_command(
         replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
         told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
         return print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **told})
+    is_whole = not (device is not None or process is not None or window or skip_first or profile)
+    program = str(output or (file if is_whole else "PROGRAM.json"))  # what whatif takes
     for replayed in found:
-        for line in _verdict(replayed, summary, file):
+        for line in _verdict(replayed, summary, program):
             click.echo(one_line(line))
     Console(highlight=False).print(recording_table(summary, file.name))
     for replayed in found:
@@ -159,14 +161,14 @@ def _each_card(recording: Recording, writes: Path | None) -> list[tuple[int | No
     return [(card, part_of(recording, card)) for card in (busiest, *others)]
 
 
-def _verdict(replayed: Replayed | str, summary: RecordingSummary, file: Path) -> list[str]:
+def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) -> list[str]:
     """What binds, what stands still, what to try; then what is assumed of the card, and whether the replay is bad."""
     from streamsim.recorded.verdict import verdict_of
 
     if isinstance(replayed, str):
         return [f"not replayed: {replayed}"]
     use = next(use for use in summary.cards if use.id == replayed.card)
-    lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, str(file)))
+    lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, program))
     if len(summary.cards) > 1:
         lines = [f"card {use.id}: {line}" for line in lines]
     return [*lines, *notes_on(replayed.found.device, replayed.found, replayed.without)]

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamsim.cli.explain import source_of
-from streamsim.cli.given import Given, read_given
+from streamsim.cli.given import Given, holds_program, read_given
 from streamsim.cli.layers import LayerOptions, inputs_of, layers_given, place_layers, schedule_of_layers
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import (
@@ -75,8 +75,8 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 
     The workload is a TOML file, the file of a schedule (.json), or sizes and times: 64MiB is 64 * 1024 * 1024 bytes,
     64MB is 64,000,000, a bare number is in bytes; 0.57ms, 20us, 1500ns, a bare number is in seconds. What has no room
-    on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a model's layers,
-    streamed to the card one by one over --depth buffers, but for those that stay there.
+    on the card is refused; with --buffers the table says what the ring costs and what it saves. With --layers: a
+    model's layers, streamed to the card one by one over --depth buffers, but for those that stay there.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
         card = chosen.load()
         prediction = _predict(schedule_of_layers(*given, card), card)
         return _report(prediction, {**inputs_of(*given), **chosen.inputs()}, wanted, card)
-    program = schedule_given(context, pipeline)
+    program = schedule_given(context, pipeline) if holds_program(pipeline.workload) else None
     if program is not None:
         return _simulated(context, pipeline.workload, program, chosen, wanted)
     workload, chosen = chosen.written_in(pipeline.load())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import closing
 from itertools import chain
@@ -16,8 +17,6 @@ from streamsim.text.recognise import kind_of
 from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
-    import os
-
     from streamsim.recorded.recording import Recording
 
 SQLITE = b"SQLite format 3\0"
@@ -29,19 +28,24 @@ KNOWN = (
 )
 EXPORT = "of a report, make one with: nsys export --type sqlite FILE.nsys-rep"
 REPORTS = (".nsys-rep", ".qdrep")  # of Nsight Systems, which only its own tools read
+RECORDINGS = (".gz", ".sqlite", ".sqlite3", ".db")  # names that no schedule has
 
 
-def is_recording(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is read as a recording and not as a schedule, by its content; of reports their name tells.
+def kind_given(path: str | os.PathLike[str]) -> str:
+    """What a file holds: "recording", "schedule" or "" for anything else. Names tell reports and packed files.
 
-    Raises InputError where it cannot be read.
+    A pipe is not looked at, since it can be read only once. Raises InputError where a file cannot be read.
     """
-    if str(path).lower().endswith(REPORTS):
-        return True
+    if str(path).lower().endswith((*REPORTS, *RECORDINGS)):
+        return "recording"
+    if not os.path.isfile(path):
+        return ""
     with closing(blocks_of(path)) as blocks:
         start = next(blocks, b"").removeprefix(BYTE_ORDER_MARK)
-    is_list, is_packed = start.lstrip()[:1] == b"[", start.lstrip()[:1] != b"{"
-    return is_list or is_packed or bool(_CAPTURED.match(start)) or kind_of(start) == "trace"
+    is_list = start.lstrip()[:1] == b"["
+    if is_list or start.startswith(SQLITE) or _CAPTURED.match(start) or kind_of(start) == "trace":
+        return "recording"
+    return "schedule" if kind_of(start) == "schedule" else ""
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:

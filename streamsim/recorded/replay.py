@@ -39,9 +39,8 @@ LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matte
 MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
-    "bytes",
+    "bytes and the pace of copies",
     "kernels' times alone",
-    "the pace of pageable copies",
 )
 PREDICTED = (
     "when copies and kernels run",

@@ -12,6 +12,7 @@ from streamsim.analysis.counterfactual import Scenario
 from streamsim.compiled import simulate_one_of_many
 from streamsim.errors import InputError
 from streamsim.program.schedule import Kernel
+from streamsim.recorded.idle import AFTER
 from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Schedule
     from streamsim.recorded.summary import RecordedCardUse
 
+BINDING = 0.6  # of the time, from which the busiest engine sets it
 LEAST_GAIN = 1.03  # below that nothing is worth trying
 SLOW_LAUNCH, SLOW_LAUNCH_S = 10, 100e-6  # times the usual launch, and at least so long: it loads its module
 TRIED = (
@@ -42,7 +44,7 @@ class Trial(NamedTuple):
 
 
 def verdict_of(use: RecordedCardUse, schedule: Schedule, device: Device, file: str) -> tuple[str, str, str]:
-    """The three lines. ``file``: the recording, for the command that tries it."""
+    """The three lines. ``file``: the recording or the program's file, for the command that tries it."""
     return _binds(use), _stands_still(use), _to_try(best_trial(schedule, device), file)
 
 
@@ -51,13 +53,15 @@ def _binds(use: RecordedCardUse) -> str:
     busiest = max(use.engines, key=lambda engine: engine.busy_s, default=None)
     if busiest is None or busiest.busy_s < use.idle_s:
         return f"binds: the host; no engine of the card is busy for {_share(use.idle_s, use)} of {span}"
-    return f"binds: {busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
+    most = f"{busiest.name}, busy for {_share(busiest.busy_s, use)} of {span}"
+    is_binding = busiest.busy_s >= BINDING * use.span_s
+    return f"binds: {most}" if is_binding else f"binds: no engine; they wait for each other, the busiest is {most}"
 
 
 def _stands_still(use: RecordedCardUse) -> str:
     if not use.without_kernel or not use.without_kernel_s:
         return "stands still: nothing; a kernel runs all the time"
-    why = use.without_kernel[0]
+    why = next((reason for reason in use.without_kernel if reason.why != AFTER), use.without_kernel[0])
     part = f"{_share(use.without_kernel_s, use)} of the time"
     return f"stands still: no kernel runs for {part}; for {format_seconds(why.time_s)} of it: {why.why}"
 
