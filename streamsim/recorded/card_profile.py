@@ -9,7 +9,7 @@ import numpy as np
 
 from streamsim.device.generations import as_recorded, made_profile, profile_named
 from streamsim.device.library import as_device, load_device
-from streamsim.device.variations import changed, with_values
+from streamsim.device.variations import AS_SET, changed, with_values
 from streamsim.recorded.copy_rates import DIRECTIONS, copy_rates
 from streamsim.recorded.recording import CallKind, RecordedCard
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamsim.recorded.recording import Recording
 
 OWN = "measured: the recording's own copies"
+FOLLOWS = "assumed: in step with the recording's own copies"
 PAGEABLE, WAKE = "pageable", "host.wake_s"
 WAITS = (CallKind.SYNCHRONIZE_STREAM, CallKind.SYNCHRONIZE_DEVICE)
 ENOUGH, LONGEST_WAKE_NS = 8, 20_000  # waits that tell how long a thread takes to wake up, and the longest believed
@@ -66,12 +67,13 @@ def with_own_rates(recording: Recording, device: Device, only_pageable: bool = F
     found = changed(device, {**_other_way(device, rates), **rates})
     which = "pageable copies" if all(PAGEABLE in name for name in rates) else "copies"
     card = card_of(recording).name or "the recorded card"
+    sources = {name: FOLLOWS if text.startswith(AS_SET) else text for name, text in found.sources.items()}
     return msgspec.structs.replace(
         found,
         name=f"{device.name} with the recording's {which}",
         description=f"{card}: {which} as fast as recorded, else {device.name}",
         link=device.link,
-        sources={**found.sources, **dict.fromkeys(rates, OWN)},
+        sources={**sources, **dict.fromkeys(rates, OWN)},
     )
 
 
