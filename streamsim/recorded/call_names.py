@@ -33,6 +33,9 @@ _QUERIES = {"cuCtxGetCurrent", "cuCtxGetDevice"} | {
     f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("GetDevice", "GetLastError", "PeekAtLastError")
 }
 
+# Others that launch nothing and wait for nothing, in tens of nanoseconds, and that PyTorch's profiler writes.
+_LOOKUPS = {f"{prefix}{name}" for prefix in ("cuda", "hip") for name in ("StreamIsCapturing", "DeviceGetAttribute")}
+
 
 def plain(name: str) -> str:
     """Without the version that a profiler adds: ``cudaMalloc_v3020`` -> ``cudaMalloc``."""
@@ -50,4 +53,13 @@ def kind_of_call(name: str) -> CallKind:
 
 def queries(names: Iterable[str]) -> list[int]:
     """Where among ``names`` calls are that look at a variable of their thread, launch nothing and wait for nothing."""
-    return [k for k, name in enumerate(names) if plain(name) in _QUERIES]
+    return _places(names, _QUERIES)
+
+
+def lookups(names: Iterable[str]) -> list[int]:
+    """Where among ``names`` those are that do as little, of the calls that PyTorch's profiler writes."""
+    return _places(names, _LOOKUPS)
+
+
+def _places(names: Iterable[str], wanted: set[str]) -> list[int]:
+    return [k for k, name in enumerate(names) if plain(name) in wanted]

@@ -31,16 +31,14 @@ from streamsim.program.schedule import (
 from streamsim.recorded.alone import alone_ns
 from streamsim.recorded.call_names import plain
 from streamsim.recorded.copy_rates import held_ns
-from streamsim.recorded.recording import ISSUES, LATEST_NS, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
-from streamsim.recorded.recording_costs import FIRST_S, HostCosts
+from streamsim.recorded.recording import ISSUES, NONE, CallKind, CopyDirection, CopyMemory, Unread, WorkKind
+from streamsim.recorded.recording_costs import FIRST_S, HostCosts, share_ns, unwritten_ns
 from streamsim.recorded.threads import NAMED_NS, call_times, first_excess_ns
 from streamsim.recorded.unified import NOT_MODELLED, first_call, page_moves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Op, StreamKind
@@ -190,10 +188,14 @@ class _Writer:
         works = np.diff(self._rows_from) > 0
         least = np.minimum(times.own_ns, works)  # what takes no time is an op of a graph's
         took_ns = round(costs.call_s * 1e9) + works * round(costs.work_s * 1e9)
-        took_ns += _share_ns(times.own_ns, costs, 1)
+        took_ns += share_ns(times.own_ns, costs, 1)
         times.own_ns[:] = np.maximum(times.own_ns - took_ns, least)
-        between_ns = round(costs.between_s * 1e9) + _share_ns(times.before_ns, costs, times.operations + 1)
+        between_ns = round(costs.between_s * 1e9) + share_ns(times.before_ns, costs, times.operations + 1)
+        between_ns += np.rint(times.operations * costs.operation_s * 1e9).astype(np.int64)
         times.before_ns[:] = np.maximum(times.before_ns - between_ns, 0)
+        for thread in self._threads if costs.unwritten_s else ():
+            own = np.flatnonzero(self._calls.thread == thread)
+            times.before_ns[own] -= unwritten_ns(times.before_ns[own], works[own], round(costs.unwritten_s * 1e9))
         self._taken_ns = before - int(times.own_ns[self._first :].sum() + times.before_ns[self._first :].sum())
 
     def _number_streams(self) -> tuple[dict[int, int], list[StreamKind]]:
@@ -389,12 +391,6 @@ def _no_program(recording: Recording) -> str:
         " users read the GPU's performance counters (NVIDIA Control Panel, Developer) and update the driver; of PyTorch"
         " record ProfilerActivity.CUDA too"
     )
-
-
-def _share_ns(took_ns: NDArray[np.int64], costs: HostCosts, records: NDArray[np.int64] | int) -> NDArray[np.int64]:
-    """What recording took of times of the host in which it wrote so many ``records``."""
-    most_ns = np.minimum(records * (costs.most_s * 1e9), float(LATEST_NS))
-    return np.asarray(np.rint(np.minimum(took_ns * costs.share, most_ns)), np.int64)
 
 
 class _Columns(NamedTuple):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from streamsim.checks import LONGEST_S
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.errors import InputError
@@ -16,7 +15,7 @@ from streamsim.recorded.card_profile import profile_of
 from streamsim.recorded.copy_rates import occupied_ns
 from streamsim.recorded.program import RecordedProgram, program_of
 from streamsim.recorded.recording import NONE, Recording
-from streamsim.recorded.recording_costs import MOST_S, HostCosts, by_asking, costs_of, while_recorded
+from streamsim.recorded.recording_costs import HostCosts, costs_of, while_recorded
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_change, format_seconds
 from streamsim.timeline.timeline import Timeline, label
@@ -36,6 +35,7 @@ WORST = 5  # ops shown
 STEPS = 40  # of the search for what recording cost
 NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
 LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matter
+MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # of the host's time and of a record, that a time given may take off
 MOST_TIMES = 4.0  # what calls that do nothing say of it: the host may have been disturbed beside
 TAKEN = (
     "calls' order and cost, the host's work between them",
@@ -214,7 +214,7 @@ def without_recording(
 
     costs, why = costs_of(recording, device), ""
     if untraced_s is not None:
-        fitted = _fitted(_families(recording, costs), lambda costs: made(costs)[2], untraced_s)
+        fitted = _fitted(_families(costs), lambda costs: made(costs)[2], untraced_s)
         if isinstance(fitted, HostCosts):
             program, predicted_s, _ = made(fitted)
             return Unrecorded(program, predicted_s, predicted_s, predicted_s, "fitted to the time given", untraced_s)
@@ -225,17 +225,15 @@ def without_recording(
     return Unrecorded(program, predicted_s, low, high, f"{why}{costs.how}", untraced_s, untraced_s is None)
 
 
-def _families(recording: Recording, costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
+def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCosts], float]]:
     """Ways in which recording may have cost more or less, and the most of each: first what is most plausible."""
-    asked = by_asking(recording)
-    if asked is not None:
-        yield asked.scaled, MOST_TIMES
-    for most_s in (MOST_S, LONGEST_S):
-        yield partial(_of_share, most_s, costs.likely.first), 1.0
+    if costs.likely.share == 0.0 and costs.likely != HostCosts():
+        yield costs.likely.scaled, MOST_TIMES
+    yield partial(_of_share, costs.likely.first), MOST_SHARE
 
 
-def _of_share(most_s: float, first: bool, share: float) -> HostCosts:
-    return HostCosts(share=share, most_s=most_s, first=first)
+def _of_share(first: bool, share: float) -> HostCosts:
+    return HostCosts(share=share, most_s=MOST_RECORD_S, first=first)
 
 
 def _fitted(
@@ -250,8 +248,8 @@ def _fitted(
     for costs_at, most in families:
         shortest_s = takes_s(costs_at(most))
         if shortest_s <= untraced_s:
-            return _bisected(costs_at, most, (longest_s, shortest_s), takes_s, untraced_s)
-    return f"is less than the {format_seconds(shortest_s)} that the card and the waits take without any host's time"
+            return _bisected(costs_at, most, (takes_s(costs_at(0.0)), shortest_s), takes_s, untraced_s)
+    return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
 
 
 def _bisected(

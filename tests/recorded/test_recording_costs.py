@@ -26,16 +26,19 @@ from streamsim.recorded.recording import (
     Recording,
 )
 from streamsim.recorded.recording_costs import ENOUGH, HostCosts, by_asking, costs_of, while_recorded
-from streamsim.recorded.replay import replay, without_recording
+from streamsim.recorded.replay import replay, untraced, without_recording
 
 LAUNCH, WORK = 3000, 500  # ticks: of a launch, and of what the host does before it
 QUERY = "cudaGetDevice_v3020"
 
 
-def with_queries(launches: int, own: int, gap: int, query: str = QUERY, of_work: int = 0) -> Recording:
+def with_queries(
+    launches: int, own: int, gap: int, query: str = QUERY, of_work: int = 0, unwritten: int = 0
+) -> Recording:
     """Launches with a query before each, by a recorder that takes ``own`` in every call and ``gap`` behind it.
 
-    Of the query nothing else takes time, and of a launch ``of_work``. The host works behind each launch.
+    Of the query nothing else takes time, and of a launch ``of_work``. The host works behind each launch, and makes
+    calls that are not written, which takes ``unwritten``.
     """
     device = make_device(kernel=LAUNCH)
     was = recorded(simulate(program(*[kernel(1, 5) for _ in range(launches)]), device))
@@ -45,7 +48,7 @@ def with_queries(launches: int, own: int, gap: int, query: str = QUERY, of_work:
         calls.append((CallKind.OTHER, len(was.names), now, now + own))
         now += own + gap
         calls.append((CallKind.LAUNCH, int(was.calls.name[row]), now, now + LAUNCH + own + of_work))
-        now += LAUNCH + own + of_work + gap + WORK
+        now += LAUNCH + own + of_work + gap + WORK + unwritten
     n = len(calls)
     kinds, called, starts, ends = (np.array(column) for column in zip(*calls, strict=True))
     columns = {name: np.full(n, NONE) for name in HostCalls.dtypes()}
@@ -79,6 +82,33 @@ def test_calls_that_do_nothing_say_what_recording_cost(launches: int, own: int, 
     assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
     between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
     assert between == pytest.approx([WORK * NS] * (launches - 1))
+
+
+@examples(30)
+@given(st.integers(3, 30), st.integers(1, 50), st.booleans())
+def test_so_they_do_where_most_calls_are_not_written(launches: int, half: int, has_operations: bool) -> None:
+    """By PyTorch's profiler, which writes other calls that do nothing.
+
+    Of what it takes in a call it takes half behind it, and four times as much for the kernel of a launch. For each
+    launch the host makes 3 calls that are not written; 14 where operations are recorded, as of PyTorch.
+    """
+    own, gap = 2 * half, half
+    unwritten = (14 if has_operations else 3) * (own + gap)
+    was = with_queries(launches, own, gap, "cudaStreamIsCapturing_v10000", 4 * own, unwritten)
+    was = msgspec.structs.replace(was, annotations=_noted(int(has_operations)))
+    found = untraced(was, make_device(kernel=1)).schedule
+    assert [op.call_s for op in found.ops if not isinstance(op, HostWork)] == pytest.approx([LAUNCH * NS] * launches)
+    between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
+    assert between == pytest.approx([WORK * NS] * (launches - 1), abs=2 * NS)  # as each gap is of whole nanoseconds
+
+
+def test_no_more_is_taken_for_calls_that_are_not_there_than_passed_between_those_that_are() -> None:
+    """Of 510 and 10 ticks before each launch but the first 260 are half, and 600 all."""
+    was = with_queries(4, 0, 10)
+    for unwritten, left in ((260, 260), (600, 0)):
+        found = program_of(was, costs=HostCosts(unwritten_s=unwritten * NS)).schedule
+        between = [op.duration_s for op in found.ops if isinstance(op, HostWork)]
+        assert between == pytest.approx([left * NS] * 3 if left else [])
 
 
 @pytest.mark.parametrize(("threads", "ratio"), [(0, 1.1), (1, 1.28), (2, 1.32)])
@@ -141,7 +171,7 @@ def test_a_few_of_them_say_nothing_and_neither_do_calls_that_work() -> None:
 
 
 def test_costs_can_be_scaled() -> None:
-    assert HostCosts(2.0, 3.0, 4.0, 0.25).scaled(0.5) == HostCosts(1.0, 1.5, 2.0, 0.25)
+    assert HostCosts(2.0, 3.0, 4.0, 6.0, 8.0, 0.25).scaled(0.5) == HostCosts(1.0, 1.5, 2.0, 3.0, 4.0, 0.25)
 
 
 def test_while_a_card_is_recorded_engines_hear_of_each_other_a_microsecond_later() -> None:
