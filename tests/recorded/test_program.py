@@ -280,7 +280,10 @@ def test_an_untraced_time_that_no_cost_of_recording_explains_is_named() -> None:
     """A kernel of 10,000 ticks cannot take 5,000, whatever its call cost; nor does recording make a program faster."""
     device = make_device(kernel=50)
     was = recorded(simulate(program(kernel(1, 10_000), HostWork(90 * NS), Synchronize()), device))
-    for said_s, why in ((5_000 * NS, "the most that recording can have cost"), (20_000 * NS, "with all that recording cost")):
+    for said_s, why in (
+        (5_000 * NS, "the most that recording can have cost"),
+        (20_000 * NS, "with all that recording cost"),
+    ):
         found = without_recording(was, device, said_s)
         assert found.program == untraced(was, device)
         assert not found.is_reached
