@@ -19,7 +19,7 @@ from streamsim.device.variations import mean_of
 from streamsim_validate.calibrate.recorders import REPEATS, fit_recorder, measure_recorders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class Clocked:
@@ -30,7 +30,7 @@ class Clocked:
     def __init__(self, took_s: dict[str, float], ratios: dict[str, float], host: Callable[[int], float]) -> None:
         self.now, self.is_recording, self.recordings = 0.0, False, 0
         self._took_s, self._ratios, self._host = took_s, ratios, host
-        self.kinds: dict[str, Callable[[], object]] = {kind: partial(self._call, kind) for kind in took_s}
+        self.kinds: Mapping[str, Callable[[], object]] = {kind: partial(self._call, kind) for kind in took_s}
 
     def _call(self, kind: str) -> None:
         times = self._ratios[kind] if self.is_recording else 1.0
