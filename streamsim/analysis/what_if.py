@@ -120,12 +120,6 @@ def _outcome(change: str, case: Scenario, before: Outcome | None) -> tuple[Outco
 def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
     touched_s = sum(op.duration_s for op in after.schedule.ops if isinstance(op, HostWork) and op.name == FIRST_TOUCH)
     if has_pageable(before) and not has_pageable(after):
-        if touched_s:
-            yield (
-                f"the first touch of host memory is left in: {format_seconds(touched_s)} of page faults, which pinned"
-                " memory pays once, when it is allocated"
-            )
-        yield from _assumed_range(before, after)
         names = before.schedule.pageable_names
         copies = [op for op in before.schedule.ops if isinstance(op, Copy) and op.host and op.host.buffer in names]
         n_bytes = sum(op.bytes for op in copies)
@@ -135,6 +129,12 @@ def _notes(before: Scenario, after: Scenario) -> Iterator[str]:
             "pinned memory is dear to allocate: once, before the loop; where the data comes from elsewhere, copying its"
             f" {format_bytes(n_bytes)} into pinned buffers takes the host about {format_seconds(staging_s)} each time"
         )
+        if touched_s:
+            yield (
+                f"the first touch of host memory is left in: {format_seconds(touched_s)} of page faults, which pinned"
+                " memory pays once, when it is allocated"
+            )
+        yield from _assumed_range(before, after)
 
 
 def _assumed_range(before: Scenario, after: Scenario) -> Iterator[str]:

@@ -171,7 +171,8 @@ def _verdict(replayed: Replayed | str, summary: RecordingSummary, program: str) 
     lines = list(verdict_of(use, replayed.without.program.schedule, replayed.found.device, program))
     if len(summary.cards) > 1:
         lines = [f"card {use.id}: {line}" for line in lines]
-    return [*lines, *notes_on(replayed.found.device, replayed.found, replayed.without)]
+    notes = notes_on(replayed.found.device, replayed.found, replayed.without)
+    return [*lines, *(line for line in notes if line.partition(":")[0] not in lines[2])]  # said once
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 WORST = 5  # ops shown
 STEPS = 40  # of the search for what recording cost
+CLOSE = 0.02  # of the untraced time: nearer than the model is, so that it is met
 NEAR = 1e-4  # of the untraced time, which no clock and no second run repeats closer
 LEAST_OFF = 0.01  # of the whole time: engines that are off by less do not matter
 MOST_SHARE, MOST_RECORD_S = 0.6, 30e-6  # of the host's time and of a record, that a time given may take off
@@ -229,6 +230,8 @@ def _families(costs: RecordingCosts) -> Iterator[tuple[Callable[[float], HostCos
     """Ways in which recording may have cost more or less, and the most of each: first what is most plausible."""
     if costs.likely.share == 0.0 and costs.likely != HostCosts():
         yield costs.likely.scaled, MOST_TIMES
+    elif costs.likely.share == 0.0:  # of a profiler of which nothing is known: as long for each call
+        yield HostCosts(call_s=1.0).scaled, MOST_RECORD_S
     yield partial(_of_share, costs.likely.first), MOST_SHARE
 
 
@@ -247,8 +250,9 @@ def _fitted(
         return f"is no less than the {format_seconds(longest_s)} that it takes with all that recording cost"
     for costs_at, most in families:
         shortest_s = takes_s(costs_at(most))
-        if shortest_s <= untraced_s:
-            return _bisected(costs_at, most, (takes_s(costs_at(0.0)), shortest_s), takes_s, untraced_s)
+        if shortest_s <= untraced_s * (1 + CLOSE):
+            wanted_s = max(untraced_s, shortest_s * (1 + NEAR))
+            return _bisected(costs_at, most, (takes_s(costs_at(0.0)), shortest_s), takes_s, wanted_s)
     return f"is less than the {format_seconds(shortest_s)} that it takes with the most that recording can have cost"
 
 
