@@ -115,7 +115,7 @@ def beside(recording: Recording, program: RecordedProgram, device: Device) -> Re
         program=program,
         device=device,
         timeline=timeline,
-        recorded_s=int(ends_ns.max()) * 1e-9,
+        recorded_s=int(ends_ns.max()) / 1e9,
         predicted_s=timeline.makespan_s,
         engines=tuple(_engines(recording, device, timeline, ops, rows)),
         worst=tuple(_worst(timeline, ops, recorded_ns, predicted_ns)),
@@ -131,7 +131,7 @@ def _engines(recording: Recording, device: Device, timeline: Timeline, ops: Rows
     for number, name in enumerate(timeline.engine_names):
         own = engine == number
         busy_ns = length(merged(starts[rows[own]], ends[rows[own]]))
-        found.append(EngineReplay(name, busy_ns * 1e-9, timeline.busy_s[name]))
+        found.append(EngineReplay(name, busy_ns / 1e9, timeline.busy_s[name]))
     return found
 
 
@@ -141,8 +141,8 @@ def _worst(timeline: Timeline, ops: Rows, recorded_ns: Rows, predicted_ns: Rows)
         Misplaced(
             int(ops[k]),
             label(timeline.schedule.ops[int(ops[k])]),
-            int(recorded_ns[k]) * 1e-9,
-            int(predicted_ns[k]) * 1e-9,
+            int(recorded_ns[k]) / 1e9,
+            int(predicted_ns[k]) / 1e9,
         )
         for k in farthest
     ]
