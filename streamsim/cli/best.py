@@ -165,7 +165,7 @@ def _best_of_grid(
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
-    assumed = [*of_events, *kernel_assumptions(workload, chunks, card)]
+    assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
     return _report(found, workload, grid, card, asked_of, form, assumed)
 
 
