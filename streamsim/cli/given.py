@@ -36,18 +36,22 @@ def is_program(path: Path) -> bool:
 
 def holds_program(path: Path | None) -> bool:
     """Whether a file holds a schedule or a recording."""
-    from streamsim.recorded.read import kind_given
+    if path is None or not is_program(path):
+        return False
+    from streamsim.recorded.told import kind_given
 
-    return path is not None and is_program(path) and kind_given(path) != ""
+    return kind_given(path) != ""
 
 
 def read_given(path: Path) -> Given:
     """The program in a file. Raises InputError naming the file, and what to do."""
     from streamsim.device.files import parse_device
     from streamsim.program.files import read_program
-    from streamsim.recorded.read import kind_given, read_recording
+    from streamsim.recorded.told import kind_given
 
     if kind_given(path) == "recording":
+        from streamsim.recorded.read import read_recording
+
         return _recorded(read_recording(path), path)
     file = read_program(path)
     device = parse_device(file.profile, f"{path}: profile") if file.profile else None
