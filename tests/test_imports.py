@@ -16,6 +16,7 @@ PACKAGE = ROOT / "streamsim"
 ROOMS = (
     "cli",
     "code",
+    "page",
     "report",
     "recorded",
     "search",

@@ -19,6 +19,7 @@ from streamsim.cli.options import (
     schedule_given,
     taken,
 )
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.errors import InputError
 from streamsim.program.files import write_schedule
@@ -46,6 +47,7 @@ ALONE = (
 @device_options
 @format_options
 @click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
+@page_option
 @click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy done: a .json file.")
 @click.pass_context
 def explain_command(
@@ -53,6 +55,7 @@ def explain_command(
     /,
     form: str,
     plot: Path | None,
+    page: Path | None,
     remedied: Path | None,
     **options: Any,
 ) -> None:
@@ -81,6 +84,7 @@ def explain_command(
         from streamsim.report.gantt import save_explanation
 
         save_explanation(explanation, plot)
+    save_page("explanation_page", page, explanation, asked.assumed)
     if form == "table":
         print_explanation(explanation)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):

@@ -8,6 +8,7 @@ import click
 
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.options import FILE, OUTPUT
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
 
@@ -47,6 +48,7 @@ SCHEMA_VERSION = 1
     " host was measured.",
 )
 @beside_options
+@page_option
 @click.option("--list", "as_list", is_flag=True, help="Print what --device, --process and --window may name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def import_command(
@@ -61,6 +63,7 @@ def import_command(
     untraced_time: str | None,
     plot: Path | None,
     trace: Path | None,
+    page: Path | None,
     as_list: bool,
     as_json: bool,
 ) -> None:
@@ -92,17 +95,18 @@ def import_command(
     from streamsim.report.recording import recording_table
     from streamsim.report.replay import replay_json, replay_table
 
-    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace})
+    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
         return _listed(recording, file.name, asked if as_json else None)
     summary = summarise(recording)
     untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, device))
-    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace))
+    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace, page))
     found = _replayed(recording, file.name, profile, untraced_s, must)
     if not isinstance(found, str):
         _write(recording, *found, output, save_profile, plot, trace)
+        save_page("recording_page", page, recording, file.name, summary, *found, untraced_s)
     if as_json:
         told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
         return print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **told})

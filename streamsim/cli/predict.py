@@ -24,6 +24,7 @@ from streamsim.cli.options import (
     pipeline_options,
     taken,
 )
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
@@ -55,6 +56,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     form: str
     plot: Path | None
     trace: Path | None
+    page: Path | None
     explain: bool
     samples: int | None
     seed: int
@@ -65,6 +67,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 @place_layers
 @device_options
 @output_options
+@page_option
 @explain_option
 @interval_options
 @click.pass_context
@@ -109,6 +112,7 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @device_options
 @output_options
+@page_option
 @explain_option
 @interval_options
 def simulate_command(schedule: Path, **options: Any) -> None:
@@ -226,6 +230,7 @@ def _report(
         from streamsim.report.trace import write_trace
 
         write_trace(prediction.timeline, wanted.trace)
+    save_page("prediction_page", wanted.page, prediction, interval, explanation, assumed)
     said = prediction.to_json(inputs)
     if explanation is not None:
         parts = {loss.cause: loss.lost_s for loss in explanation.losses}

@@ -8,6 +8,7 @@ import click
 
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
@@ -61,6 +62,7 @@ COUNT = click.IntRange(1, 1024)
     help="Write the pipeline with the changes, in this language, of a program whose steps repeat.",
 )
 @beside_options
+@page_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: before, alone, together.")
 def whatif_command(
     schedule: Path,
@@ -68,6 +70,7 @@ def whatif_command(
     language: Language | None,
     plot: Path | None,
     trace: Path | None,
+    page: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -107,7 +110,9 @@ def whatif_command(
     if language is not None:
         issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).schedule
         text = code_of_steps_noted(issued, language, options["prefetch"] or 0)
-    write_beside(_beside(found, recorded), plot, trace)
+    title, beside = f"{schedule.name} on {device.name}", _beside(found, recorded)
+    write_beside(beside, plot, trace)
+    save_page("what_if_page", page, found, title, beside)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
@@ -115,7 +120,7 @@ def whatif_command(
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
     else:
-        Console(highlight=False).print(what_if_table(found, f"{schedule.name} on {device.name}"))
+        Console(highlight=False).print(what_if_table(found, title))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -218,7 +218,7 @@ def _rows(timeline: Timeline) -> list[_Row]:
     lane = np.array(lane_of_each_op(timeline, timeline.engine))
     engines = [
         columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
-        for name in sorted(timeline.engine_names, key=_place)
+        for name in sorted(timeline.engine_names, key=engine_place)
     ]
     groups = [group for group in ([_Row("host", host)] * bool(host), engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
@@ -226,7 +226,8 @@ def _rows(timeline: Timeline) -> list[_Row]:
     return [row for group in groups for row in group]
 
 
-def _place(engine: str) -> int:
+def engine_place(engine: str) -> int:
+    """Return the row of an engine among others: as the work goes through them."""
     return PIPELINE.index(engine) if engine in PIPELINE else len(PIPELINE)
 
 
@@ -256,7 +257,7 @@ class _Columns:
         )
         self.engine = np.array(timeline.engine)
         self.stream = np.array([-1 if op.stream is None else op.stream for op in ops])
-        self.kind = np.array([_kind(op) for op in ops])
+        self.kind = np.array([kind_of(op) for op in ops])
         self.number = np.array(numbers(timeline.schedule))
 
     def row(self, name: str, chosen: Chosen, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
@@ -272,7 +273,8 @@ class _Columns:
         return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
 
 
-def _kind(op: Op) -> int:
+def kind_of(op: Op) -> int:
+    """Return the index into KINDS of a copy or kernel; of anything else that of a host call."""
     if isinstance(op, Copy):
         return KINDS.index(H2D if op.direction == "h2d" else D2H)
     return KINDS.index(KERNEL if isinstance(op, Kernel) else HOST_CALL)
@@ -283,7 +285,7 @@ def numbers(schedule: Schedule) -> list[int]:
 
     0 for events and host calls.
     """
-    kinds = [_kind(op) for op in schedule.ops]
+    kinds = [kind_of(op) for op in schedule.ops]
     counts = Counter(kind for kind in kinds if kind != KINDS.index(HOST_CALL))
     chunks = min(counts.values(), default=1)
     regular = all(count % chunks == 0 for count in counts.values())
@@ -303,7 +305,7 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
     ops = timeline.schedule.ops
     pageable = timeline.schedule.pageable_names
     issued, returned = np.array(timeline.issued), np.array(timeline.returned)
-    waits = np.array([_may_wait(op, pageable) for op in ops])
+    waits = np.array([may_wait(op, pageable) for op in ops])
     lanes = np.unique([op.thread for op in ops], return_inverse=True)[1]
     shown = (issued >= 0) & (returned > issued)
     calls, held = shown & ~waits, shown & waits
@@ -315,7 +317,8 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
     return [_Bars(kind, start, end, lane, 0 * start) for kind, start, end, lane in found if len(start)]
 
 
-def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
+def may_wait(op: Op, pageable: frozenset[str]) -> bool:
+    """Return whether the call of an op may hold its thread; ``pageable``: names of host buffers that are."""
     if isinstance(op, Copy):
         return op.blocking or (op.host is not None and op.host.buffer in pageable)
     return isinstance(op, Synchronize | WaitThread)

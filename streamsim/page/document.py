@@ -1,0 +1,149 @@
+"""A page put together: its words and tables as HTML that needs no script, its pictures as data for the viewer.
+
+Every name and number is escaped, and the page's own policy lets nothing run or load but the viewer in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.files.atomic_files import write_bytes
+from streamsim.page.losses import Losses, losses_html
+from streamsim.page.tables import Table, table_html
+from streamsim.page.timelines import Shown, line_data
+from streamsim.text.quantities import format_seconds
+from streamsim.text.shown import as_unicode, one_line
+
+if TYPE_CHECKING:
+    import os
+
+VIEWER = "viewer.html"
+POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
+BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
+KEYS = (
+    "Wheel or + and -: zoom. Drag or Shift with an arrow: move. Arrows: from op to op. Enter: to the op that it"
+    " waited for. c: critical path. 0: all. Esc: nothing selected."
+)
+HINT = "Point at an op to read about it. Click it to follow what it waited for."
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a page shows, from top to bottom.
+
+    ``headline``: figures, each with a few words. ``advice``: a sentence below them. ``lines``: time lines on one scale.
+    ``notes``: what was assumed. ``command``: the command that made the page, empty if there was none.
+    """
+
+    title: str
+    headline: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+    losses: Losses | None = None
+    lines: tuple[Shown, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    command: str = ""
+
+    def html(self) -> str:
+        """Return the page as one HTML document."""
+        data = {"lines": [line_data(line) for line in self.lines]}
+        body = [
+            *_head(self),
+            "" if self.losses is None else losses_html(self.losses),
+            _lines(self.lines, range(len(self.lines))) if self.lines else "",
+            *(f"<section class='scroll'>{table_html(table)}</section>" for table in self.tables),
+            *_foot(self),
+        ]
+        return _filled(self.title, "\n".join(filter(None, body)), data)
+
+
+def write_page(page: Page, path: str | os.PathLike[str]) -> None:
+    """Write ``page`` as one file for a browser. Raises InputError when it cannot be written."""
+    write_bytes(page.html().encode(errors="backslashreplace"), path)  # halves of characters too
+
+
+def _filled(title: str, body: str, data: dict[str, Any]) -> str:
+    viewer = _viewer()
+    policy = POLICY.format(script=_digest(viewer, "script"), style=_digest(viewer, "style"))
+    encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
+    parts = {"policy": policy, "title": escape(one_line(title)), "body": f"<main>\n{body}\n</main>", "data": encoded}
+    for name, text in parts.items():  # the data last: names in them are not looked at
+        viewer = viewer.replace(f"@{name}@", text, 1)
+    return viewer
+
+
+@cache
+def _viewer() -> str:
+    return files("streamsim.page").joinpath(VIEWER).read_text(encoding="utf-8")
+
+
+def _digest(viewer: str, tag: str) -> str:
+    """Name the content of the viewer's only ``tag`` without attributes, as a content security policy does."""
+    content = viewer.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def shown(text: str) -> str:
+    """Return ``text`` escaped, for a paragraph."""
+    return escape(as_unicode(text))
+
+
+def _head(page: Page) -> list[str]:
+    figures = "".join(f"<div><dt>{shown(figure)}</dt><dd>{shown(words)}</dd></div>" for figure, words in page.headline)
+    return [
+        f"<header><h1>{shown(one_line(page.title))}</h1></header>",
+        f"<dl class='headline'>{figures}</dl>" if figures else "",
+        f"<p>{shown(page.advice)}</p>" if page.advice else "",
+        "<noscript><p>The pictures need JavaScript. Every number stands in the tables below.</p></noscript>",
+    ]
+
+
+def _foot(page: Page) -> list[str]:
+    found = [f"<p>{shown(note)}</p>" for note in page.notes]
+    if page.command:
+        found += ["<p class='soft'>The command that made this page:</p>", f"<pre>{shown(page.command)}</pre>"]
+    return ["<section><h2>Assumed, and how the page was made</h2>", *found, "</section>"] if found else []
+
+
+def _lines(lines: tuple[Shown, ...], numbers: range) -> str:
+    """Return the places of some time lines that share one scale."""
+    buttons = "".join(
+        f"<button data-do='{name}'{' aria-pressed=false' if name == 'path' else ''}>{words}</button>"
+        for name, words in BUTTONS
+    )
+    return "\n".join(
+        (
+            f"<section class='lines' data-lines='{' '.join(map(str, numbers))}'>",
+            f"<h2>{'Time line' if len(lines) == 1 else 'Time lines, on one scale'}</h2>",
+            f"<div class='tools'>{buttons}</div>",
+            "<ul class='legend'></ul>",
+            *map(_picture, lines),
+            f"<div class='told' aria-live='polite' data-hint='{HINT}'><p class='soft'>{HINT}</p></div>",
+            f"<p class='keys no-print'>{KEYS}</p>",
+            *map(_ops, lines),
+            "</section>",
+        )
+    )
+
+
+def _picture(line: Shown) -> str:
+    took = format_seconds(line.timeline.makespan_s)
+    label = f"Time line of {line.name}: {took}. Arrow keys go from op to op. A table of the ops stands below."
+    return (
+        f"<div class='line'><h3>{shown(one_line(line.name))}: {took}</h3>"
+        f'<div class="picture" tabindex="0" role="group" aria-label="{shown(one_line(label))}">'
+        "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div></div>"
+    )
+
+
+def _ops(line: Shown) -> str:
+    return (
+        f"<details class='ops no-print'><summary>Table of the ops: {shown(one_line(line.name))}</summary>"
+        "<p><button>The 100 before</button> <button>The next 100</button></p><div class='scroll'></div></details>"
+    )

@@ -1,0 +1,52 @@
+"""Tables of the command line as HTML: what rich prints in the terminal stands on the page in the same words."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows of texts in groups. ``heads``: names of the columns, or none. ``right``: columns of numbers."""
+
+    title: str
+    groups: tuple[tuple[tuple[str, ...], ...], ...]
+    heads: tuple[str, ...] = ()
+    right: frozenset[int] = frozenset()
+
+
+def table_of(table: rich.table.Table) -> Table:
+    """Return what a table of the terminal says."""
+    columns = [[_plain(cell) for cell in column.cells] for column in table.columns]
+    heads = tuple(_plain(column.header) for column in table.columns) if table.show_header else ()
+    groups: list[list[tuple[str, ...]]] = [[]]
+    for number, row in enumerate(table.rows):
+        groups[-1].append(tuple(column[number] for column in columns))
+        if row.end_section:
+            groups.append([])
+    right = frozenset(k for k, column in enumerate(table.columns) if column.justify == "right")
+    return Table(_plain(table.title or ""), tuple(tuple(group) for group in groups if group), heads, right)
+
+
+def _plain(cell: object) -> str:
+    from rich.text import Text
+
+    return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
+
+
+def table_html(table: Table) -> str:
+    """Return ``table`` as an HTML table: the first cell of a row is its head."""
+    heads = "".join(f"<th scope='col'>{escape(head)}</th>" for head in table.heads)
+    bodies = "".join(f"<tbody>{''.join(_row(row, table.right) for row in group)}</tbody>" for group in table.groups)
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return f"<table>{caption}{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{bodies}</table>"
+
+
+def _row(row: tuple[str, ...], right: frozenset[int]) -> str:
+    cells = (f"<td{' class=number' if k in right else ''}>{escape(cell)}</td>" for k, cell in enumerate(row[1:], 1))
+    return f"<tr><th scope='row'>{escape(row[0])}</th>{''.join(cells)}</tr>"

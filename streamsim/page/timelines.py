@@ -1,0 +1,104 @@
+"""A time line as the page's viewer reads it: names, and columns of small differences that take little room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.lowering.lowered import lower
+from streamsim.page.columns import differences, packed
+from streamsim.program.schedule import Copy, Kernel
+from streamsim.report.gantt import engine_place, kind_of, may_wait, numbers
+from streamsim.report.overlapping_ops import lane_of_each_op
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.shown import one_line
+from streamsim.timeline.critical_path import causes_of
+from streamsim.timeline.timeline import Timeline, label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
+UNDRAWN, CALL, HELD = 0, 3, 4  # the host's part of an op: as the viewer's kinds are numbered
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A time line on a page. ``bound_s``: the lower bound to mark; ``interval_s``: from and to, to shade."""
+
+    name: str
+    timeline: Timeline
+    bound_s: float = 0.0
+    interval_s: tuple[float, float] = (0.0, 0.0)
+
+
+def line_data(shown: Shown) -> dict[str, Any]:
+    """Return the time line as plain numbers and texts; its ops are in ``columns``."""
+    timeline = shown.timeline
+    names = list(map(label, timeline.schedule.ops))
+    distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    busy = timeline.utilisation
+    engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
+    return {
+        "name": one_line(shown.name),
+        "ops": len(timeline),
+        "names": [one_line(name) for name in distinct],
+        "engines": [[index, name, round(busy[name], 4)] for index, name in engines],
+        "measured": timeline.device is None,
+        "waited": any(0 <= ready < start for ready, start in zip(timeline.ready, timeline.start, strict=True)),
+        "launch": timeline.launched if timeline.schedule.launch == "graph" else 0,
+        "makespan": round(timeline.makespan_s * TICKS_PER_S),
+        "bound": round(shown.bound_s * TICKS_PER_S),
+        "low": round(shown.interval_s[0] * TICKS_PER_S),
+        "high": round(shown.interval_s[1] * TICKS_PER_S),
+        "columns": packed(_columns(timeline, [distinct[name] for name in names])),
+    }
+
+
+def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
+    """List the columns in the order in which the viewer takes them.
+
+    ``cause`` is how many ops before itself the op is that it waited for, 0 for none. ``start`` counts from the end of
+    that op if it comes earlier in the schedule, else from the call; ``ready`` back from the start, ``end`` on from it.
+    """
+    ops = timeline.schedule.ops
+    streams = [-1 if op.stream is None else op.stream for op in ops]
+    causes = [(None, "start")] * len(ops) if timeline.device is None else _causes(timeline)
+    cause = [0 if before is None else op - before for op, (before, _) in enumerate(causes)]
+    since = [timeline.end[op - back] if back > 0 else timeline.issued[op] for op, back in enumerate(cause)]
+    waited = [start - ready if ready >= 0 else 0 for start, ready in zip(timeline.start, timeline.ready, strict=True)]
+    return [
+        name,
+        [kind_of(op) for op in ops],
+        _host(timeline),
+        timeline.engine,
+        lane_of_each_op(timeline, timeline.engine),
+        streams,
+        lane_of_each_op(timeline, streams),
+        [op.thread for op in ops],
+        numbers(timeline.schedule),
+        differences(op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0 for op in ops),
+        differences(timeline.issued),
+        [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],
+        waited,
+        [start - begin for start, begin in zip(timeline.start, since, strict=True)],
+        [end - start for start, end in zip(timeline.start, timeline.end, strict=True)],
+        cause,
+        [BECAUSE.index(because) for _, because in causes],
+    ]
+
+
+def _causes(timeline: Timeline) -> list[tuple[int | None, str]]:
+    assert timeline.device is not None
+    return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
+
+
+def _host(timeline: Timeline) -> list[int]:
+    """List for every op how its call is drawn: not at all if it took no time or belongs to a graph's launch."""
+    pageable, is_graph = timeline.schedule.pageable_names, timeline.schedule.launch == "graph"
+    found = []
+    for op, issued, returned in zip(timeline.schedule.ops, timeline.issued, timeline.returned, strict=True):
+        holds = may_wait(op, pageable)
+        drawn = 0 <= issued < returned and (holds or not is_graph)
+        found.append((HELD if holds else CALL) if drawn else UNDRAWN)
+    return found
