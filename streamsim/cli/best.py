@@ -23,6 +23,7 @@ from streamsim.cli.options import (
     taken,
     workload_options,
 )
+from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from streamsim.search.best import Best, Flatness
 
+SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
@@ -73,6 +75,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     help="Write the program to use, in this language; its calls are counted.",
 )
 @click.option("--output", "-o", type=OUTPUT, help="The file of --as.")
+@page_option
 @click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
 @bound_layers
 @click.pass_context
@@ -88,6 +91,7 @@ def best_command(
     form: str,
     language: Language | None,
     output: Path | None,
+    page: Path | None,
     independent: bool,
     **sizes: Any,
 ) -> None:
@@ -136,7 +140,7 @@ def best_command(
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )
-    return _best_of_grid(workload, card, grid, exact, device_chosen, program, form)
+    return _best_of_grid(workload, card, grid, exact, device_chosen, program, page, form)
 
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
@@ -152,6 +156,7 @@ def _best_of_grid(
     exact: bool,
     asked_of: Chosen,
     program: tuple[Language, Path] | None,
+    page: Path | None,
     form: str,
 ) -> None:
     with collector_off():  # what the search and its imports make stays, and looking at it takes a tenth of it all
@@ -162,6 +167,12 @@ def _best_of_grid(
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
     assumed = kernel_assumptions(workload, chunks, card)
+    if page is not None:
+        from streamsim.page.tables import table_of
+
+        save_page(
+            "best_page", page, found, workload, card, grid, predicting(SEARCHED), table_of(_table(found)), assumed
+        )
     return _report(found, workload, grid, asked_of, form, assumed)
 
 

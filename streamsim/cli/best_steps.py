@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamsim.search.best_steps import BestSteps, TimedWay
 
 SCHEMA_VERSION = 1
-NOT_TAKEN = ("orders", "exact")  # of a workload's options, besides those of a pipeline
+NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
 
 
 def program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> Schedule | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
@@ -12,6 +13,10 @@ from streamsim.cli.options import Output
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
 
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
 
@@ -40,4 +45,34 @@ def save_page(kind: str, path: Path | None, *of: Any) -> None:
     from streamsim.page.document import write_page
 
     page = getattr(pages, kind)(*of)
-    write_page(replace(page, command=click.get_current_context().find_root().obj or ""), path)
+    write_page(replace(page, command=shlex.join(_called())), path)
+
+
+def _called() -> list[str]:
+    """Return the program's name and the arguments with which it was called."""
+    called: list[str] = click.get_current_context().find_root().obj or []
+    return called
+
+
+def predicting(left_out: Container[str]) -> str:
+    """Return the command that predicts the work which the current command is called for, by the same options.
+
+    ``left_out``: options that stay away; of ``--set`` those that name several values do.
+    """
+    from streamsim.cli.predict import predict_command
+
+    context = click.get_current_context()
+    known = {param.opts[0] for param in predict_command.params if param.opts[0] not in left_out} - {*OF_OUTPUT}
+    called = _called()
+    given, _, _ = context.command.make_parser(context).parse_args(called[called.index(context.info_name or "") + 1 :])
+    words = ["streamsim", "predict"]
+    for param in context.command.params:
+        values = given.get(param.name or "")
+        for value in values if isinstance(values, list | tuple) else [values]:
+            if param.opts[0] in known and isinstance(value, str) and not _is_range(param.opts[0], value):
+                words += [param.opts[0], value] if isinstance(param, click.Option) else [value]
+    return shlex.join(words)
+
+
+def _is_range(option: str, value: str) -> bool:
+    return option == "--set" and ("," in value or ".." in value)

@@ -4,7 +4,6 @@ Exit codes: :mod:`streamsim.errors`. ``STREAMSIM_TRACEBACK=1`` shows where an un
 """
 
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -73,7 +72,7 @@ def run(app: click.Command, name: str, arguments: list[str] | None, interrupted:
     _open_closed_streams()
     _show_warnings_as_lines(name)
     try:
-        called = shlex.join([name, *(sys.argv[1:] if arguments is None else arguments)])  # what a page says made it
+        called = [name, *(sys.argv[1:] if arguments is None else arguments)]  # a page says what made it
         code = app.main(arguments, prog_name=name, standalone_mode=False, obj=called)
         return _flushed(code if isinstance(code, int) else OK, name)
     except click.ClickException as error:

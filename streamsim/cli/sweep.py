@@ -12,6 +12,7 @@ import click
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import FILE, OUTPUT, PICTURE, formats
+from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
@@ -35,6 +36,7 @@ from streamsim.search.sweep_output import (
 from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
+ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 
 
@@ -73,7 +75,8 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
 @click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
 @formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
 @click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
-@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns.")
+@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns, and first of --page.")
+@page_option
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
 @click.option(
@@ -89,6 +92,7 @@ def sweep_command(
     form: str | None,
     plot: Path | None,
     plot_by: str,
+    page: Path | None,
     workers: int | None,
     dask: str | None,
     retries: int,
@@ -113,6 +117,8 @@ def sweep_command(
         if value not in (None, ())
     }
     sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
+    if page is not None and output is None:
+        raise InputError(f"--page {page}: shows the rows of a file; give --output too")
     axes = _plot_axes(plot, plot_by, output, sweep)
     kind = format_of(output or "stdout", form)
     if not (workers or dask or is_fast()):
@@ -130,6 +136,10 @@ def sweep_command(
             _summarise(sweep, written, output)
     if plot is not None and output is not None:
         _plot(output, kind, plot, axes)
+    if page is not None and output is not None:
+        rows = list(read_rows(output, kind))
+        command = "" if asked else _predicting(rows, given)
+        save_page("sweep_page", page, rows, sweep, axes, command, list(_taken_for_granted(sweep)))
 
 
 def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
@@ -199,6 +209,15 @@ def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None
     heat = HeatMap(*axes)
     heat.add(read_rows(output, kind))
     save_heatmap(heat, plot)
+
+
+def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]]) -> str:
+    """Return the command that predicts what all rows have in common; empty where no command predicts a row."""
+    varying = {name for name in rows[0] if len({row[name] for row in rows}) > 1} if rows else set[str]()
+    arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
+    if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
+        return ""
+    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays})
 
 
 def _say_left_out(written: Journal) -> None:

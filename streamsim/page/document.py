@@ -16,6 +16,7 @@ import msgspec
 
 from streamsim.files.atomic_files import write_bytes
 from streamsim.page.losses import Losses, losses_html
+from streamsim.page.maps import Map, map_data
 from streamsim.page.tables import Table, table_html
 from streamsim.page.timelines import Shown, line_data
 from streamsim.text.quantities import format_seconds
@@ -23,6 +24,7 @@ from streamsim.text.shown import as_unicode, one_line
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
 VIEWER = "viewer.html"
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
@@ -31,6 +33,8 @@ KEYS = (
     "Wheel or + and -: zoom. Drag or Shift with an arrow: move. Arrows: from op to op. Enter: to the op that it"
     " waited for. c: critical path. 0: all. Esc: nothing selected."
 )
+READ_LINE = "Arrow keys go from op to op. A table of the ops stands below."
+READ_MAP = "Map of the times. Arrow keys go from cell to cell. A table of the cells stands below."
 HINT = "Point at an op to read about it. Click it to follow what it waited for."
 
 
@@ -45,6 +49,7 @@ class Page(msgspec.Struct, frozen=True):
     headline: tuple[tuple[str, str], ...] = ()
     advice: str = ""
     losses: Losses | None = None
+    map: Map | None = None
     lines: tuple[Shown, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
@@ -52,11 +57,15 @@ class Page(msgspec.Struct, frozen=True):
 
     def html(self) -> str:
         """Return the page as one HTML document."""
-        data = {"lines": [line_data(line) for line in self.lines]}
+        of_map = () if self.map is None else tuple(self.map.lines.values())
+        data: dict[str, Any] = {"lines": [line_data(line) for line in self.lines + of_map], "map": None}
+        if self.map is not None:
+            data["map"] = map_data(self.map, len(self.lines))
         body = [
             *_head(self),
             "" if self.losses is None else losses_html(self.losses),
-            _lines(self.lines, range(len(self.lines))) if self.lines else "",
+            "" if self.map is None else _map(),
+            _lines(self.lines) if self.lines else "",
             *(f"<section class='scroll'>{table_html(table)}</section>" for table in self.tables),
             *_foot(self),
         ]
@@ -111,39 +120,61 @@ def _foot(page: Page) -> list[str]:
     return ["<section><h2>Assumed, and how the page was made</h2>", *found, "</section>"] if found else []
 
 
-def _lines(lines: tuple[Shown, ...], numbers: range) -> str:
+def _lines(lines: tuple[Shown, ...]) -> str:
     """Return the places of some time lines that share one scale."""
+    numbers = " ".join(map(str, range(len(lines))))
+    heading = "Time line" if len(lines) == 1 else "Time lines, on one scale"
+    places = [(line.name, format_seconds(line.timeline.makespan_s)) for line in lines]
+    return f"<section class='lines' data-lines='{numbers}'><h2>{heading}</h2>{_view(places)}</section>"
+
+
+def _view(places: Sequence[tuple[str, str]]) -> str:
+    """Return buttons, legend, a place for each picture, what is told of an op, and the tables behind the pictures."""
     buttons = "".join(
         f"<button data-do='{name}'{' aria-pressed=false' if name == 'path' else ''}>{words}</button>"
         for name, words in BUTTONS
     )
     return "\n".join(
         (
-            f"<section class='lines' data-lines='{' '.join(map(str, numbers))}'>",
-            f"<h2>{'Time line' if len(lines) == 1 else 'Time lines, on one scale'}</h2>",
             f"<div class='tools'>{buttons}</div>",
             "<ul class='legend'></ul>",
-            *map(_picture, lines),
+            *(_picture(*place) for place in places),
             f"<div class='told' aria-live='polite' data-hint='{HINT}'><p class='soft'>{HINT}</p></div>",
             f"<p class='keys no-print'>{KEYS}</p>",
-            *map(_ops, lines),
-            "</section>",
+            *(_ops(name) for name, _ in places),
         )
     )
 
 
-def _picture(line: Shown) -> str:
-    took = format_seconds(line.timeline.makespan_s)
-    label = f"Time line of {line.name}: {took}. Arrow keys go from op to op. A table of the ops stands below."
+def _picture(name: str, took: str) -> str:
+    title = shown(one_line(f"{name}: {took}"))
+    return f"<div class='line'><h3>{title}</h3>{_canvas(f'Time line. {title}. {READ_LINE}')}</div>"
+
+
+def _canvas(label: str) -> str:
     return (
-        f"<div class='line'><h3>{shown(one_line(line.name))}: {took}</h3>"
-        f'<div class="picture" tabindex="0" role="group" aria-label="{shown(one_line(label))}">'
-        "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div></div>"
+        f'<div class="picture" tabindex="0" role="group" aria-label="{label}">'
+        "<canvas aria-hidden='true'></canvas><div class='tip' hidden></div></div>"
     )
 
 
-def _ops(line: Shown) -> str:
+def _ops(name: str) -> str:
     return (
-        f"<details class='ops no-print'><summary>Table of the ops: {shown(one_line(line.name))}</summary>"
+        f"<details class='ops no-print'><summary>Table of the ops: {shown(one_line(name))}</summary>"
         "<p><button>The 100 before</button> <button>The next 100</button></p><div class='scroll'></div></details>"
+    )
+
+
+def _map() -> str:
+    """Return the place of a map, and below it that of the time line of a cell."""
+    return "\n".join(
+        (
+            "<section class='map'><h2>Map of the times</h2>",
+            "<div class='tools'></div>",
+            _canvas(READ_MAP),
+            "<p class='scale soft'></p>",
+            "<details class='cells no-print'><summary>Table of the cells</summary><div class='scroll'></div></details>",
+            "<div class='told' aria-live='polite'><p class='soft'>Click a cell to read about it.</p></div>",
+            f"<div class='cell' hidden>{_view([('', '')])}</div></section>",
+        )
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.losses import losses_of, losses_table
+from streamsim.page.searches import best_page, sweep_page
 from streamsim.page.tables import table_of
 from streamsim.page.timelines import Shown
 from streamsim.recorded.times import recorded_times
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from streamsim.recorded.replay import Replay
     from streamsim.recorded.summary import RecordingSummary
     from streamsim.timeline.timeline import Timeline
+
+__all__ = ["best_page", "explanation_page", "prediction_page", "recording_page", "sweep_page", "what_if_page"]
 
 NO_INTERVAL = (0.0, 0.0)
 
