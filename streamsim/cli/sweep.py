@@ -138,7 +138,7 @@ def sweep_command(
         _plot(output, kind, plot, axes)
     if page is not None and output is not None:
         rows = list(read_rows(output, kind))
-        command = "" if asked else _predicting(rows, given)
+        command = "" if asked else _predicting(rows, given, axes)
         save_page("sweep_page", page, rows, sweep, axes, command, list(_taken_for_granted(sweep)))
 
 
@@ -211,13 +211,16 @@ def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None
     save_heatmap(heat, plot)
 
 
-def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]]) -> str:
-    """Return the command that predicts what all rows have in common; empty where no command predicts a row."""
+def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], axes: tuple[str, str]) -> str:
+    """Return the command that predicts what all rows have in common, without the columns that a map over ``axes`` has.
+
+    Empty where no command predicts a row.
+    """
     varying = {name for name in rows[0] if len({row[name] for row in rows}) > 1} if rows else set[str]()
     arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
     if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
         return ""
-    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays})
+    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays | {*axes}})
 
 
 def _say_left_out(written: Journal) -> None:

@@ -19,6 +19,8 @@ from streamsim.timeline.timeline import Timeline, label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamsim.timeline.critical_path import Cause
+
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
 UNDRAWN, CALL, HELD = 0, 3, 4  # the host's part of an op: as the viewer's kinds are numbered
 
@@ -58,15 +60,23 @@ def line_data(shown: Shown) -> dict[str, Any]:
 def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
     """List the columns in the order in which the viewer takes them.
 
-    ``cause`` is how many ops before itself the op is that it waited for, 0 for none. ``start`` counts from the end of
-    that op if it comes earlier in the schedule, else from the call; ``ready`` back from the start, ``end`` on from it.
+    ``cause`` is how many ops before itself the op is that it waited for, 0 for none. An op could be ready when its call
+    has returned and the op before it in its stream has ended; ``ready`` counts from then. ``start`` counts from the
+    end of the op that its engine was busy with, if that comes earlier in the schedule, else from ``ready``.
     """
     ops = timeline.schedule.ops
     streams = [-1 if op.stream is None else op.stream for op in ops]
-    causes = [(None, "start")] * len(ops) if timeline.device is None else _causes(timeline)
-    cause = [0 if before is None else op - before for op, (before, _) in enumerate(causes)]
-    since = [timeline.end[op - back] if back > 0 else timeline.issued[op] for op, back in enumerate(cause)]
-    waited = [start - ready if ready >= 0 else 0 for start, ready in zip(timeline.start, timeline.ready, strict=True)]
+    nothing: list[Cause] = [(None, "start")] * len(ops)
+    causes = nothing if timeline.device is None else _causes(timeline)
+    ready, since, ended = [], [], dict[int, int]()
+    for op, (stream, (cause, because)) in enumerate(zip(streams, causes, strict=True)):
+        could = max(timeline.returned[op], ended.get(stream, 0))
+        ready.append(timeline.ready[op] if timeline.ready[op] >= 0 else could)
+        late = because == "engine" and cause is not None and cause < op
+        since.append(timeline.end[cause] if late and cause is not None else ready[op])
+        ready[op] -= could
+        if timeline.engine[op] >= 0:
+            ended[stream] = timeline.end[op]
     return [
         name,
         [kind_of(op) for op in ops],
@@ -80,15 +90,15 @@ def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
         differences(op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0 for op in ops),
         differences(timeline.issued),
         [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],
-        waited,
+        ready,
         [start - begin for start, begin in zip(timeline.start, since, strict=True)],
         [end - start for start, end in zip(timeline.start, timeline.end, strict=True)],
-        cause,
+        [0 if cause is None else op - cause for op, (cause, _) in enumerate(causes)],
         [BECAUSE.index(because) for _, because in causes],
     ]
 
 
-def _causes(timeline: Timeline) -> list[tuple[int | None, str]]:
+def _causes(timeline: Timeline) -> list[Cause]:
     assert timeline.device is not None
     return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
 
