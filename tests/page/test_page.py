@@ -16,7 +16,7 @@ import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pages import CONFIGS, PIPELINE, irregular, lines_of, said_by, saved
+from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
 from strategies import h2d, kernel, make_device, program, runs
 
 from streamsim.analysis.causes import CAUSES
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
-
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
 
 
 def unpacked(text: str, length: int) -> list[list[int]]:
