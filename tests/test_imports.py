@@ -31,7 +31,7 @@ ROOMS = (
     "files",
     "text",
 )
-FOR_ALL = {"errors", "checks", "collector"}
+FOR_ALL = {"errors", "checks", "collector", "displayed"}
 HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "numba")
 FILES = sorted(PACKAGE.rglob("*.py"))
 

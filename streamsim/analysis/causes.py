@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+from streamsim.displayed import Displayed
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -120,7 +121,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Displayed):
     """Where the time of a schedule goes. Times in seconds.
 
     ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -

@@ -10,6 +10,7 @@ from streamsim.analysis.bounds import bound_of
 from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.displayed import Displayed
 from streamsim.lowering.lowered import lower
 from streamsim.model import run, simulate
 from streamsim.program.patterns import serialized
@@ -46,7 +47,7 @@ class WithoutRing(msgspec.Struct, frozen=True):
     fits: bool
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class Prediction(Displayed, msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the

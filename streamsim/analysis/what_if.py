@@ -16,6 +16,7 @@ from streamsim.analysis.counterfactual import Scenario, has_pageable, legacy_apa
 from streamsim.analysis.steps import are_independent, in_pieces, is_of_a_call, over_streams, prefetched
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program.schedule import LEGACY_STREAM, Copy, HostWork, Kernel, Synchronize, WaitThread, check_schedule
 from streamsim.text.quantities import format_bytes, format_seconds
@@ -49,7 +50,7 @@ class Outcome(msgspec.Struct, frozen=True):
     binds: str
 
 
-class WhatIf(msgspec.Struct, frozen=True):
+class WhatIf(Displayed, msgspec.Struct, frozen=True):
     """What changes bring. ``assumed``: what must hold for them; ``notes``: what they cost beside.
 
     ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.

@@ -12,8 +12,10 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.maps import Map, map_of, spread
+from streamsim.page.tables import table_of
 from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
+from streamsim.report.best import best_table
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.sweep import CONFIG, RESULTS
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streamsim.device.profile import Device
-    from streamsim.page.tables import Table
     from streamsim.program.schedule import Schedule
     from streamsim.program.workload import Workload
     from streamsim.search.best import Best
@@ -48,7 +49,6 @@ def best_page(
     device: Device,
     grid: Grid,
     command: str,
-    table: Table,
     assumed: Sequence[str] = (),
 ) -> Page:
     """Return the page of a search: a map of its grid, and time lines of what to use and of others beside it.
@@ -74,7 +74,7 @@ def best_page(
             (f"{found.speedup:.2f}x", "as fast as the unchunked program with blocking copies"),
         ),
         map=replace(shown, command=command),
-        tables=(table,),
+        tables=(table_of(best_table(found)),),
         notes=(f"{found.device}: {found.link}", *assumed),
     )
 

@@ -33,6 +33,22 @@ def table_of(table: rich.table.Table) -> Table:
     return Table(_plain(table.title or ""), tuple(tuple(group) for group in groups if group), heads, right)
 
 
+def rich_table(table: Table) -> rich.table.Table:
+    """Return the rows for the terminal, without the title."""
+    from rich.box import SIMPLE
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    found = RichTable(show_header=bool(table.heads), box=SIMPLE)
+    for k in range(max((len(row) for group in table.groups for row in group), default=0)):
+        found.add_column(table.heads[k] if table.heads else "", justify="right" if k in table.right else "left")
+    for group in table.groups:
+        for row in group:
+            found.add_row(*map(Text, row))
+        found.add_section()
+    return found
+
+
 def _plain(cell: object) -> str:
     from rich.text import Text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.report.pictures import save_axes
 from streamsim.text.quantities import format_bytes, format_seconds, unit_of
@@ -23,7 +24,7 @@ WIDTH_IN, HEIGHT_IN = 7.5, 5.0
 Cells = dict[tuple[Any, Any], float]
 
 
-class HeatMap:
+class HeatMap(Displayed):
     """The shortest makespan for each pair of values of the columns ``x`` and ``y``, over all else in the rows."""
 
     def __init__(self, x: str = "chunks", y: str = "streams") -> None:

@@ -20,6 +20,7 @@ from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
 from streamsim.device.variations import faster
+from streamsim.displayed import Displayed
 from streamsim.program.config import Config
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
@@ -63,7 +64,7 @@ class Flatness(msgspec.Struct, frozen=True):
     range_percent: int = RANGE_PERCENT
 
 
-class Best(msgspec.Struct, frozen=True):
+class Best(Displayed, msgspec.Struct, frozen=True):
     """The optimum of a grid and what to make of it. Times in seconds.
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what

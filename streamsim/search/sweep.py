@@ -18,6 +18,7 @@ import msgspec
 
 from streamsim.checks import check_number, check_tuple
 from streamsim.device.variations import changed
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -64,7 +65,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"{self.name} = []: an empty axis; give at least one value")
 
 
-class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
 
     To iterate over it predicts them: see :meth:`rows`. Raises InputError naming the axis.

@@ -39,10 +39,19 @@ def look(browser: Any, tmp_path: Path) -> Iterator[Callable[[str], Any]]:
         file.write_text(html, encoding="utf-8")
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
         page.set_default_timeout(10_000)
-        page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+
+        def note_message(message: Any) -> None:
+            if message.type == "error":
+                wrong.append(message.text)
+
+        def note_request(request: Any) -> None:
+            if request.url not in (file.as_uri(), "about:srcdoc"):
+                wrong.append(request.url)
+
+        page.on("console", note_message)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: wrong.append(dialog.message))
-        page.on("request", lambda request: request.url == file.as_uri() or wrong.append(request.url))
+        page.on("request", note_request)
         page.goto(file.as_uri())
         page.wait_for_selector("html[data-drawn=yes]", state="attached")
         seen.append(page)
