@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from streamsim.timeline.timeline import Timeline
 
 WIDTH = 120  # of a table as text, in characters
-ROW_PX, PICTURE_PX, MAP_PX, REST_PX, MOST_PX = 24, 90, 900, 330, 1000  # of a page in a notebook
+ROW_PX, PICTURE_PX, PART_PX, MAP_PX, REST_PX, MOST_PX = 24, 110, 26, 900, 400, 1400  # of a page in a notebook
+
+PARTS_HEAD = 6  # what stands above the parts, in their height
 
 
 def text_of(value: Any) -> str:
@@ -56,7 +58,8 @@ def html_of(value: Any) -> str:
     if not page.lines and page.map is None and page.losses is None:
         return tables
     rows = sum(len({*one.timeline.engine, *(op.stream for op in one.timeline.schedule.ops)}) for one in page.lines)
-    high = REST_PX + rows * ROW_PX + len(page.lines) * PICTURE_PX + (MAP_PX if page.map else 0)
+    parts = len(page.losses.parts) + PARTS_HEAD if page.losses else 0
+    high = REST_PX + rows * ROW_PX + len(page.lines) * PICTURE_PX + parts * PART_PX + (MAP_PX if page.map else 0)
     inside = escape(replace(page, tables=(), notes=()).html())
     frame = f'sandbox="allow-scripts" width="100%" height="{min(high, MOST_PX)}" style="border:0"'
     return f'{tables}<iframe title="{escape(page.title)}" {frame} srcdoc="{inside}"></iframe>'

@@ -19,6 +19,7 @@ from streamsim.timeline.timeline import Timeline, label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamsim.program.schedule import Op
     from streamsim.timeline.critical_path import Cause
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
@@ -87,7 +88,7 @@ def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
         lane_of_each_op(timeline, streams),
         [op.thread for op in ops],
         numbers(timeline.schedule),
-        differences(op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0 for op in ops),
+        _amounts(ops),
         differences(timeline.issued),
         [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],
         ready,
@@ -96,6 +97,17 @@ def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
         [0 if cause is None else op - cause for op, (cause, _) in enumerate(causes)],
         [BECAUSE.index(because) for _, because in causes],
     ]
+
+
+def _amounts(ops: Sequence[Op]) -> list[int]:
+    """List the bytes of copies and the elements of kernels, each less that of the op of its kind before it."""
+    before: dict[int, int] = {}
+    found = []
+    for op in ops:
+        amount = op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0
+        found.append(amount - before.get(kind_of(op), 0))
+        before[kind_of(op)] = amount
+    return found
 
 
 def _causes(timeline: Timeline) -> list[Cause]:
