@@ -166,7 +166,7 @@ def _best_of_grid(
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
     assumed = kernel_assumptions(workload, chunks, card)
     if page is not None:
-        save_page("best_page", page, found, workload, card, grid, predicting(SEARCHED), assumed)
+        save_page("best_page", page, found, predicting(SEARCHED), assumed)
     return _report(found, workload, grid, asked_of, form, assumed)
 
 

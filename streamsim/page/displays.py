@@ -72,7 +72,7 @@ def _page(value: Any, whole: bool = False) -> Page:
         "Explanation": _explanation,
         "Timeline": _timeline,
         "WhatIf": _what_if,
-        "Best": _best,
+        "Best": _searched if whole else _best,
         "Sweep": _swept if whole else _sweep,
         "HeatMap": _heat_map,
         "Schedule": _schedule,
@@ -117,11 +117,15 @@ def _what_if(value: WhatIf) -> Page:
 
 
 def _best(value: Best) -> Page:
-    from streamsim.report.best import best_table
+    from streamsim.page.searches import best_summary
 
-    return Page(
-        f"best on {value.device}", tables=(table_of(best_table(value)),), notes=(f"{value.device}: {value.link}",)
-    )
+    return best_summary(value)
+
+
+def _searched(value: Best) -> Page:
+    from streamsim.page.searches import best_page
+
+    return best_page(value)
 
 
 def _sweep(value: Sweep) -> Page:

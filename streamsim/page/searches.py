@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from streamsim.device.front_ends import written_in
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.page.document import Page
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 
     from streamsim.device.profile import Device
     from streamsim.program.schedule import Schedule
-    from streamsim.program.workload import Workload
     from streamsim.search.best import Best
-    from streamsim.search.grid import Grid
     from streamsim.search.sweep import Sweep
 
 MOST_OPS = 30_000  # of all time lines of a page together
@@ -43,25 +40,23 @@ OPTIONS = {  # of columns whose option has another name
 }
 
 
-def best_page(
-    found: Best,
-    workload: Workload,
-    device: Device,
-    grid: Grid,
-    command: str,
-    assumed: Sequence[str] = (),
-) -> Page:
+def best_page(found: Best, command: str = "", assumed: Sequence[str] = ()) -> Page:
     """Return the page of a search: a map of its grid, and time lines of what to use and of others beside it.
 
-    ``command``: predicts the workload on the device, but for the options of a configuration.
+    ``command``: predicts the workload on the device, but for the options of a configuration; empty if none does.
     """
-    card = written_in(device, workload.front_end)
-    configs = _some(grid.within(card.memory_bytes).configs(workload), found)
+    workload, card = found.workload, found.card
+    configs = _some(found.grid.configs(workload), found)
     ticks = evaluate_ticks(workload, configs, card)
     rows = [{**_row(config), "makespan_s": t * S_PER_TICK} for config, t in zip(configs, ticks, strict=True)]
     shown = map_of(rows, CONFIG, ("chunks", "streams"), _option)
     kept = [configs.index(one.config) for one in (found.simplest, found.best, found.usual) if one.config in configs]
     shown = _with_lines(shown, kept, lambda row: configs[row].schedule(workload), lambda _: card)
+    return replace(best_summary(found, assumed), map=replace(shown, command=command), lines=())
+
+
+def best_summary(found: Best, assumed: Sequence[str] = ()) -> Page:
+    """Return the page of a search without the map: what to use, with its time line."""
     use = found.simplest
     return Page(
         title=f"best on {found.device}",
@@ -73,7 +68,7 @@ def best_page(
             ),
             (f"{found.speedup:.2f}x", "as fast as the unchunked program with blocking copies"),
         ),
-        map=replace(shown, command=command),
+        lines=(Shown(use.config.words, simulate(use.config.schedule(found.workload), found.card)),),
         tables=(table_of(best_table(found)),),
         notes=(f"{found.device}: {found.link}", *assumed),
     )

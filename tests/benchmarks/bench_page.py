@@ -80,7 +80,7 @@ def _unlike() -> str:
 
 def _map() -> str:
     device, grid = load_device("h200"), Grid(chunks=tuple(range(1, 65)), streams=tuple(range(1, 9)))
-    return best_page(best(WORKLOAD, device, grid), WORKLOAD, device, grid, "streamsim predict").html()
+    return best_page(best(WORKLOAD, device, grid)).html()
 
 
 ALIKE, UNLIKE = simulate(depth_first(WORKLOAD, 10_000, 8), load_device("h200")), irregular(30_000)
