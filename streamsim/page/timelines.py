@@ -9,7 +9,7 @@ import msgspec
 from streamsim.lowering.lowered import lower
 from streamsim.page.columns import differences, packed
 from streamsim.program.schedule import Copy, Kernel
-from streamsim.report.gantt import engine_place, kind_of, may_wait, numbers
+from streamsim.report.kinds import engine_place, kind_of, may_wait, numbers
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.shown import one_line

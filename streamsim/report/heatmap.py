@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from streamsim.search.sweep import Sweep
+
 VALUE = "makespan_s"
 COLOURS = "viridis_r"  # told apart by the colour-blind and in grey print; the fastest is the brightest
 MOST_CELLS = 1_000_000
@@ -54,14 +56,20 @@ def save_heatmap(heat: HeatMap, path: str | os.PathLike[str]) -> None:
     save_axes(lambda: plot_heatmap(heat), path)
 
 
-def plot_heatmap(heat: HeatMap, ax: Axes | None = None) -> Axes:
-    """Draw ``heat`` into ``ax`` (without one: that of a new figure) and return it; pairs without rows stay white."""
+def plot_heatmap(heat: HeatMap | Sweep, ax: Axes | None = None) -> Axes:
+    """Draw ``heat`` into ``ax`` (without one: that of a new figure) and return it; pairs without rows stay white.
+
+    Of a sweep, which is predicted for it, the chunks and streams are drawn.
+    """
     import numpy as np
 
     if ax is None:
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained").add_subplot()
+    if not isinstance(heat, HeatMap):
+        rows, heat = heat, HeatMap()
+        heat.add(rows)
     if not heat.cells:
         raise InputError("an empty sweep: no rows to draw")
     xs, ys = (sorted({at[k] for at in heat.cells}, key=value_order) for k in (0, 1))

@@ -31,7 +31,7 @@ from streamsim.page.losses import losses_of, losses_table
 from streamsim.page.pages import explanation_page, prediction_page
 from streamsim.page.tables import table_of
 from streamsim.page.timelines import BECAUSE, Shown, line_data
-from streamsim.report.gantt import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
+from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim.report.text import summary
 from streamsim.timeline.critical_path import causes_of, critical_path
 

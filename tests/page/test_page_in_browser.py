@@ -16,7 +16,7 @@ from streamsim.page.document import Page
 from streamsim.page.pages import prediction_page
 from streamsim.page.timelines import Shown
 from streamsim.program.schedule import Synchronize
-from streamsim.report.gantt import COLOURS, D2H, H2D, KERNEL
+from streamsim.report.kinds import COLOURS, D2H, H2D, KERNEL
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
 from streamsim.timeline.timeline import Timeline, label
