@@ -16,6 +16,8 @@ from streamsim.text.shown import one_line
 if TYPE_CHECKING:
     from collections.abc import Container
 
+    from streamsim.page import document
+
 OF_OUTPUT = ("--page", "--plot", "--trace", "--format", "--json", "--explain", "--samples", "--seed")
 SUFFIXES = (".html", ".htm")
 
@@ -42,9 +44,14 @@ def save_page(kind: str, path: Path | None, *of: Any) -> None:
     if path is None:
         return
     from streamsim.page import pages
+
+    write_called(getattr(pages, kind)(*of), path)
+
+
+def write_called(page: document.Page, path: Path) -> None:
+    """Write ``page``, which says which command was called."""
     from streamsim.page.document import write_page
 
-    page = getattr(pages, kind)(*of)
     write_page(replace(page, command=shlex.join(_called())), path)
 
 

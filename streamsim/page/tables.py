@@ -57,12 +57,18 @@ def _plain(cell: object) -> str:
 
 def table_html(table: Table) -> str:
     """Return ``table`` as an HTML table: the first cell of a row is its head."""
-    heads = "".join(f"<th scope='col'>{escape(head)}</th>" for head in table.heads)
+    heads = "".join(
+        f"<th scope='col'{_aligned(k in table.right)}>{escape(head)}</th>" for k, head in enumerate(table.heads)
+    )
     bodies = "".join(f"<tbody>{''.join(_row(row, table.right) for row in group)}</tbody>" for group in table.groups)
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     return f"<table>{caption}{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{bodies}</table>"
 
 
 def _row(row: tuple[str, ...], right: frozenset[int]) -> str:
-    cells = (f"<td{' class=number' if k in right else ''}>{escape(cell)}</td>" for k, cell in enumerate(row[1:], 1))
+    cells = (f"<td{_aligned(k in right)}>{escape(cell)}</td>" for k, cell in enumerate(row[1:], 1))
     return f"<tr><th scope='row'>{escape(row[0])}</th>{''.join(cells)}</tr>"
+
+
+def _aligned(right: bool) -> str:
+    return " class='number'" if right else ""

@@ -9,9 +9,19 @@ import click
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import FILE, format_options
+from streamsim.cli.page import page_option, write_called
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
-from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
+from streamsim_validate.compare import (
+    Verdict,
+    by_class,
+    compare,
+    comparison_page,
+    expectations,
+    judge,
+    parse_tolerance,
+    tables,
+)
 from streamsim_validate.records import read_record
 
 WORST = click.IntRange(0, 1000)
@@ -36,6 +46,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 @click.option(
     "--spread", metavar="PROFILE", help="Draw from the spread of this profile, by name or file, not the record's own."
 )
+@page_option
 def compare_command(
     record: Path,
     device: str | None,
@@ -47,6 +58,7 @@ def compare_command(
     samples: int | None,
     seed: int,
     spread: str | None,
+    page: Path | None,
 ) -> int:
     """Set the predictions of a record's schedules beside what was measured.
 
@@ -71,6 +83,8 @@ def compare_command(
         if samples is not None:
             drawn = None if spread is None else _spread_of(spread)
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
+    if page is not None:
+        write_called(comparison_page(found, comparison, profile, worst), page)
     with process.verdict():
         if form == "json":
             click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))
