@@ -117,8 +117,7 @@ def sweep_command(
         if value not in (None, ())
     }
     sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
-    if page is not None and output is None:
-        raise InputError(f"--page {page}: shows the rows of a file; give --output too")
+    _check_page(page, output, sweep)
     axes = _plot_axes(plot, plot_by, output, sweep)
     kind = format_of(output or "stdout", form)
     if not (workers or dask or is_fast()):
@@ -154,6 +153,17 @@ def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Swee
         if output is None:
             raise InputError("--plot: draws the rows of a file; give --output too")
     return x, y
+
+
+def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
+    """Say what is wrong with a page before the sweep begins."""
+    if page is None:
+        return
+    from streamsim.page.maps import check_rows
+
+    check_rows(len(sweep))
+    if output is None:
+        raise InputError(f"--page {page}: shows the rows of a file; give --output too")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.page.losses import Losses, losses_html
 from streamsim.page.maps import Map, map_data
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 VIEWER = "viewer.html"
+MOST_OPS = 1_000_000  # of all time lines: tens of megabytes, and seconds to draw
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
 KEYS = (
@@ -57,6 +59,7 @@ class Page(msgspec.Struct, frozen=True):
 
     def html(self) -> str:
         """Return the page as one HTML document."""
+        _check_size(self)
         of_map = () if self.map is None else tuple(self.map.lines.values())
         data: dict[str, Any] = {"lines": [line_data(line) for line in self.lines + of_map], "map": None}
         if self.map is not None:
@@ -70,6 +73,13 @@ class Page(msgspec.Struct, frozen=True):
             *_foot(self),
         ]
         return _filled(self.title, "\n".join(filter(None, body)), data)
+
+
+def _check_size(page: Page) -> None:
+    """Raise InputError for more ops than a browser can show."""
+    ops = sum(len(line.timeline) for line in page.lines)
+    if ops > MOST_OPS:
+        raise InputError(f"--page: {ops:,} ops are more than the {MOST_OPS:,} that a page shows; use fewer chunks")
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:

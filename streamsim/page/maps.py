@@ -43,6 +43,12 @@ class Map(msgspec.Struct, frozen=True):
     command: str = ""
 
 
+def check_rows(count: int) -> None:
+    """Raise InputError for more rows than a page shows."""
+    if count > MOST_ROWS:
+        raise InputError(f"--page: {count:,} rows are more than the {MOST_ROWS:,} that a page shows; sweep fewer")
+
+
 def map_of(
     rows: Sequence[Mapping[str, Any]],
     names: Iterable[str],
@@ -53,8 +59,7 @@ def map_of(
 
     ``option`` gives the option of the command line for a value of a column. Raises InputError for too many rows.
     """
-    if len(rows) > MOST_ROWS:
-        raise InputError(f"--page: {len(rows):,} rows are more than the {MOST_ROWS:,} that a page shows; sweep fewer")
+    check_rows(len(rows))
     values = {name: sorted({row[name] for row in rows}, key=value_order) for name in names}
     shown = [name for name, found in values.items() if len(found) > 1 or name in axes]
     place = {name: {value: k for k, value in enumerate(values[name])} for name in shown}

@@ -25,6 +25,7 @@ from streamsim.analysis.predict import predict
 from streamsim.cli import main
 from streamsim.lowering.lowered import lower
 from streamsim.model import simulate
+from streamsim.page import document
 from streamsim.page.columns import packed
 from streamsim.page.document import Page, write_page
 from streamsim.page.losses import losses_of, losses_table
@@ -222,6 +223,18 @@ def test_another_ending_or_folder_is_refused(capsys: pytest.CaptureFixture[str],
 def test_a_page_of_rows_needs_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["sweep", "--h2d", "1MiB", "--page", str(tmp_path / "x.html")]) == 2
     assert "give --output too" in capsys.readouterr().err
+
+
+def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = ["-o", str(tmp_path / "rows.csv"), "--page", str(tmp_path / "p.html")]
+    assert main(["sweep", "--h2d", "1MiB", "--chunks", "1..1000", "--streams", "1..1000", *output]) == 2
+    assert "1,000,000 rows are more than the 100,000" in capsys.readouterr().err
+    assert not (tmp_path / "rows.csv").exists()
+    monkeypatch.setattr(document, "MOST_OPS", 5)
+    assert main(["predict", *CONFIGS[0][1:], *output[2:]]) == 2
+    assert "use fewer chunks" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["best", "sweep", "arrays"])

@@ -343,6 +343,14 @@ def test_the_heat_map_shows_the_fastest_of_each_cell_and_marks_the_optimum() -> 
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
 
 
+def test_a_sweep_is_drawn_by_its_chunks_and_streams() -> None:
+    sweep = small("1..4", device=["a100,h200"])
+    heat = HeatMap()
+    heat.add(rows_of(sweep))
+    drawn, expected = (np.asarray(plot_heatmap(one).images[0].get_array()) for one in (sweep, heat))
+    assert np.array_equal(drawn, expected)
+
+
 def test_the_same_rows_give_the_same_picture(tmp_path: Path) -> None:
     heat = HeatMap("chunks", "device")
     heat.add(rows_of(small("1..4", device=["a100,h200"])))
