@@ -24,7 +24,7 @@ from streamsim.cli.options import (
     workload_options,
 )
 from streamsim.cli.page import page_option, predicting, save_page
-from streamsim.cli.printing import print_csv, print_json, with_assumed
+from streamsim.cli.printing import open_console, print_csv, print_json, with_assumed
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
 from streamsim.device.front_ends import CALLS, COMPILED, front_end_of
@@ -231,11 +231,9 @@ def _report(found: "Best", workload: Workload, grid: Grid, asked_of: Chosen, for
 
 
 def _print_best(best: "Best", assumed: list[str]) -> None:
-    from rich.console import Console
-
     from streamsim.report.best import best_table
 
-    console = Console(highlight=False)
+    console = open_console()
     console.print(best_table(best))
     proved = best.programs - best.simulated - best.left_open
     left_open = f", {best.left_open} left open" if best.left_open else ""

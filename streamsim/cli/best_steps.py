@@ -12,7 +12,7 @@ from streamsim.analysis.what_if import changed_by, what_if
 from streamsim.cli.code import code_of_steps_noted
 from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import schedule_given
-from streamsim.cli.printing import print_csv, print_json
+from streamsim.cli.printing import open_console, print_csv, print_json
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_text
 from streamsim.search.best_steps import best_steps
@@ -82,11 +82,9 @@ def print_best_steps(
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
-    from rich.console import Console
-
     from streamsim.report.what_if import what_if_table
 
-    console = Console(highlight=False)
+    console = open_console()
     if told is None:
         took = format_seconds(found.as_it_is.makespan_s)
         print(f"{one_line(title)}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")

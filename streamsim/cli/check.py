@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.options import FILE, OUTPUT
-from streamsim.cli.printing import print_json
+from streamsim.cli.printing import open_console, print_json
 from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
 from streamsim.program.files import read_schedule, write_schedule
@@ -84,11 +84,10 @@ def _to_json(path: Path, program: Schedule, findings: "list[Finding]") -> dict[s
 
 def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = open_console()
     if findings:
         table = Table("", "rule", "what", "remedy", box=SIMPLE)
         for found in findings[:MOST_ROWS]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from streamsim.cli.options import FILE, complete_device, format_options
-from streamsim.cli.printing import print_csv, print_data, print_json
+from streamsim.cli.printing import open_console, print_csv, print_data, print_json
 from streamsim.device.assumptions import link_words
 from streamsim.device.files import dump_device, read_device
 from streamsim.device.library import device_names, load_device
@@ -67,7 +67,6 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     if form == "csv":
         return print_csv(rows)
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("name", "memory", "link", "description", box=SIMPLE)
@@ -76,4 +75,4 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     for row in rows:
         memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
         table.add_row(row["name"], memory, row["link"], row["description"])
-    return Console(highlight=False).print(table)
+    return open_console().print(table)

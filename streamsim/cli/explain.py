@@ -20,7 +20,7 @@ from streamsim.cli.options import (
     taken,
 )
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_json, with_assumed
+from streamsim.cli.printing import open_console, print_csv, print_json, with_assumed
 from streamsim.errors import InputError
 from streamsim.program.files import write_schedule
 from streamsim.program.schedule import Schedule
@@ -145,12 +145,11 @@ def source_of(pipeline: Pipeline, workload: Workload) -> "Source":
 
 def print_explanation(explanation: "Explanation") -> None:
     """What is lost and to what, for people."""
-    from rich.console import Console
     from rich.text import Text
 
     from streamsim.text.quantities import format_seconds
 
-    console = Console(highlight=False)
+    console = open_console()
     name = explanation.timeline.schedule.name or "schedule"
     times = [explanation.makespan_s, explanation.bound_s, explanation.own_bound_s]
     makespan, bound, own_bound = (format_seconds(seconds) for seconds in times)

@@ -9,7 +9,7 @@ import click
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.options import FILE, OUTPUT
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_json
+from streamsim.cli.printing import open_console, print_json
 from streamsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,8 +87,6 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.summary import summarise
     from streamsim.recorded.windows import part_of
@@ -110,10 +108,10 @@ def import_command(
     if as_json:
         told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
         return print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **told})
-    Console(highlight=False).print(recording_table(summary, file.name))
+    open_console().print(recording_table(summary, file.name))
     if isinstance(found, str):
         return click.echo(f"not replayed: {found}")
-    return Console(highlight=False).print(replay_table(*found, untraced_s))
+    return open_console().print(replay_table(*found, untraced_s))
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
@@ -178,14 +176,12 @@ def _write(
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> None:
     """What may be chosen of a recording, for people; as JSON with what was ``asked``."""
-    from rich.console import Console
-
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table
 
     spans = named_spans(recording)
     if asked is None:
-        Console(highlight=False).print(choices_table(recording, spans, title))
+        open_console().print(choices_table(recording, spans, title))
     else:
         print_json({"schema_version": SCHEMA_VERSION, "inputs": asked, **_choices(recording), "windows": _plain(spans)})
 

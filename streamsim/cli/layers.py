@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from streamsim.cli.options import COUNT, FILE, SIZE, Quantity, all_of
+from streamsim.cli.printing import open_console
 from streamsim.errors import InputError
 from streamsim.text.quantities import parse_bytes
 from streamsim.text.shown import one_line
@@ -147,13 +148,12 @@ def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgs
 def print_best_layers(best: BestOffload, layers: Layers) -> None:
     """What to use and what it gains, for people."""
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from streamsim.text.quantities import format_bytes, format_seconds
 
-    console = Console(highlight=False)
+    console = open_console()
     several = f", {layers.passes} passes" * (layers.passes > 1)
     words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
     title = Text(f"best on {best.device}: {words}")

@@ -25,7 +25,7 @@ from streamsim.cli.options import (
     taken,
 )
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
+from streamsim.cli.printing import open_console, print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
 from streamsim.program.files import dump_schedule, read_schedule
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.remedies import Source
 
+GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
 )
@@ -248,18 +249,17 @@ def _report(
 def _print_prediction(
     prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
 ) -> None:
-    from rich.console import Console
-
     from streamsim.report.text import gantt, summary
 
-    console = Console(highlight=False)
+    console = open_console()
     console.print(summary(prediction))
     for line in (f"{prediction.device}: {prediction.link}", *assumed):
         console.print(f"  {line}", markup=False, soft_wrap=True)
     console.print()
     if interval is not None:
         console.print(f"  {interval}\n", soft_wrap=True)
-    console.print(gantt(prediction.timeline, console.width), markup=False)
+    columns = console.width if console.is_terminal else min(console.width, GANTT_COLUMNS)
+    console.print(gantt(prediction.timeline, columns), markup=False)
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
     if explanation is not None:
         from streamsim.cli.explain import print_explanation

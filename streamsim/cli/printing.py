@@ -1,11 +1,20 @@
 """JSON, CSV and files on standard output."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from streamsim.text.shown import as_unicode
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MARKDOWN = "streamsim.markdown"  # whether tables are Markdown, among what a click context knows
+WIDEST = 1000  # columns of a table that nothing cuts
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -24,6 +33,26 @@ def _as_unicode(value: Any) -> Any:
 def with_assumed(value: dict[str, Any], assumed: Sequence[str]) -> dict[str, Any]:
     """The same with what is assumed, if there is such."""
     return {**value, "assumed": assumed} if assumed else value
+
+
+def open_console() -> "Console":
+    """Return where tables go, as wide as the terminal.
+
+    Into a file or pipe lines go whole, or as wide as COLUMNS says, without blanks at their ends; with
+    ``--format markdown`` as Markdown.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(MARKDOWN):
+        from streamsim.cli.consoles import Markdown
+
+        return Markdown(highlight=False, width=WIDEST, color_system=None)
+    if not sys.stdout.isatty():
+        from streamsim.cli.consoles import Piped
+
+        return Piped(highlight=False, width=None if "COLUMNS" in os.environ else WIDEST)
+    from rich.console import Console
+
+    return Console(highlight=False)
 
 
 def print_data(data: bytes) -> None:

@@ -9,7 +9,7 @@ import click
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import print_json
+from streamsim.cli.printing import open_console, print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 
@@ -89,8 +89,6 @@ def whatif_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from rich.console import Console
-
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
@@ -120,7 +118,7 @@ def whatif_command(
     if as_json:
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
     else:
-        Console(highlight=False).print(what_if_table(found, title))
+        open_console().print(what_if_table(found, title))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,21 @@ def rich_table(table: Table) -> rich.table.Table:
             found.add_row(*map(Text, row))
         found.add_section()
     return found
+
+
+def markdown(table: Table) -> str:
+    """Return ``table`` as Markdown; its title is a line in bold."""
+    count = max((len(row) for group in table.groups for row in group), default=0)
+    heads = table.heads or ("",) * count
+    ends = ("---:" if k in table.right else "---" for k in range(count))
+    rows = [heads, tuple(ends), *(row for group in table.groups for row in group)]
+    lines = [f"| {' | '.join(map(_in_markdown, row))} |" for row in rows]
+    return "\n".join([f"**{_in_markdown(table.title)}**", "", *lines] if table.title else lines)
+
+
+def _in_markdown(cell: str) -> str:
+    """Return a text that is no markup there, on one line."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(cell.split()))
 
 
 def _plain(cell: object) -> str:

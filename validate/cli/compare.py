@@ -8,7 +8,7 @@ import click
 
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation
-from streamsim.cli.options import FILE, format_options
+from streamsim.cli.options import FILE, plain_format_options
 from streamsim.cli.page import page_option, write_called
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
@@ -31,7 +31,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
 @click.command("compare")
 @click.argument("record", type=FILE)
 @click.option("--device", "-d", help="A device profile, by name or file. Default: the record's own calibration.")
-@format_options
+@plain_format_options
 @click.option(
     "--fail-if",
     multiple=True,
