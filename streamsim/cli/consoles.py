@@ -18,7 +18,6 @@ class Piped(Console):
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as rich does."""
         self.file.write(self._trimmed(*objects, **how))
-        self.file.flush()
 
     def _trimmed(self, *objects: Any, **how: Any) -> str:
         with self.capture() as captured:
@@ -33,7 +32,6 @@ class Markdown(Piped):
         """Print one thing, and an empty line behind it."""
         for thing in objects:
             self.file.write(f"{self._written(thing, **how)}\n\n")
-        self.file.flush()
 
     def _written(self, thing: Any, **how: Any) -> str:
         if isinstance(thing, RichTable):

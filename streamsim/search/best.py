@@ -260,7 +260,7 @@ def best(
         link=link_words(device, grid.memory == "pageable"),
         left_out_whys=grid.left_out(workload),
         most_chunks=grid.most_chunks(workload),
-        workload=workload,
+        workload=msgspec.structs.replace(workload, front_end=""),  # the card has the calls of that front end
         card=device,
         grid=grid,
     )
