@@ -1,5 +1,6 @@
 """Predict every combination of some ranges, into a file."""
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
@@ -11,9 +12,9 @@ import click
 
 from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
-from streamsim.cli.options import FILE, OUTPUT, PICTURE, formats
+from streamsim.cli.options import FILE, MARKDOWN_FORM, OUTPUT, PICTURE, formats
 from streamsim.cli.page import page_option, predicting, save_page
-from streamsim.cli.printing import print_data
+from streamsim.cli.printing import open_console, print_data
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
@@ -37,6 +38,7 @@ from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
 ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
+MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 
 
@@ -72,8 +74,13 @@ CLUSTER_S = 5.0  # for how long a cluster is looked for
     " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
 @click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
-@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
-@formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
+@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: standard output.")
+@formats(
+    (*FORMATS, "table", MARKDOWN_FORM),
+    None,
+    "jsonl",
+    "In place of the one that the file name says. Without a file: a table in a terminal, CSV in a pipe.",
+)
 @click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
 @click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns, and first of --page.")
 @page_option
@@ -119,11 +126,14 @@ def sweep_command(
     sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
     _check_page(page, output, sweep)
     axes = _plot_axes(plot, plot_by, output, sweep)
-    kind = format_of(output or "stdout", form)
+    as_table = output is None and (form == "table" or (form is None and sys.stdout.isatty()))
+    kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
-        if output is None:
+        if as_table:
+            _print_table(sweep, executor, retries)
+        elif output is None:
             _to_stdout(sweep, kind, executor, retries)
         else:
             try:
@@ -211,6 +221,25 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
     _say_left_out(so_far)
     for line in _taken_for_granted(sweep):
         note(line)
+
+
+def _print_table(sweep: Sweep, executor: Executor | None, retries: int) -> None:
+    """Print a short table for people."""
+    if len(sweep) > MOST_IN_TABLE:
+        raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
+    from streamsim.report.sweep import common_words, sweep_table
+
+    rows: list[dict[str, Any]] = []
+    so_far = Journal("")
+    for block in sweep_blocks(sweep, 0, executor, retries):
+        rows += (dict(zip(sweep.columns, row, strict=True)) for row in block.rows)
+        so_far = journal_after(so_far, block, sweep.columns)
+    if rows:
+        open_console().print(sweep_table(rows))
+        print(common_words(rows))
+    _say_left_out(so_far)
+    for line in _taken_for_granted(sweep):
+        print(line)
 
 
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:

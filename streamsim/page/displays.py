@@ -145,8 +145,7 @@ def _swept(value: Sweep) -> Page:
 
     axes = [axis.name for axis in sorted(value.axes, key=lambda axis: -len(axis.values)) if axis.name in value.columns]
     axes += [name for name in ("chunks", "streams") if name not in axes]
-    page = sweep_page(list(value), value, (axes[0], axes[1]), "", ())
-    return replace(page, tables=_sweep(value).tables)
+    return sweep_page(list(value), value, (axes[0], axes[1]), "", ())
 
 
 def _heat_map(value: HeatMap) -> Page:

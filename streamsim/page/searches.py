@@ -15,6 +15,7 @@ from streamsim.page.tables import table_of
 from streamsim.page.timelines import Shown
 from streamsim.program.config import Config
 from streamsim.report.best import best_table
+from streamsim.report.sweep import common_words, sweep_table
 from streamsim.rules.clock import S_PER_TICK
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.sweep import CONFIG, RESULTS
@@ -131,7 +132,8 @@ def sweep_page(
             (f"{fastest['speedup']:.2f}x", "as fast as its unchunked program with blocking copies"),
         ),
         map=replace(found, command=command),
-        notes=tuple(notes),
+        tables=(table_of(sweep_table(rows)),),
+        notes=(common_words(rows), *notes),
     )
 
 
