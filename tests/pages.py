@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streamsim.timeline.timeline import Timeline
 
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
+HOSTILE = "@data@ @body@ </script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
 WORKLOAD = Workload(None, (1 << 24,), (1 << 24,), (WorkloadKernel("kernel", 0.2e-3),))
 PIPELINE = depth_first(WORKLOAD, 6, 3)
 SIZES = ("--h2d", "16MiB", "--kernel", "0.2ms", "--d2h", "16MiB")

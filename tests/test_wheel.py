@@ -72,7 +72,7 @@ def test_every_source_file_is_in_it(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     for folder, package in (("streamsim", "streamsim"), ("validate", "streamsim_validate")):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".toml", ".html") or path.name == "py.typed":
+            if path.suffix in (".py", ".toml", ".html", ".css", ".js") or path.name == "py.typed":
                 assert f"{package}/{path.relative_to(ROOT / folder).as_posix()}" in names
 
 

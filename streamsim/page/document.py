@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-VIEWER = "viewer.html"
+STYLES = ("style.css",)
+PLACE = re.compile("@(policy|title|style|script|body|data)@")
+SCRIPTS = ("numbers.js", "timeline.js", "chart.js", "view.js", "told.js", "map.js", "start.js")
 MOST_OPS = 1_000_000  # of all time lines: tens of megabytes, and seconds to draw
 POLICY = "default-src 'none'; script-src '{script}'; style-src '{style}'; base-uri 'none'; form-action 'none'"
 BUTTONS = (("in", "Zoom in"), ("out", "Zoom out"), ("all", "Show all"), ("path", "Critical path"))
@@ -88,23 +91,28 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
 
 
 def _filled(title: str, body: str, data: dict[str, Any]) -> str:
-    viewer = _viewer()
-    policy = POLICY.format(script=_digest(viewer, "script"), style=_digest(viewer, "style"))
     encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
-    parts = {"policy": policy, "title": escape(one_line(title)), "body": f"<main>\n{body}\n</main>", "data": encoded}
-    for name, text in parts.items():  # the data last: names in them are not looked at
-        viewer = viewer.replace(f"@{name}@", text, 1)
-    return viewer
+    return _with(_viewer(), title=escape(one_line(title)), body=f"<main>\n{body}\n</main>", data=encoded)
 
 
 @cache
 def _viewer() -> str:
-    return files("streamsim.page").joinpath(VIEWER).read_text(encoding="utf-8")
+    """Return the page without what it shows, but with its style, its script, and the policy that lets only them run."""
+    folder = files("streamsim.page").joinpath("viewer")
+    style, script = (
+        "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names) for names in (STYLES, SCRIPTS)
+    )
+    policy = POLICY.format(script=_digest(script), style=_digest(style))
+    return _with(folder.joinpath("page.html").read_text(encoding="utf-8"), policy=policy, style=style, script=script)
 
 
-def _digest(viewer: str, tag: str) -> str:
-    """Name the content of the viewer's only ``tag`` without attributes, as a content security policy does."""
-    content = viewer.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+def _with(template: str, **parts: str) -> str:
+    """Return ``template`` with each ``@name@`` replaced; what comes in is not looked at again."""
+    return PLACE.sub(lambda match: parts.get(match[1], match[0]), template)
+
+
+def _digest(content: str) -> str:
+    """Name the content of an element as a content security policy does."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
