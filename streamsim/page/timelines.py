@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streamsim.timeline.critical_path import Cause
 
 BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
+LONGEST_NAME = 200
 UNDRAWN, CALL, HELD = 0, 3, 4  # the host's part of an op: as the viewer's kinds are numbered
 
 
@@ -45,7 +46,7 @@ def line_data(shown: Shown) -> dict[str, Any]:
     return {
         "name": one_line(shown.name),
         "ops": len(timeline),
-        "names": [one_line(name) for name in distinct],
+        "names": [one_line(name, LONGEST_NAME) for name in distinct],
         "engines": [[index, name, round(busy[name], 4)] for index, name in engines],
         "measured": timeline.device is None,
         "waited": any(0 <= ready < start for ready, start in zip(timeline.ready, timeline.start, strict=True)),

@@ -161,9 +161,8 @@ def test_nothing_in_a_page_is_fetched() -> None:
 def test_light_colours_are_those_of_the_pictures() -> None:
     style = hostile_page().partition(":root {")[2].partition("}")[0]
     names = {"h2d": H2D, "kernel": KERNEL, "d2h": D2H, "wait": WAITS, "call": HOST_CALL, "held": HOST_WAITS}
-    assert dict(re.findall(r"--(h2d|kernel|d2h|wait|call|held): (#\w+)", style)) == {
-        name: COLOURS[kind] for name, kind in names.items()
-    }
+    found = dict(re.findall(r"--(h2d|kernel|d2h|wait|call|held): (#\w+)", style))
+    assert {name: colour.upper() for name, colour in found.items()} == {name: COLOURS[names[name]] for name in names}
 
 
 def test_a_table_of_a_page_says_what_the_terminal_says() -> None:

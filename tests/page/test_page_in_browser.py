@@ -15,7 +15,7 @@ from streamsim.model import simulate
 from streamsim.page.document import Page
 from streamsim.page.pages import prediction_page
 from streamsim.page.timelines import Shown
-from streamsim.program.schedule import Synchronize
+from streamsim.program.schedule import Op, RecordEvent, Synchronize
 from streamsim.report.kinds import COLOURS, D2H, H2D, KERNEL
 from streamsim.text.quantities import format_seconds
 from streamsim.timeline.critical_path import causes_of, critical_path
@@ -230,6 +230,28 @@ def test_the_policy_stops_another_script_and_any_request(browser: Any, tmp_path:
     assert page.evaluate("window.ran") is None
     assert page.evaluate("fetch('https://example.org').then(() => 'fetched', () => 'refused')") == "refused"
     page.close()
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [Synchronize()],
+        [RecordEvent(0, 1)],
+        [kernel(1, 0)],
+        [h2d(0, 5, blocking=True), kernel(0, 10**13)],
+        [kernel(1, 5, name="x" * 3000)],
+        [op for stream in range(1, 181) for op in (h2d(stream, 3), kernel(stream, 4))],
+    ],
+    ids=["a call", "an event", "no time", "hours", "a long name", "180 streams"],
+)
+def test_whatever_is_drawn_answers_the_keys(look: Look, ops: list[Op]) -> None:
+    page = look(html_of(simulate(program(*ops, streams=180), make_device(wait=3))))
+    page.focus(".picture")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "Enter", "c", "+", "+", "-", "Shift+ArrowLeft", "0", "ArrowUp"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(60)  # the next frame
+    drawn = page.evaluate(f"{CHART}.line.rows.some(row => row.from.length)")
+    assert page.evaluate(f"{CHART}.selected !== null") == drawn
 
 
 def test_two_time_lines_are_on_one_scale(look: Look) -> None:

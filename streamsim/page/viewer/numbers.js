@@ -5,20 +5,32 @@
 
 // Numbers. Ticks are nanoseconds, whole numbers.
 
-const UNITS = [["ns", 0], ["us", 3], ["ms", 6], ["s", 9]];
+const UNITS = [
+  ["ns", 0],
+  ["us", 3],
+  ["ms", 6],
+  ["s", 9],
+];
 const unitOf = ticks => UNITS[ticks < 1e3 ? 0 : ticks < 1e6 ? 1 : ticks < 1e9 ? 2 : 3];
 
 /* All digits of ticks: 1234500 is "1.2345 ms". */
 function exact(ticks) {
-  const [unit, places] = unitOf(Math.abs(ticks)), digits = String(Math.abs(ticks)).padStart(places + 1, "0");
-  const whole = digits.slice(0, digits.length - places), part = digits.slice(digits.length - places).replace(/0+$/, "");
+  const [unit, places] = unitOf(Math.abs(ticks)),
+    digits = String(Math.abs(ticks)).padStart(places + 1, "0");
+  const whole = digits.slice(0, digits.length - places),
+    part = digits.slice(digits.length - places).replace(/0+$/, "");
   return (ticks < 0 ? "-" : "") + whole + (part && "." + part) + " " + unit;
 }
 
 /* Four figures, as the command line prints them, to the same last digit: by the same divisions. */
 function rounded(ticks) {
-  const seconds = ticks * 1e-9, figure = size => +(seconds / size).toPrecision(4);
-  const [unit, size] = [["ns", 1e-9], ["us", 1e-6], ["ms", 1e-3]].find(([, size]) => figure(size) < 1000) ?? ["s", 1];
+  const seconds = ticks * 1e-9,
+    figure = size => +(seconds / size).toPrecision(4);
+  const [unit, size] = [
+    ["ns", 1e-9],
+    ["us", 1e-6],
+    ["ms", 1e-3],
+  ].find(([, size]) => figure(size) < 1000) ?? ["s", 1];
   return ticks ? figure(size) + " " + unit : "0 s";
 }
 
@@ -40,12 +52,19 @@ function niceStep(least) {
 async function unpack(text, length) {
   const packed = Uint8Array.from(atob(text), c => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const raw = new Uint8Array(await new Response(stream).arrayBuffer()), columns = [];
+  const raw = new Uint8Array(await new Response(stream).arrayBuffer()),
+    columns = [];
   for (let at = 0; at < raw.length;) {
     const column = new Float64Array(length);
     for (let k = 0; k < length; k++) {
-      let folded = 0, scale = 1, byte;
-      do { byte = raw[at++]; folded += (byte & 127) * scale; scale *= 128; } while (byte > 127);
+      let folded = 0,
+        scale = 1,
+        byte;
+      do {
+        byte = raw[at++];
+        folded += (byte & 127) * scale;
+        scale *= 128;
+      } while (byte > 127);
       column[k] = folded % 2 ? -(folded + 1) / 2 : folded / 2;
     }
     columns.push(column);
