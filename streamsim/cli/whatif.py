@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from streamsim.cli.beside import beside_options, write_beside
-from streamsim.cli.options import FILE, Chosen, device_options, one_of, taken
+from streamsim.cli.options import FILE, Chosen, device_options, format_options, one_of, taken
 from streamsim.cli.page import page_option, save_page
-from streamsim.cli.printing import open_console, print_json
+from streamsim.cli.printing import open_console, print_csv, print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 
@@ -63,7 +64,7 @@ COUNT = click.IntRange(1, 1024)
 )
 @beside_options
 @page_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: before, alone, together.")
+@format_options
 def whatif_command(
     schedule: Path,
     output: Path | None,
@@ -71,7 +72,7 @@ def whatif_command(
     plot: Path | None,
     trace: Path | None,
     page: Path | None,
-    as_json: bool,
+    form: str,
     **options: Any,
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
@@ -115,7 +116,9 @@ def whatif_command(
         write_text(text, output)
     elif output is not None:
         write_schedule(found.scenario.schedule, output)
-    if as_json:
+    if form == "csv":
+        print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
+    elif form == "json":
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()})
     else:
         open_console().print(what_if_table(found, title))

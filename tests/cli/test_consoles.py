@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from pages import CUT, SIZES
 
 from streamsim.cli import main
 from streamsim.page.tables import Table, markdown
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMANDS = (
     ("predict", *CUT),
@@ -63,3 +69,15 @@ def test_a_cell_is_no_markup() -> None:
 def test_markdown_and_json_are_not_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", *CUT, "--format", "markdown", "--json"]) == 2
     assert "--json, --format markdown: they say different things" in capsys.readouterr().err
+
+
+def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    assert main(["schedule", *CUT, "-o", str(path)]) == 0
+    rows = list(csv.DictReader(printed(capsys, "whatif", str(path), "--graph", "--format", "csv").splitlines()))
+    told = json.loads(printed(capsys, "whatif", str(path), "--graph", "--json"))
+    outcomes = [told["before"], *told["alone"], told["together"]]
+    assert [(row["change"], float(row["makespan_s"])) for row in rows] == [
+        (outcome["change"], outcome["makespan_s"]) for outcome in outcomes
+    ]
+    assert printed(capsys, "check", str(path), "--format", "csv").splitlines()[0] == "severity,rule,what,remedy"
