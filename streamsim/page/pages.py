@@ -47,7 +47,7 @@ def prediction_page(
     headline = [
         (format_seconds(p.makespan_s), "predicted"),
         (f"{p.speedup:.2f}x", f"as fast as serial ({SERIAL_WORDS[p.serial_program]})"),
-        (format_seconds(p.lower_bound_s), f"lower bound, by {p.bound_by}"),
+        (format_seconds(p.lower_bound_s), f"lower bound of this schedule, by {p.bound_by}"),
     ]
     if interval is not None:
         between = f"{format_seconds(interval.low_s)} to {format_seconds(interval.high_s)}"
