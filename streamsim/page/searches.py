@@ -101,7 +101,8 @@ def _with_lines(
         if ops > MOST_OPS and lines:
             break
         timeline = simulate(program, device(row))
-        lines[row] = Shown(program.name or "schedule", timeline)
+        if round(timeline.makespan_s / S_PER_TICK) == found.ticks[row]:  # else it is not the row's: none is better
+            lines[row] = Shown(program.name or "schedule", timeline)
     return replace(found, lines=lines, first=next(iter(lines), None))
 
 
