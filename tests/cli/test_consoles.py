@@ -43,7 +43,10 @@ def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_markdown_has_the_cells_of_the_table(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_markdown_has_the_cells_of_the_table(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     told = printed(capsys, *command, "--format", "markdown")
     cells = [
         cell.strip() for line in told.splitlines() if line.startswith("| ") for cell in line.strip("|").split(" | ")
