@@ -66,7 +66,13 @@ def html_of(value: Any) -> str:
 
 
 def _page(value: Any, whole: bool = False) -> Page:
-    """Return the page of ``value``; ``whole``: with what has to be computed for it first."""
+    """Return the page of ``value``; ``whole``: with what has to be computed for it first.
+
+    A value of another package makes its page itself.
+    """
+    if hasattr(value, "_page"):
+        made: Page = value._page()
+        return made
     kinds: dict[str, Callable[[Any], Page]] = {
         "Prediction": _prediction,
         "Explanation": _explanation,

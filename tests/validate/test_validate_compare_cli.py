@@ -182,3 +182,13 @@ def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
     assert line["name"] == f"predicted: {worst[0].key}"
     assert line["makespan"] == pytest.approx(worst[0].predicted_s * 1e9, rel=0.05)
     assert f"streamsim-validate compare {record} --page {path}" in html
+
+
+def test_a_comparison_shows_itself(tmp_path: Path) -> None:
+    comparison = compare(RECORD)
+    assert "the worst predicted" in str(comparison)
+    assert comparison._repr_html_().startswith("<table><caption>errors</caption>")
+    assert repr(comparison).startswith("Comparison(")
+    assert len(repr(comparison)) < 200
+    comparison.page(tmp_path / "page.html")
+    assert "measured and predicted" in (tmp_path / "page.html").read_text()

@@ -84,7 +84,7 @@ def compare_command(
             drawn = None if spread is None else _spread_of(spread)
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
     if page is not None:
-        write_called(comparison_page(found, comparison, profile, worst), page)
+        write_called(comparison_page(comparison, worst, found, profile), page)
     with process.verdict():
         if form == "json":
             click.echo(json.dumps(tables.to_json(comparison, verdicts, worst, covered), indent=2))

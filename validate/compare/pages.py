@@ -17,18 +17,23 @@ if TYPE_CHECKING:
     from streamsim_validate.compare.comparison import Comparison, Row
     from streamsim_validate.records import Record
 
+MOST = 10  # schedules that are listed
 
-def comparison_page(record: Record, comparison: Comparison, device: Device | None, most: int) -> Page:
-    """Return the page of a comparison with the ``most`` worst schedules, and the time lines of one of them.
 
-    That is the worst one whose time line was measured, or else the worst one. ``device`` as for :func:`time_lines`.
+def comparison_page(
+    comparison: Comparison, most: int = MOST, record: Record | None = None, device: Device | None = None
+) -> Page:
+    """Return the page of a comparison with the ``most`` worst schedules.
+
+    With the ``record`` that it is of, it has the time lines of the worst one whose time line was measured, or else of
+    the worst one. ``device`` as for :func:`time_lines`.
     """
     worst = comparison.worst(most)
     by_class = comparison.summaries["class"]
     return Page(
         title=f"{comparison.card}, {comparison.suite}: measured and predicted",
         headline=tuple((f"{summary.median:.2%}", f"median error, {name}") for name, summary in by_class.items()),
-        lines=_lines(record, worst, device),
+        lines=() if record is None else _lines(record, worst, device),
         tables=(_errors(comparison), _schedules(worst)),
         notes=(f"{len(comparison.rows):,} rows, profile {comparison.device}",),
     )
