@@ -8,6 +8,7 @@ import click
 
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.options import FILE, OUTPUT, complete_device
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json, tell
 from streamsim.errors import InputError
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     " host was measured.",
 )
 @beside_options
+@page_option
 @click.option("--list", "as_list", is_flag=True, help="Print what --device, --process and --window may name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def import_command(
@@ -60,6 +62,7 @@ def import_command(
     untraced_time: str | None,
     plot: Path | None,
     trace: Path | None,
+    page: Path | None,
     as_list: bool,
     as_json: bool,
 ) -> None:
@@ -83,31 +86,32 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.summary import summarise
     from streamsim.recorded.windows import part_of
     from streamsim.report.recording import recording_table
     from streamsim.report.replay import replay_json, replay_table
 
-    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace})
+    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
         return _listed(recording, file.name, asked if as_json else None)
     summary = summarise(recording)
     untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, device))
-    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace))
+    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace, page))
     found = _replayed(recording, file.name, profile, untraced_s, must)
     if not isinstance(found, str):
         _write(recording, *found, output, save_profile, plot, trace)
+        save_page("recording_page", page, recording, file.name, summary, *found, untraced_s)
     if as_json:
         told = {**_plain(summary), "replay": None if isinstance(found, str) else replay_json(*found, untraced_s)}
         return print_json({"inputs": asked, **told})
-    Terminal().print(recording_table(summary, file.name))
+    open_console().print(recording_table(summary, file.name))
     if isinstance(found, str):
         return tell(f"not replayed: {found}")
-    return Terminal().print(replay_table(*found, untraced_s))
+    return open_console().print(replay_table(*found, untraced_s))
 
 
 def _spare(file: Path, written: dict[str, Path | None]) -> None:
@@ -172,13 +176,13 @@ def _write(
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> None:
     """What may be chosen of a recording, for people; as JSON with what was ``asked``."""
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table
 
     spans = named_spans(recording)
     if asked is None:
-        Terminal().print(choices_table(recording, spans, title))
+        open_console().print(choices_table(recording, spans, title))
     else:
         print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
 
