@@ -73,7 +73,9 @@ class TimeLine {
           row.add(op, this.host[op], 0, this.issued[op], this.returned[op]);
       host.push(row);
     }
-    const engines = this.about.engines.map(([, name, busy]) => new Row(name, `${Math.round(100 * busy)} %`, "engine"));
+    const engines = this.about.engines.map(
+      ([, name, busy]) => new Row(name, `${(100 * busy).toFixed(0 < busy && busy < 0.1 ? 1 : 0)} %`, "engine"),
+    );
     const rowOf = new Map(this.about.engines.map(([index], k) => [index, engines[k]])),
       streams = new Map();
     for (let op = 0; op < this.count; op++) {

@@ -7,6 +7,11 @@ function made(tag, text, className = "") {
   return element;
 }
 
+/* A name that fits on a line: its beginning and its end. */
+function shortened(text) {
+  return text.length > 70 ? `${text.slice(0, 50)}\u2026${text.slice(-19)}` : text;
+}
+
 function where(line, op) {
   const engine = line.about.engines.find(([index]) => index === line.engine[op]);
   const stream = line.stream[op] < 0 ? "host" : line.stream[op] ? `stream ${line.stream[op]}` : "default stream";

@@ -188,7 +188,7 @@ class View {
     const list = document.createElement("ol");
     for (const op of before.slice(0, 40)) {
       const item = document.createElement("li"),
-        button = made("button", `${chart.line.title(op)}, ${where(chart.line, op)}`);
+        button = made("button", `${shortened(chart.line.title(op))}, ${where(chart.line, op)}`);
       button.onclick = () => this.choose(chart, chart.spanOf(op), true);
       item.append(button, ` ${exact(chart.line.start[op])} to ${exact(chart.line.end[op])}`);
       list.append(item);
