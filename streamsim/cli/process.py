@@ -65,7 +65,7 @@ class LazyGroup(Group):
     def __init__(self, *arguments: Any, places: Mapping[str, str], **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._places = places
-        self.commands = dict.fromkeys(places, click.Command(None))  # their names are those that Click suggests
+        self.commands = {place: click.Command(place) for place in places}  # Click suggests these names
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return list(self._places)

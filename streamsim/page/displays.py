@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from streamsim.page.document import Page, write_page
-from streamsim.page.tables import Table, rich_table, table_html, table_of
+from streamsim.page.tables import Table, in_html, rich_table, table_html, table_of
 from streamsim.text.quantities import format_bytes, format_seconds
 from streamsim.text.shown import printable
 
@@ -66,7 +66,7 @@ def html_of(value: Any) -> str:
     high = REST_PX + rows * ROW_PX + len(page.lines) * PICTURE_PX + parts * PART_PX + (MAP_PX if page.map else 0)
     inside = escape(replace(page, tables=(), notes=()).html())
     frame = f'sandbox="allow-scripts" width="100%" height="{min(high, MOST_PX)}" style="border:0"'
-    return f'{tables}<iframe title="{escape(page.title)}" {frame} srcdoc="{inside}"></iframe>'
+    return f'{tables}<iframe title="{in_html(page.title)}" {frame} srcdoc="{inside}"></iframe>'
 
 
 def _page(value: Any, whole: bool = False) -> Page:

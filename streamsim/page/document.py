@@ -9,7 +9,6 @@ import base64
 import hashlib
 import re
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +18,10 @@ from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
 from streamsim.page.losses import Losses, losses_html
 from streamsim.page.maps import Map, map_data
-from streamsim.page.tables import Table, table_html
+from streamsim.page.tables import Table, in_html, table_html
 from streamsim.page.timelines import Shown, line_data
 from streamsim.text.quantities import format_seconds
-from streamsim.text.shown import as_unicode, one_line
+from streamsim.text.shown import one_line
 
 if TYPE_CHECKING:
     import os
@@ -92,7 +91,7 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
 
 def _filled(title: str, body: str, data: dict[str, Any]) -> str:
     encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")  # no "</script>" inside
-    return _with(_viewer(), title=escape(one_line(title)), body=f"<main>\n{body}\n</main>", data=encoded)
+    return _with(_viewer(), title=in_html(one_line(title)), body=f"<main>\n{body}\n</main>", data=encoded)
 
 
 @cache
@@ -116,25 +115,22 @@ def _digest(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def shown(text: str) -> str:
-    """Return ``text`` escaped, for a paragraph."""
-    return escape(as_unicode(text))
-
-
 def _head(page: Page) -> list[str]:
-    figures = "".join(f"<div><dt>{shown(figure)}</dt><dd>{shown(words)}</dd></div>" for figure, words in page.headline)
+    figures = "".join(
+        f"<div><dt>{in_html(figure)}</dt><dd>{in_html(words)}</dd></div>" for figure, words in page.headline
+    )
     return [
-        f"<header><h1>{shown(one_line(page.title))}</h1></header>",
+        f"<header><h1>{in_html(one_line(page.title))}</h1></header>",
         f"<dl class='headline'>{figures}</dl>" if figures else "",
-        f"<p>{shown(page.advice)}</p>" if page.advice else "",
+        f"<p>{in_html(page.advice)}</p>" if page.advice else "",
         "<noscript><p>The pictures need JavaScript. Every number stands in the tables below.</p></noscript>",
     ]
 
 
 def _foot(page: Page) -> list[str]:
-    found = [f"<p>{shown(note)}</p>" for note in page.notes]
+    found = [f"<p>{in_html(note)}</p>" for note in page.notes]
     if page.command:
-        found += ["<p class='soft'>The command that made this page:</p>", f"<pre>{shown(page.command)}</pre>"]
+        found += ["<p class='soft'>The command that made this page:</p>", f"<pre>{in_html(page.command)}</pre>"]
     return ["<section><h2>Assumed, and how the page was made</h2>", *found, "</section>"] if found else []
 
 
@@ -165,7 +161,7 @@ def _view(places: Sequence[tuple[str, str]]) -> str:
 
 
 def _picture(name: str, took: str) -> str:
-    title = shown(one_line(f"{name}: {took}"))
+    title = in_html(one_line(f"{name}: {took}"))
     return f"<div class='line'><h3>{title}</h3>{_canvas(f'Time line. {title}. {READ_LINE}')}</div>"
 
 
@@ -178,7 +174,7 @@ def _canvas(label: str) -> str:
 
 def _ops(name: str) -> str:
     return (
-        f"<details class='ops no-print'><summary>Table of the ops: {shown(one_line(name))}</summary>"
+        f"<details class='ops no-print'><summary>Table of the ops: {in_html(one_line(name))}</summary>"
         "<p><button>The 100 before</button> <button>The next 100</button></p><div class='scroll'></div></details>"
     )
 

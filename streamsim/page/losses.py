@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.page.tables import Table
+from streamsim.page.tables import Table, in_html
 from streamsim.report.gantt import BOUND_COLOUR, CAUSE_COLOURS
 from streamsim.text.quantities import format_seconds
 
@@ -79,7 +78,7 @@ def losses_html(losses: Losses) -> str:
             "<section><h2>Where the time goes</h2>",
             "<p class='soft'>Amounts, not moments: a cause may lose its time in many places. Open one for its"
             " remedy.</p>",
-            f'<svg class="losses" role="img" aria-label="{escape(words)}">{"".join(bars)}</svg>',
+            f'<svg class="losses" role="img" aria-label="{in_html(words)}">{"".join(bars)}</svg>',
             *items,
             "</section>",
         )
@@ -89,15 +88,15 @@ def losses_html(losses: Losses) -> str:
 def _bar(number: int, part: Part, at: float, share: float) -> str:
     shape = f'<rect x="{at:.3%}" y="0" width="{share:.3%}" height="{HEIGHT}" fill="{part.colour}"/>'
     named = f'<text x="{at + share / 2:.3%}" y="22" text-anchor="middle" fill="#000">{number}</text>'
-    words = f"<title>{escape(part.title)}: {format_seconds(part.seconds)}</title>"
+    words = f"<title>{in_html(part.title)}: {format_seconds(part.seconds)}</title>"
     return f"<g>{words}{shape}{named if number and share > LEAST_NUMBERED else ''}</g>"
 
 
 def _item(number: int, part: Part, share: float) -> str:
     swatch = f'<svg viewBox="0 0 14 12" aria-hidden="true"><rect width="14" height="12" fill="{part.colour}"/></svg>'
     name = f"{number} {part.title}" if number else part.title
-    summary = f"{swatch}{escape(name)}: <b>{format_seconds(part.seconds)}</b>, {share:.1%}"
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in part.sentences)
+    summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds)}</b>, {share:.1%}"
+    sentences = "".join(f"<p>{in_html(sentence)}</p>" for sentence in part.sentences)
     return f"<details><summary>{summary}</summary>{sentences}</details>"
 
 

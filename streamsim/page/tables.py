@@ -76,21 +76,22 @@ def _plain(cell: object) -> str:
 def table_html(table: Table) -> str:
     """Return ``table`` as an HTML table: the first cell of a row is its head."""
     heads = "".join(
-        f"<th scope='col'{_aligned(k in table.right)}>{_safe(head)}</th>" for k, head in enumerate(table.heads)
+        f"<th scope='col'{_aligned(k in table.right)}>{in_html(head)}</th>" for k, head in enumerate(table.heads)
     )
     bodies = "".join(f"<tbody>{''.join(_row(row, table.right) for row in group)}</tbody>" for group in table.groups)
-    caption = f"<caption>{_safe(table.title)}</caption>" if table.title else ""
+    caption = f"<caption>{in_html(table.title)}</caption>" if table.title else ""
     return f"<table>{caption}{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{bodies}</table>"
 
 
 def _row(row: tuple[str, ...], right: frozenset[int]) -> str:
-    cells = (f"<td{_aligned(k in right)}>{_safe(cell)}</td>" for k, cell in enumerate(row[1:], 1))
-    return f"<tr><th scope='row'>{_safe(row[0])}</th>{''.join(cells)}</tr>"
+    cells = (f"<td{_aligned(k in right)}>{in_html(cell)}</td>" for k, cell in enumerate(row[1:], 1))
+    return f"<tr><th scope='row'>{in_html(row[0])}</th>{''.join(cells)}</tr>"
 
 
 def _aligned(right: bool) -> str:
     return " class='number'" if right else ""
 
 
-def _safe(text: str) -> str:
+def in_html(text: str) -> str:
+    """Return ``text`` as HTML shows it: no markup, and no control characters."""
     return escape(printable(text))

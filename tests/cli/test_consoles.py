@@ -12,6 +12,7 @@ from pages import CUT, SIZES
 
 from streamsim.cli import main
 from streamsim.page.tables import Table, markdown
+from streamsim.text.shown import from_cell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +81,7 @@ def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_pat
     rows = list(csv.DictReader(printed(capsys, "whatif", str(path), "--graph", "--format", "csv").splitlines()))
     told = json.loads(printed(capsys, "whatif", str(path), "--graph", "--json"))
     outcomes = [told["before"], *told["alone"], told["together"]]
-    assert [(row["change"], float(row["makespan_s"])) for row in rows] == [
+    assert [(from_cell(row["change"]), float(row["makespan_s"])) for row in rows] == [
         (outcome["change"], outcome["makespan_s"]) for outcome in outcomes
     ]
     assert printed(capsys, "check", str(path), "--format", "csv").splitlines()[0] == "severity,rule,what,remedy"

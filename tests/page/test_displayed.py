@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNKS, STREAMS = streamsim.Axis("chunks", (1, 2, 4)), streamsim.Axis("streams", (1, 2))
-KINDS = ("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device")
+KINDS = (
+    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device"),
+    *("Diagnosis", "LoopAdvice"),
+)
+TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice"}
 PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "HeatMap"}
 
 
@@ -29,6 +33,7 @@ def values() -> dict[str, Any]:
     sweep = streamsim.Sweep((CHUNKS, STREAMS), (device,), WORKLOAD)
     heat = streamsim.HeatMap()
     heat.add(sweep)
+    loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
     found = (
         prediction,
         streamsim.explain(PIPELINE, device),
@@ -39,6 +44,10 @@ def values() -> dict[str, Any]:
         heat,
         PIPELINE,
         device,
+        streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
+        streamsim.loop_advice(
+            streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8), device
+        ),
     )
     return {type(value).__name__: value for value in found}
 
@@ -58,7 +67,7 @@ def test_a_page_is_written(name: str, tmp_path: Path) -> None:
     html = (tmp_path / "page.html").read_text()
     assert html.startswith("<!doctype html>")
     data = data_of(html)
-    assert name in ("Schedule", "Device") or data["map"] or data["lines"]
+    assert name in TABLED or data["map"] or data["lines"]
 
 
 @pytest.mark.parametrize("name", KINDS)
