@@ -11,6 +11,7 @@ from streamsim.page.columns import packed
 from streamsim.page.timelines import Shown  # noqa: TC001 - msgspec reads it
 from streamsim.report.heatmap import column_words, value_order, value_words
 from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.shown import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,7 +68,7 @@ def map_of(
         columns=tuple(
             Column(
                 column_words(name).replace("_", " "),
-                tuple(value_words(name, value) for value in values[name]),
+                tuple(printable(value_words(name, value)) for value in values[name]),
                 tuple(option(name, value) for value in values[name]),
             )
             for name in shown

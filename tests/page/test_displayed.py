@@ -45,9 +45,7 @@ def values() -> dict[str, Any]:
         PIPELINE,
         device,
         streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
-        streamsim.loop_advice(
-            streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8), device
-        ),
+        streamsim.loop_advice(loop, device),
     )
     return {type(value).__name__: value for value in found}
 
