@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streamsim.device.library import load_device
 from streamsim.errors import InputError
 from streamsim.files.atomic_files import write_bytes
-from streamsim.report.gantt import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
+from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
 from streamsim_validate.compare import BLOCKING, DEVICE_BOUND, HOST_BOUND, PAGEABLE, Row, compare
 from streamsim_validate.records import read_record
 

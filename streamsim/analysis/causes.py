@@ -222,6 +222,13 @@ class Loss:
         return CAUSES[self.cause].title
 
     @property
+    def remedies(self) -> str:
+        """The remedy, and what more could be done if something holds."""
+        if self.assuming is None:
+            return self.remedy
+        return "; ".join((*[self.remedy] * self.made, self.assuming.words))
+
+    @property
     def meaning(self) -> str:
         """What happens, and what can be done about it beyond the remedies that were tried."""
         return CAUSES[self.cause].meaning

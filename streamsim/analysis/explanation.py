@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamsim.analysis.advice import advise, best_of, largest_of
+from streamsim.displayed import Displayed
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -23,7 +24,7 @@ LOSS_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Displayed):
     """Where the time of a schedule goes. Times in seconds.
 
     ``losses``: what is lost above ``bound_s``, the lower bound of the work (set by ``bound_by``): together makespan -

@@ -12,6 +12,7 @@ from streamsim.analysis.formulas import published_of, stages_of
 from streamsim.compiled import run_one_of_many, simulate_one_of_many
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import as_device
+from streamsim.displayed import Displayed
 from streamsim.lowering.lowered import lower
 from streamsim.program.patterns import serialized
 from streamsim.program.schedule import check_schedule
@@ -47,7 +48,7 @@ class WithoutRing(msgspec.Struct, frozen=True):
     fits: bool
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class Prediction(Displayed, msgspec.Struct, frozen=True):
     """What the model says of a schedule on a device. Times in seconds.
 
     ``serial_s``: the same work without overlap, on the same device, and ``serial_program`` what it is: the

@@ -19,6 +19,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.kernel_costs import SHORTEST_KERNEL_S
 from streamsim.device.library import as_device
 from streamsim.device.variations import changed
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program.recorded_times import FIRST_TOUCH
 from streamsim.program.schedule import LEGACY_STREAM, Copy, HostWork, Kernel, Synchronize, WaitThread, check_schedule
@@ -58,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
     binds: str
 
 
-class WhatIf(msgspec.Struct, frozen=True):
+class WhatIf(Displayed, msgspec.Struct, frozen=True):
     """What changes bring. ``assumed``: what must hold for them; ``notes``: what they cost beside.
 
     ``as_it_is``: the time line of the program without them; ``scenario``, ``timeline``: with all of them.

@@ -25,6 +25,7 @@ from streamsim.cli.options import (
     timed_alone_noted,
     workload_options,
 )
+from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_csv, print_json, with_assumed
 from streamsim.code.steps import FRONT_END_OF, LANGUAGES, Language
 from streamsim.collector import collector_off
@@ -41,10 +42,9 @@ from streamsim.search.grid import Grid
 from streamsim.text.ranges import chosen, parse_buffers
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from streamsim.search.best import Best
 
-    from streamsim.search.best import Best, Flatness
-
+SEARCHED = {"--chunks", "--streams", "--order", "--buffers", "--launch"}  # options of predict that a search varies
 RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or limited
 
 
@@ -76,6 +76,7 @@ RINGS = "all,2,3,4,8"  # what is tried when the card's memory is too small or li
     help="Write the program to use, in this language; its calls are counted.",
 )
 @click.option("--output", "-o", type=OUTPUT, help="The file of --as.")
+@page_option
 @click.option("--independent", is_flag=True, help="Of a program: its steps need nothing of each other, and can be cut.")
 @bound_layers
 @click.pass_context
@@ -91,6 +92,7 @@ def best_command(
     form: str,
     language: Language | None,
     output: Path | None,
+    page: Path | None,
     independent: bool,
     **sizes: Any,
 ) -> None:
@@ -139,7 +141,7 @@ def best_command(
         memory=memory,
         memory_limit_bytes=device_chosen.memory_limit,
     )
-    return _best_of_grid(workload, card, grid, exact, device_chosen, program, form)
+    return _best_of_grid(workload, card, grid, exact, device_chosen, program, page, form)
 
 
 def _program_asked(language: Language | None, output: Path | None) -> tuple[Language, Path] | None:
@@ -155,6 +157,7 @@ def _best_of_grid(
     exact: bool,
     asked_of: Chosen,
     program: tuple[Language, Path] | None,
+    page: Path | None,
     form: str,
 ) -> None:
     workload, of_events = timed_alone_noted(workload, card)
@@ -166,6 +169,8 @@ def _best_of_grid(
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
     assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
+    if page is not None:
+        save_page("best_page", page, found, predicting(SEARCHED), assumed)
     return _report(found, workload, grid, card, asked_of, form, assumed)
 
 
@@ -232,10 +237,11 @@ def _report(
 
 
 def _print_best(best: "Best", assumed: list[str]) -> None:
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.best import best_table
 
-    console = Terminal()
-    console.print(_table(best))
+    console = open_console()
+    console.print(best_table(best))
     proved = best.programs - best.simulated - best.left_open
     left_open = f", {best.left_open} left open" if best.left_open else ""
     console.print(
@@ -267,94 +273,3 @@ def _percent(share: float) -> str:
     from math import ceil
 
     return f"{ceil(1000 * share) / 10:.1f} %"
-
-
-def _table(best: "Best") -> "Table":
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from streamsim.text.quantities import format_seconds
-
-    table = Table(title=f"best on {best.device}", title_justify="left", show_header=False, box=SIMPLE)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    for section in _sections(best):
-        for name, seconds, remark in section:
-            table.add_row(name, "" if seconds is None else format_seconds(seconds), remark)
-        table.add_section()
-    return table
-
-
-Row = tuple[str, float | None, str]
-
-
-def _sections(best: "Best") -> list[list[Row]]:
-    from streamsim.analysis.bounds import BOUND_OF_WORK
-    from streamsim.search.best import FASTER
-    from streamsim.text.quantities import format_bytes, format_change, format_seconds
-
-    optimum, the_best = best.best.makespan_s, "the optimum" if best.exact else "the best found"
-    works = best.usual.serial_s != best.serial_s and best.usual.config.memory == best.best.config.memory
-    worked = f" with the host work of {best.best.config.chunks} chunks" * works
-    times: list[Row] = [
-        (
-            "use",
-            best.simplest.makespan_s,
-            f"{best.simplest.config.words}: the simplest{'' if best.simplest_exact else ' found'} within 1 % of"
-            f" {the_best}",
-        ),
-        (
-            "optimum" if best.exact else "best found",
-            optimum,
-            f"{best.best.config.words}; {format_bytes(best.device_bytes)} on the card",
-        ),
-        (
-            "serial",
-            best.serial_s,
-            f"the unchunked program{worked}, blocking copies{_room(best.serial_fits)};"
-            f" {the_best} is {best.speedup:.2f}x as fast",
-        ),
-        (
-            "usual",
-            best.usual.makespan_s,
-            f"{best.usual.config.words}{_room(best.usual_fits)}:"
-            f" {the_best} is {best.gain(best.usual.makespan_s):.2f}x as fast",
-        ),
-    ]
-    over = optimum / best.work_bound.seconds - 1 if best.work_bound.seconds else 0.0
-    waits = max(best.critical_s, key=lambda name: best.critical_s[name])
-    binds: list[Row] = [
-        (BOUND_OF_WORK, best.work_bound.seconds, f"by {best.work_bound.bound_by}; {the_best} is {over:.1%} above"),
-        (
-            "critical path",
-            sum(best.critical_s.values()),
-            f"{format_seconds(best.critical_s[waits])} of it {'on ' if waits != 'waiting' else ''}{waits}",
-        ),
-    ]
-    gains: list[Row] = [
-        (
-            f"{name} {FASTER}x as fast",
-            seconds,
-            f"{format_change(seconds / optimum - 1 if optimum else 0.0)}, its configuration as it is",
-        )
-        for name, seconds in best.faster_s.items()
-    ]
-    return [times, binds, _flat(best.flatness, the_best), gains]
-
-
-def _room(fits: bool) -> str:
-    return "" if fits else ", which needs more memory than allowed"
-
-
-def _flat(flatness: "Flatness", the_best: str) -> list[Row]:
-    known = {margin: share for margin, share in flatness.share_within.items() if share is not None}
-    unknown = [str(margin) for margin in flatness.share_within if margin not in known]
-    shares = [f"{share:.1%} within {margin} %" for margin, share in known.items()]
-    shares += [f"unknown within {', '.join(unknown)} %"] if unknown else []
-    stay = f"within {flatness.range_percent} %, all else as it is"
-    reach = f"it is not known which numbers of chunks stay {stay}"
-    if flatness.chunks_within is not None:
-        low, high = flatness.chunks_within
-        reach = f"{low} to {high} chunks stay {stay}"
-    return [("flatness", None, f"{', '.join(shares)} of {the_best}"), ("", None, reach)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamsim.search.best_steps import BestSteps, TimedWay
 
 SCHEMA_VERSION = 2  # 2: chunks are those of the whole program, not of each step
-NOT_TAKEN = ("orders", "exact")  # of a workload's options, besides those of a pipeline
+NOT_TAKEN = ("orders", "exact", "page")  # of a workload's options, besides those of a pipeline
 
 
 def program_given(context: click.Context, pipeline: Pipeline, independent: bool) -> Given | None:
@@ -82,14 +82,14 @@ def print_best_steps(
 
 
 def _print(found: BestSteps, told: WhatIf | None, title: str) -> None:
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.report.what_if import what_if_table
 
     if told is None:
         took = format_seconds(found.as_it_is.makespan_s)
         tell(f"{title}: leave it as it is, {took}; nothing that was tried is more than 1 % faster")
     else:
-        Terminal().print(what_if_table(told, f"best for {title}"))
+        open_console().print(what_if_table(told, f"best for {title}"))
         tell(f"use {found.use.way.words}: the simplest within 1 % of the fastest found")
     if found.fastest.makespan_s < found.use.makespan_s:
         tell(f"fastest found: {found.fastest.way.words}, {format_seconds(found.fastest.makespan_s)}")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamsim.cli.given import read_given
-from streamsim.cli.options import FILE, OUTPUT
-from streamsim.cli.printing import print_json
+from streamsim.cli.options import FILE, OUTPUT, format_options
+from streamsim.cli.printing import print_csv, print_json
 from streamsim.cli.process import verdict
 from streamsim.errors import FOUND, OK
 from streamsim.program.files import write_schedule
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from streamsim.analysis.races import Finding
     from streamsim.cli.terminal import Terminal
 
+COLUMNS = ("severity", "rule", "what", "remedy")
 MOST_ROWS = 50  # of the table; --json has them all
 
 
 @click.command("check")
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with every finding.")
+@format_options
 @click.option("--errors-only", is_flag=True, help="Leave the warnings out, of the exit code too.")
 @click.option("--fix", type=OUTPUT, help="Save the schedule with the waits that its races lack.")
-def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | None) -> int:
+def check_command(schedule: Path, form: str, errors_only: bool, fix: Path | None) -> int:
     """Find races in a schedule, and events and waits that do not do what they seem to.
 
     \b
@@ -50,8 +51,12 @@ def check_command(schedule: Path, as_json: bool, errors_only: bool, fix: Path | 
     if fix is not None:
         write_schedule(repaired(program, findings), fix)
     with verdict():
-        if as_json:
+        if form == "json":
             print_json(_to_json(schedule, program, findings))
+        elif form == "csv":
+            print_csv(
+                [{name: getattr(found, name) for name in COLUMNS} for found in findings] or [dict.fromkeys(COLUMNS)]
+            )
         else:
             _print_findings(program, findings)
     return FOUND if findings else OK
@@ -85,9 +90,9 @@ def _print_findings(program: Schedule, findings: "list[Finding]") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
 
-    console = Terminal()
+    console = open_console()
     if findings:
         table = Table("", "rule", "what", "remedy", box=SIMPLE)
         for found in findings[:MOST_ROWS]:

@@ -68,7 +68,7 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
 
     table = Table("name", "memory", "link", "description", box=SIMPLE)
     for column in table.columns[:2]:
@@ -76,4 +76,4 @@ def _print_devices(rows: list[dict[str, Any]], form: str) -> None:
     for row in rows:
         memory = format_bytes(row["memory_bytes"]) if row["memory_bytes"] else ""
         table.add_row(row["name"], memory, row["link"], row["description"])
-    return Terminal().print(table)
+    return open_console().print(table)

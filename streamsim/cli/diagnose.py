@@ -11,14 +11,10 @@ from streamsim.cli.notes import noting_compilation
 from streamsim.cli.options import Chosen, Pipeline, device_options, pipeline_options, schedule_given, taken
 from streamsim.cli.printing import print_json
 from streamsim.errors import InputError
-from streamsim.text.quantities import format_change, format_seconds, parse_number, parse_seconds
+from streamsim.text.quantities import format_seconds, parse_number, parse_seconds
 from streamsim.text.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
     from streamsim.device.profile import Device
     from streamsim.diagnosis.diagnose import Diagnosis, Explains, Measured
     from streamsim.program.config import Config
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
     from streamsim.program.workload import Workload
 
 COPIES = "copies"  # of a measured time: without the kernels
-MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
 FORM = "a time such as 14.5ms; 4:14.5ms over 4 streams; 9ms:copies without the kernels; several with commas between"
 
 
@@ -120,15 +115,16 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     """The verdict, the explanations, and what tells them apart, for people."""
     from rich.padding import Padding
 
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.diagnosis import apart_table, explaining_table, other_table
 
-    console = Terminal()
+    console = open_console()
     times = ", ".join(" ".join(filter(None, (format_seconds(t.seconds), t.words))) for t in found.measured)
     console.print(f"measured on {found.device}: {times}")
     console.print(found.verdict)
     equal, others = _shown(found, everything)
     if equal:
-        console.print(_table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})"))
+        console.print(explaining_table(equal, found))
         for row in filter(attrgetter("look"), equal):
             console.print(row.title)
             for words, texts in (("look for", row.look), ("change", row.remedies)):
@@ -136,36 +132,18 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     if found.open_ended and not everything:
         console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
     if others:
-        console.print(_table(others, "Nearest of the others" if equal else "Nearest"))
+        console.print(other_table(others, equal))
     left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
     if left:
         console.print(f"{left} more were tried: --all or --json has them.", style="dim")
     if found.next is not None:
-        rows = [(title, time.words) for title, time in found.next.says]
-        console.print(_of_rows(rows, f"To tell them apart, measure {found.next.what}", ("if", "it takes")))
+        console.print(apart_table(found.next))
 
 
 def _shown(found: Diagnosis, everything: bool) -> tuple[list[Explains], list[Explains]]:
-    """The simplest explanations that fit, and the nearest others."""
-    fitting, others = list(found.fitting), found.explanations[len(found.fitting) :]
+    """The simplest explanations that fit, and the nearest others; or all of them."""
+    from streamsim.report.diagnosis import nearest
+
     if everything:
-        return fitting, list(others)
-    return list(found.simplest)[:MOST_EQUAL], list(others[:MOST_OTHERS])
-
-
-def _table(found: list[Explains], title: str) -> Table:
-    rows = [(one.title, ", ".join(time.words for time in one.times_s), format_change(one.off)) for one in found]
-    return _of_rows(rows, title, ("what the program does", "takes", "off"))
-
-
-def _of_rows(rows: Sequence[Sequence[str]], title: str, names: Sequence[str]) -> Table:
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE)
-    for k, name in enumerate(names):
-        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
-    for row in rows:
-        table.add_row(*row)
-    return table
+        return list(found.fitting), list(found.explanations[len(found.fitting) :])
+    return nearest(found)

@@ -21,6 +21,7 @@ from streamsim.cli.options import (
     taken,
     timed_alone_noted,
 )
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_json, tell, with_assumed
 from streamsim.errors import InputError
 from streamsim.program.config import Config
@@ -53,6 +54,7 @@ ALONE = (
 @device_options
 @format_options
 @click.option("--plot", type=PICTURE, help="Save the Gantt chart with the critical path and the lost time by cause.")
+@page_option
 @click.option("--remedied", type=OUTPUT, help="Save the schedule with the first remedy done: a .json file.")
 @click.pass_context
 def explain_command(
@@ -60,6 +62,7 @@ def explain_command(
     /,
     form: str,
     plot: Path | None,
+    page: Path | None,
     remedied: Path | None,
     **options: Any,
 ) -> None:
@@ -91,6 +94,7 @@ def explain_command(
 
         save_explanation(explanation, plot)
     work = _work(asked)
+    save_page("explanation_page", page, explanation, asked.assumed)
     if form == "table":
         print_explanation(explanation, work)
         for line in (f"{explanation.device}: {explanation.link}", *asked.assumed):
@@ -195,10 +199,10 @@ def _work(asked: _Asked) -> "Bound | None":
 def print_explanation(explanation: "Explanation", work: "Bound | None" = None) -> None:
     """What is lost and to what, for people. ``work``: the bound of the work, where it is known."""
     from streamsim.analysis.bounds import BOUND_AS_ISSUED, BOUND_OF_WORK, BUSIEST_ENGINE
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.text.quantities import format_seconds
 
-    console = Terminal()
+    console = open_console()
     name = explanation.timeline.schedule.name or "schedule"
     issued_s = max(explanation.own_bound_s, work.seconds if work else 0.0)  # neither is beaten
     times = [explanation.makespan_s, explanation.bound_s, issued_s]
@@ -237,7 +241,7 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
     for loss in losses:
         if loss not in small:
             part = format_seconds(loss.lost_s), _share(loss.lost_s, whole_s)
-            table.add_row(loss.title, *part, _alone(loss), _remedies(loss))
+            table.add_row(loss.title, *part, _alone(loss), loss.remedies)
     if small:
         together_s = sum(loss.lost_s for loss in small)
         several = f"{len(small)} more cause{'s' * (len(small) > 1)}, together"
@@ -245,13 +249,6 @@ def _table(title: str, losses: "tuple[Loss, ...]", whole_s: float, least_s: floa
         gain = f"<= {format_seconds(most_s)}" if most_s > 0 else ""
         table.add_row(several, format_seconds(together_s), _share(together_s, whole_s), gain, "each below 1 %: --json")
     return table
-
-
-def _remedies(loss: "Loss") -> str:
-    """The remedy, and what more could be done if something holds."""
-    if loss.assuming is None:
-        return loss.remedy
-    return "; ".join((*[loss.remedy] * loss.made, loss.assuming.words))
 
 
 def _gain_s(loss: "Loss") -> float:

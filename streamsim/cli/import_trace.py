@@ -9,6 +9,7 @@ import click
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.given import notes_on
 from streamsim.cli.options import FILE, OUTPUT, complete_device
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_json, tell
 from streamsim.errors import InputError
 from streamsim.text.shown import one_line
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     " cost.",
 )
 @beside_options
+@page_option
 @click.option("--list", "as_list", is_flag=True, help="Print what --device, --process and --window may name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with every figure.")
 def import_command(
@@ -65,6 +67,7 @@ def import_command(
     untraced_time: str | None,
     plot: Path | None,
     trace: Path | None,
+    page: Path | None,
     as_list: bool,
     as_json: bool,
 ) -> None:
@@ -90,25 +93,26 @@ def import_command(
 
     Exit codes: 0 ok, 2 usage or bad input.
     """  # noqa: D301 - click wants the backspace itself
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.recorded.read import read_recording
     from streamsim.recorded.summary import summarise
     from streamsim.recorded.windows import part_of
     from streamsim.report.recording import recording_table
 
-    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace})
+    _spare(file, {"--output": output, "--save-profile": save_profile, "--plot": plot, "--trace": trace, "--page": page})
     recording = part_of(whole := read_recording(file), device, process, window, skip_first)
     asked = {"trace": str(file), "device": device, "process": process, "window": window, "skip_first": skip_first}
     if as_list:
         return _listed(recording, file.name, asked if as_json else None)
     summary = summarise(recording)
-    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace))
+    must = any(option is not None for option in (profile, untraced_time, output, save_profile, plot, trace, page))
     found = []
-    for card, part in _each_card(recording, writes=output or save_profile or plot or trace):
+    for card, part in _each_card(recording, writes=output or save_profile or plot or trace or page):
         untraced_s = _untraced_s(untraced_time, None if skip_first else (whole, window, card))
         found.append(_replayed(part, file, card, profile, untraced_s, must))
     if isinstance(found[0], Replayed):
         _write(found[0], output, save_profile, plot, trace)
+        save_page("recording_page", page, found[0].recording, file.name, summary, found[0].found, found[0].without)
     if as_json:
         replays = [replayed.to_json() if isinstance(replayed, Replayed) else None for replayed in found]
         told = {**_plain(summary), "replay": replays[0] if len(replays) == 1 else None, "replays": replays}
@@ -117,10 +121,10 @@ def import_command(
     program = str(output or (file if is_whole else "PROGRAM.json"))  # what whatif takes
     for replayed in found:
         tell(*map(one_line, _verdict(replayed, summary, program)))
-    Terminal().print(recording_table(summary, file.name))
+    open_console().print(recording_table(summary, file.name))
     for replayed in found:
         if isinstance(replayed, Replayed):
-            Terminal().print(replayed.table())
+            open_console().print(replayed.table())
     return None
 
 
@@ -233,13 +237,13 @@ def _write(
 
 def _listed(recording: Recording, title: str, asked: dict[str, Any] | None) -> None:
     """What may be chosen of a recording, for people; as JSON with what was ``asked``."""
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.recorded.windows import named_spans
     from streamsim.report.recording import choices_table
 
     spans = named_spans(recording)
     if asked is None:
-        Terminal().print(choices_table(recording, spans, title))
+        open_console().print(choices_table(recording, spans, title))
     else:
         print_json({"inputs": asked, **_choices(recording), "windows": _plain(spans)})
 

@@ -131,7 +131,8 @@ def schedule_of_layers(layers: Layers, config: Offload, device: Device) -> Sched
 
 def check_beside_layers(context: click.Context, has_layers: bool, own: type[msgspec.Struct]) -> None:
     """Raise InputError for options of a workload beside layers, and for those of layers (``own``) without them."""
-    streamed = OF_WORKLOADS if own is LayerOptions else (*OF_WORKLOADS, "memory")  # pinned, where the best is asked for
+    pinned_only = () if own is LayerOptions else ("memory", "page")  # where the best is asked for
+    streamed = (*OF_WORKLOADS, *pinned_only)
     wrong = streamed if has_layers else [name for name in own.__struct_fields__ if name != "layers"]
     for name in wrong:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
@@ -147,10 +148,10 @@ def print_best_layers(best: BestOffload, layers: Layers) -> None:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.text.quantities import format_bytes, format_seconds
 
-    console = Terminal()
+    console = open_console()
     several = f", {layers.passes} passes" * (layers.passes > 1)
     words = f"{len(layers.steps)} layers of {format_bytes(layers.weight_bytes)}{several}"
     table = Table(title=f"best on {best.device}: {words}", title_justify="left", show_header=False, box=SIMPLE)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamsim.files.documents import Parsers
-    from streamsim.training.loop import Loop, LoopAdvice, LoopRow
+    from streamsim.training.loop import Loop, LoopAdvice
 
 BYTES_OF = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -185,29 +185,15 @@ def _loop(
 
 def print_loop(found: LoopAdvice) -> None:
     """The verdict, the loops, and what is assumed of them, for people."""
-    from rich.box import SIMPLE
-    from rich.table import Table
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.training import loop_table
 
-    from streamsim.cli.terminal import Terminal
-
-    console = Terminal()
+    console = open_console()
     console.print(f"training loop on {found.device}")
     console.print(f"first: {found.verdict}")
-    table = Table(box=SIMPLE)
-    table.add_column("loop")
-    for name in ("ms a step", "samples a second", "gain"):
-        table.add_column(name, justify="right")
-    table.add_column("waits for")
-    for row in found.rows:
-        table.add_row(*_cells(row))
-    console.print(table)
+    console.print(loop_table(found))
     for row in found.rows:
         if row.assumes:
             console.print(f"{row.title}: assumes that {row.assumes}", style="dim")
     for note in found.notes:
         console.print(note)
-
-
-def _cells(row: LoopRow) -> tuple[str, ...]:
-    gain = f"{row.gain:.2f}x" if row.title != "as it is" else ""
-    return row.title, f"{row.step_s * 1e3:.4g}", f"{row.samples_per_s:,.0f}", gain, ", ".join(row.binds)

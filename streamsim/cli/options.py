@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from streamsim.checks import MOST_CHUNKS
 from streamsim.cli.given import Given, is_program, read_given
 from streamsim.cli.notes import note
+from streamsim.cli.printing import MARKDOWN
 from streamsim.code.steps import FRONT_END_OF, Language
 from streamsim.device.front_ends import CALLS, COMPILED, LINEAR, front_end_names, front_end_of, with_front_end
 from streamsim.device.library import as_device, device_names, load_device, names_front_end
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 PLAIN = Config()  # what is issued where nothing is said
-FORMATS = ("table", "json", "csv")
+FORMATS, MARKDOWN_FORM = ("table", "json", "csv"), "markdown"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -156,7 +157,9 @@ def formats(
             asked[param.opts[0]] = json if value is True else value
         if len(set(asked.values())) > 1:
             raise InputError(f"--json, --format {asked['--format']}: they say different things; give one of them")
-        return next(iter(asked.values()), default)
+        found = next(iter(asked.values()), default)
+        context.meta[MARKDOWN] = found == MARKDOWN_FORM
+        return "table" if context.meta[MARKDOWN] else found
 
     return all_of(
         click.option("--format", "form", type=click.Choice(choices), callback=one, help=text),
@@ -164,7 +167,8 @@ def formats(
     )
 
 
-format_options = formats(FORMATS, "table", "json")
+plain_format_options = formats(FORMATS, "table", "json")
+format_options = formats((*FORMATS, MARKDOWN_FORM), "table", "json")
 
 
 workload_options = all_of(

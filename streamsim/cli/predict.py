@@ -27,6 +27,7 @@ from streamsim.cli.options import (
     taken,
     timed_alone_noted,
 )
+from streamsim.cli.page import page_option, save_page
 from streamsim.cli.printing import print_csv, print_data, print_json, with_assumed
 from streamsim.device.profile import Device
 from streamsim.files.atomic_files import write_bytes
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from streamsim.analysis.predict import Prediction
     from streamsim.analysis.remedies import Origin
 
+GANTT_COLUMNS = 100  # where no terminal says how many there are
 explain_option = click.option(
     "--explain", is_flag=True, help="Say also what loses how much time, as streamsim explain does."
 )
@@ -58,6 +60,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     form: str
     plot: Path | None
     trace: Path | None
+    page: Path | None
     explain: bool
     samples: int | None
     seed: int
@@ -68,6 +71,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 @place_layers
 @device_options
 @output_options
+@page_option
 @explain_option
 @interval_options
 @click.pass_context
@@ -117,6 +121,7 @@ def predict_command(context: click.Context, /, **options: Any) -> None:
 @click.argument("schedule", metavar="SCHEDULE.json", type=FILE)
 @device_options
 @output_options
+@page_option
 @explain_option
 @interval_options
 def simulate_command(schedule: Path, **options: Any) -> None:
@@ -237,6 +242,7 @@ def _report(
         from streamsim.report.trace import write_trace
 
         write_trace(prediction.timeline, wanted.trace)
+    save_page("prediction_page", wanted.page, prediction, interval, explanation, assumed)
     said = prediction.to_json(inputs)
     if explanation is not None:
         parts = {loss.cause: loss.lost_s for loss in explanation.losses}
@@ -254,10 +260,12 @@ def _report(
 def _print_prediction(
     prediction: "Prediction", explanation: "Explanation | None", interval: "Interval | None", assumed: Sequence[str]
 ) -> None:
-    from streamsim.cli.terminal import Terminal
+    from rich.text import Text
+
+    from streamsim.cli.consoles import open_console
     from streamsim.report.text import gantt, summary
 
-    console = Terminal()
+    console = open_console()
     console.print(summary(prediction))
     for line in (f"{prediction.device}: {prediction.link}", *assumed):
         console.print(f"  {line}", soft_wrap=True)
@@ -265,8 +273,8 @@ def _print_prediction(
     if interval is not None:
         console.print(f"  {interval}", soft_wrap=True)
         console.print()
-    for line in gantt(prediction.timeline, console.width).splitlines():
-        console.print(line)
+    columns = console.width if console.is_terminal else min(console.width, GANTT_COLUMNS)
+    console.print(Text(gantt(prediction.timeline, columns)))  # names of engines are our own
     console.print("The stream served most; ':' busy for less than half of the column, '.' idle.", style="dim")
     if explanation is not None:
         from streamsim.cli.explain import print_explanation

@@ -65,7 +65,7 @@ class LazyGroup(Group):
     def __init__(self, *arguments: Any, places: Mapping[str, str], **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._places = places
-        self.commands = dict.fromkeys(places, click.Command(None))  # their names are those that Click suggests
+        self.commands = {place: click.Command(place) for place in places}  # Click suggests these names
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return list(self._places)
@@ -82,7 +82,8 @@ def run(app: click.Command, name: str, arguments: list[str] | None, interrupted:
     _show_warnings_as_lines(name)
     try:
         given = sys.argv[1:] if arguments is None else arguments
-        code = app.main(given or ["--help"], prog_name=name, standalone_mode=False)
+        called = [name, *given]  # a page says what made it
+        code = app.main(given or ["--help"], prog_name=name, standalone_mode=False, obj=called)
         return _flushed(code if isinstance(code, int) else OK, name) if given else _flushed(BAD_INPUT, name)
     except click.ClickException as error:
         return complain(name, _usage(error))

@@ -1,5 +1,6 @@
 """Predict every combination of some ranges, into a file."""
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from streamsim.analysis.kernel_assumptions import kernel_assumptions
 from streamsim.cli.notes import note, noting_compilation, progress_bar
 from streamsim.cli.options import (
     FILE,
+    MARKDOWN_FORM,
     OUTPUT,
     PICTURE,
     complete_devices,
@@ -21,6 +23,7 @@ from streamsim.cli.options import (
     complete_setting,
     formats,
 )
+from streamsim.cli.page import page_option, predicting, save_page
 from streamsim.cli.printing import print_data, tell
 from streamsim.device.assumptions import link_words
 from streamsim.device.library import load_device
@@ -45,6 +48,8 @@ from streamsim.search.sweep_output import (
 from streamsim.search.sweep_text import read_asked, sweep_of
 from streamsim.text.shown import one_line
 
+ARRAYS = {"h2d": "h2d_bytes", "kernel": "kernel_s", "d2h": "d2h_bytes"}  # options and the columns that they set
+MOST_IN_TABLE = 100_000  # combinations whose rows are kept for a table
 CLUSTER_S = 5.0  # for how long a cluster is looked for
 COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     complete_list, (lambda: ORDERS, lambda: HOST_MEMORIES, lambda: LAUNCHES)
@@ -96,10 +101,16 @@ COMPLETE_ORDERS, COMPLETE_MEMORIES, COMPLETE_LAUNCHES = map(
     " host.kernel=1us..8us*2, copy_engines.count=1,2. Repeatable.",
 )
 @click.option("--memory-limit", help="The most that the device buffers may hold, such as 8GiB.")
-@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: CSV on stdout.")
-@formats(FORMATS, None, "jsonl", "In place of the one that the file name says.")
+@click.option("--output", "-o", type=OUTPUT, help="File to write: .csv, .jsonl or .parquet. Default: standard output.")
+@formats(
+    (*FORMATS, "table", MARKDOWN_FORM),
+    None,
+    "jsonl",
+    "In place of the one that the file name says. Without a file: a table in a terminal, CSV in a pipe.",
+)
 @click.option("--plot", type=PICTURE, help="Save a heat map of the output file's rows: a .png, .svg or .pdf file.")
-@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns.")
+@click.option("--plot-by", default="chunks,streams", show_default=True, help="Its two columns, and first of --page.")
+@page_option
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.")
 @click.option("--dask", metavar="ADDRESS", help="A Dask cluster's scheduler, such as tcp://host:8786.")
 @click.option(
@@ -115,6 +126,7 @@ def sweep_command(
     form: str | None,
     plot: Path | None,
     plot_by: str,
+    page: Path | None,
     workers: int | None,
     dask: str | None,
     retries: int,
@@ -139,12 +151,16 @@ def sweep_command(
         if value not in (None, ())
     }
     sweep = sweep_of({**(read_asked(asked) if asked else {}), **given})
+    _check_page(page, output, sweep)
     axes = _plot_axes(plot, plot_by, output, sweep)
-    kind = format_of(output or "stdout", form)
+    as_table = output is None and (form == "table" or (form is None and sys.stdout.isatty()))
+    kind = format_of(output or "stdout", None if as_table else form)
     if not (workers or dask or is_fast()):
         note(SLOW)
     with noting_compilation(), _executor(workers, dask) as executor:
-        if output is None:
+        if as_table:
+            _print_table(sweep, executor, retries)
+        elif output is None:
             _to_stdout(sweep, kind, executor, retries)
         else:
             try:
@@ -156,6 +172,10 @@ def sweep_command(
             _summarise(sweep, written, output)
     if plot is not None and output is not None:
         _plot(output, kind, plot, axes)
+    if page is not None and output is not None:
+        rows = list(read_rows(output, kind))
+        command = "" if asked else _predicting(rows, given, axes)
+        save_page("sweep_page", page, rows, sweep, axes, command, list(_taken_for_granted(sweep)))
 
 
 def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Sweep) -> tuple[str, str]:
@@ -170,6 +190,17 @@ def _plot_axes(plot: Path | None, plot_by: str, output: Path | None, sweep: Swee
         if output is None:
             raise InputError("--plot: draws the rows of a file; give --output too")
     return x, y
+
+
+def _check_page(page: Path | None, output: Path | None, sweep: Sweep) -> None:
+    """Say what is wrong with a page before the sweep begins."""
+    if page is None:
+        return
+    from streamsim.page.maps import check_rows
+
+    check_rows(len(sweep))
+    if output is None:
+        raise InputError(f"--page {page}: shows the rows of a file; give --output too")
 
 
 @contextmanager
@@ -219,12 +250,43 @@ def _to_stdout(sweep: Sweep, kind: Format, executor: Executor | None, retries: i
         note(line)
 
 
+def _print_table(sweep: Sweep, executor: Executor | None, retries: int) -> None:
+    """Print a short table for people."""
+    if len(sweep) > MOST_IN_TABLE:
+        raise InputError(f"{len(sweep):,} combinations are too many for a table; give --output FILE or --format csv")
+    from streamsim.cli.consoles import open_console
+    from streamsim.report.sweep import common_words, sweep_table
+
+    rows: list[dict[str, Any]] = []
+    so_far = Journal("")
+    for block in sweep_blocks(sweep, 0, executor, retries):
+        rows += (dict(zip(sweep.columns, row, strict=True)) for row in block.rows)
+        so_far = journal_after(so_far, block, sweep.columns)
+    if rows:
+        open_console().print(sweep_table(rows))
+        tell(common_words(rows))
+    _say_left_out(so_far)
+    tell(*_taken_for_granted(sweep))
+
+
 def _plot(output: Path, kind: Format, plot: Path, axes: tuple[str, str]) -> None:
     from streamsim.report.heatmap import HeatMap, save_heatmap
 
     heat = HeatMap(*axes)
     heat.add(read_rows(output, kind))
     save_heatmap(heat, plot)
+
+
+def _predicting(rows: list[dict[str, Any]], given: dict[str, list[str]], axes: tuple[str, str]) -> str:
+    """Return the command that predicts what all rows have in common, without the columns that a map over ``axes`` has.
+
+    Empty where no command predicts a row.
+    """
+    varying = {name for name in rows[0] if len({row[name] for row in rows}) > 1} if rows else set[str]()
+    arrays = {option for option, column in ARRAYS.items() if any(name.startswith(column) for name in varying)}
+    if "scale" in given or any(len(given.get(option, ())) != 1 for option in arrays):
+        return ""
+    return predicting({f"--{name.removesuffix('_s').replace('_', '-')}" for name in varying | arrays | {*axes}})
 
 
 def _say_left_out(written: Journal) -> None:

@@ -1,8 +1,8 @@
 """Tables and lines for people, on stdout or another stream: the one place where text is made safe to show.
 
 Names in files are other people's text. Every control character in them is escaped here, and ``[...]`` in them is no
-markup. So commands print tables and styled lines with a :class:`Terminal`, and plain lines with
-:func:`streamsim.cli.printing.tell`.
+markup. So commands print tables and styled lines with a :class:`Terminal`, which
+:func:`streamsim.cli.consoles.open_console` chooses, and plain lines with :func:`streamsim.cli.printing.tell`.
 """
 
 from typing import Any, TextIO
@@ -22,8 +22,8 @@ class Terminal(Console):
     ``Text`` holds words of our own.
     """
 
-    def __init__(self, file: TextIO | None = None) -> None:
-        super().__init__(file=file, highlight=False, markup=False, emoji=False)
+    def __init__(self, file: TextIO | None = None, **how: Any) -> None:
+        super().__init__(file=file, highlight=False, markup=False, emoji=False, **how)
         if self.width < LEAST_COLUMNS:
             self.width = USUAL_COLUMNS
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import asdict
 
 from streamsim.cli.beside import beside_options, write_beside
 from streamsim.cli.given import read_given
-from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, one_of, taken
-from streamsim.cli.printing import print_json
+from streamsim.cli.options import CHUNKS, FILE, Chosen, complete_device, device_options, format_options, one_of, taken
+from streamsim.cli.page import page_option, save_page
+from streamsim.cli.printing import print_csv, print_json
 from streamsim.code.steps import LANGUAGES, Language
 from streamsim.errors import InputError
 
@@ -66,14 +68,16 @@ COUNT = click.IntRange(1, 1024)
     help="Write the pipeline with the changes, in this language, of a program whose steps repeat.",
 )
 @beside_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object: before, alone, together.")
+@page_option
+@format_options
 def whatif_command(
     schedule: Path,
     output: Path | None,
     language: Language | None,
     plot: Path | None,
     trace: Path | None,
-    as_json: bool,
+    page: Path | None,
+    form: str,
     **options: Any,
 ) -> None:
     """Change a program and see what each change brings: alone, and all of them together.
@@ -96,7 +100,7 @@ def whatif_command(
     from streamsim.analysis.counterfactual import Scenario
     from streamsim.analysis.what_if import changed_by, what_if
     from streamsim.cli.code import code_of_steps_noted
-    from streamsim.cli.terminal import Terminal
+    from streamsim.cli.consoles import open_console
     from streamsim.device.files import dump_device
     from streamsim.files.atomic_files import write_text
     from streamsim.program.files import write_schedule
@@ -115,15 +119,19 @@ def whatif_command(
     if language is not None:
         issued = changed_by(_changes(**{**options, "prefetch": None}), Scenario(program, device)).schedule
         text = code_of_steps_noted(issued, language, options["prefetch"] or 0)
-    write_beside(_beside(found, recorded), plot, trace)
+    title, beside = f"{schedule.name} on {device.name}", _beside(found, recorded)
+    write_beside(beside, plot, trace)
+    save_page("what_if_page", page, found, title, beside)
     if output is not None and text is not None:
         write_text(text, output)
     elif output is not None:
         write_schedule(found.scenario.schedule, output, profile=dump_device(given.device) if given.device else "")
-    if as_json:
+    if form == "csv":
+        print_csv([asdict(outcome) for outcome in (found.before, *found.alone, found.together)])
+    elif form == "json":
         print_json({"schema_version": SCHEMA_VERSION, "device": device.name, **found.to_json()}, device)
     else:
-        Terminal().print(what_if_table(found, f"{schedule.name} on {device.name}"))
+        open_console().print(what_if_table(found, title))
 
 
 def _beside(found: WhatIf, recorded: RecordedTimes | None) -> dict[str, Timeline]:

@@ -16,6 +16,7 @@ from streamsim.device.fields import About, As, Table, fields_of
 from streamsim.device.front_ends import FrontEnd
 from streamsim.device.kernel_costs import KernelCost, constant_s, paces, part_s
 from streamsim.device.recorders import RECORDERS, Recorder
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.schedule import Kernel
 from streamsim.text.quantities import format_bytes
@@ -213,7 +214,7 @@ class KernelUse(NamedTuple):
     resident: float = 0.0
 
 
-class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Device(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A card, its link and its host. Raises InputError naming the field, the value and what was expected.
 
     ``connections``: the hardware queues in front of the compute engine, if it is one by itself; see ``CopyEngines``.

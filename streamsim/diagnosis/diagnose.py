@@ -16,6 +16,7 @@ from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
 from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program.config import Config
 from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
@@ -110,7 +111,7 @@ class Next(msgspec.Struct, frozen=True):
     says: tuple[tuple[str, Range], ...]
 
 
-class Diagnosis(msgspec.Struct, frozen=True):
+class Diagnosis(Displayed, msgspec.Struct, frozen=True):
     """What explains the measured times, nearest first. ``known``: how far off a right explanation may be.
 
     ``next``: the measurement that tells the explanations that fit apart; None where one fits, or none does.

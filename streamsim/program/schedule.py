@@ -26,6 +26,7 @@ from streamsim.checks import (
     check_tuple,
     check_whole,
 )
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text.shown import short, shown
 
@@ -294,7 +295,9 @@ HostOp = Synchronize | HostWork | WaitThread  # they put nothing into a stream
 HOST_OP_TYPES = frozenset(get_args(HostOp))
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True):
+class Schedule(
+    Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True
+):
     """Operations in the order in which the host issues them. Immutable and checked.
 
     Several threads may issue them, each its own in this order and at its own pace; streams, events and hardware queues

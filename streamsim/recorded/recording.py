@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from streamsim.checks import check_choice, check_tuple, check_whole
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
@@ -246,7 +247,7 @@ class Unread(msgspec.Struct, frozen=True):
     why: str
 
 
-class Recording(msgspec.Struct, frozen=True):
+class Recording(Displayed, msgspec.Struct, frozen=True):
     """A recorded program. ``tool``: the profiler's name and version; ``processes``: names by number, as pairs.
 
     ``untraced``: for each run of the same program that nothing recorded its named spans, in nanoseconds since the first

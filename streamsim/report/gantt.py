@@ -7,17 +7,30 @@ for each moment the share of the time that each kind takes, as single bars could
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamsim.analysis.bounds import BUSIEST_ENGINE
-from streamsim.program.schedule import Copy, Kernel, Op, Schedule, Synchronize, WaitThread
+from streamsim.report.kinds import (
+    COLOURS,
+    D2H,
+    H2D,
+    HOST_CALL,
+    HOST_WAITS,
+    INK,
+    KERNEL,
+    WAITS,
+    engine_place,
+    kind_of,
+    may_wait,
+    numbers,
+)
 from streamsim.report.overlapping_ops import lane_of_each_op
 from streamsim.report.pictures import root_figure, save_axes
 from streamsim.rules.clock import S_PER_TICK, TICKS_PER_S
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import one_line
 from streamsim.timeline.critical_path import critical_path
+from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
     import os
@@ -30,23 +43,13 @@ if TYPE_CHECKING:
 
     from streamsim.analysis.causes import Loss
     from streamsim.analysis.explanation import Explanation
-    from streamsim.timeline.timeline import Timeline
+    from streamsim.analysis.predict import Prediction
 
     Ticks = NDArray[np.int64]
     Times = NDArray[np.floating[Any]]
     Chosen = NDArray[np.bool_]
 
 
-COLOURS = {
-    "H2D": "#0072B2",
-    "kernel": "#E08A00",
-    "D2H": "#99DDFF",
-    "ready, engine busy": "#AA3377",
-    "host call": "#555555",
-    "host waits": "#BBBBBB",
-}
-H2D, KERNEL, D2H, WAITS, HOST_CALL, HOST_WAITS = KINDS = tuple(COLOURS)
-INK = {H2D: "white", KERNEL: "black", D2H: "black"}  # of the numbers on the bars
 # Causes of lost time: light enough for a black number, apart in hue from neighbours of their usual size.
 CAUSE_COLOURS = {
     "pageable-memory": "#CC3311",
@@ -67,7 +70,6 @@ CAUSE_COLOURS = {
 BOUND_COLOUR, PATH_COLOUR, PATH = "#DDDDDD", "#222222", "critical path"
 IDLE_COLOUR, EDGE_COLOUR = "#F3F3F3", "#333333"
 UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))  # below: per second, name
-PIPELINE = ("h2d", "copy", "gpu", "compute", "d2h")  # engines from top to bottom, as the work goes through them
 
 BAR, WAITS_BAR, GAP = 0.8, 0.09, 0.4  # in rows: a bar, the line of a wait, the space between groups of rows
 MOST_BARS = 500  # of a kind in a row; beyond, shares
@@ -103,19 +105,20 @@ def save_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
 
 
 def plot_gantt(
-    timeline: Timeline,
+    timeline: Timeline | Prediction,
     ax: Axes | None = None,
     serial_s: float | None = None,
     until_s: float | None = None,
     serial_program: str = "serial",
 ) -> Axes:
-    """Draw ``timeline`` into ``ax`` (without one: that of a new figure) and return it.
+    """Draw ``timeline``, or that of a prediction, into ``ax`` (without one: that of a new figure) and return it.
 
     ``serial_s``: what the same work takes without overlap, for the speed-up in the title, and ``serial_program``
     what that is called there. The numbers on bars are chunks (from 1) where every chunk has the same ops, otherwise
     the ops of a kind in issue order.
     ``until_s``: where the time axis ends, to compare time lines (without it: at the last bar's end).
     """
+    timeline = timeline_of(timeline)
     rows = _rows(timeline)
     ax = _new_axes([rows])[0] if ax is None else ax
     _Chart(rows, ax, until_s).draw()
@@ -123,12 +126,25 @@ def plot_gantt(
     return ax
 
 
-def plot_gantts(timelines: Mapping[str, Timeline]) -> list[Axes]:
-    """Draw several time lines, by what they are called, into the Axes of a new figure, one above the other."""
-    rows = [_rows(timeline) for timeline in timelines.values()]
+def timeline_of(value: Timeline | Prediction) -> Timeline:
+    """Return the time line of a prediction; a time line is one already."""
+    return value if isinstance(value, Timeline) else value.timeline
+
+
+def plot_gantts(timelines: Mapping[str, Timeline] | Sequence[Timeline | Prediction]) -> list[Axes]:
+    """Draw several time lines or predictions into the Axes of a new figure, one above the other, on one scale.
+
+    A mapping says what each is called; otherwise it is called what its schedule is.
+    """
+    if hasattr(timelines, "items"):
+        named = list(timelines.items())
+    else:
+        found = list(map(timeline_of, timelines))
+        named = [(timeline.schedule.name or "schedule", timeline) for timeline in found]
+    rows = [_rows(timeline) for _, timeline in named]
     until_s = max(_last_s(some) for some in rows)
     several = _new_axes(rows)
-    for ax, own, (name, timeline) in zip(several, rows, timelines.items(), strict=True):
+    for ax, own, (name, timeline) in zip(several, rows, named, strict=True):
         _Chart(own, ax, until_s).draw()
         title = one_line(f"{name}: makespan {format_seconds(timeline.makespan_s)}")
         ax.set_title(title, loc="left", fontsize=10, parse_math=False)
@@ -220,16 +236,12 @@ def _rows(timeline: Timeline) -> list[_Row]:
     lane = np.array(lane_of_each_op(timeline, timeline.engine))
     engines = [
         columns.row(name, columns.engine == timeline.engine_names.index(name), lane, f"busy {busy.get(name, 0):.0%}")
-        for name in sorted(timeline.engine_names, key=_place)
+        for name in sorted(timeline.engine_names, key=engine_place)
     ]
     groups = [group for group in ([_Row("host", host)] * bool(host), engines, _stream_rows(timeline, columns)) if group]
     for group in groups[1:]:
         group[0] = group[0]._replace(above=GAP)
     return [row for group in groups for row in group]
-
-
-def _place(engine: str) -> int:
-    return PIPELINE.index(engine) if engine in PIPELINE else len(PIPELINE)
 
 
 def _stream_rows(timeline: Timeline, columns: _Columns) -> list[_Row]:
@@ -258,7 +270,7 @@ class _Columns:
         )
         self.engine = np.array(timeline.engine)
         self.stream = np.array([-1 if op.stream is None else op.stream for op in ops])
-        self.kind = np.array([_kind(op) for op in ops])
+        self.kind = np.array([kind_of(op) for op in ops])
         self.number = np.array(numbers(timeline.schedule))
 
     def row(self, name: str, chosen: Chosen, lane: Ticks, note: str = "", waits: bool = False) -> _Row:
@@ -274,30 +286,6 @@ class _Columns:
         return _Bars(kind, self.start[chosen], self.end[chosen], lane[chosen], self.number[chosen])
 
 
-def _kind(op: Op) -> int:
-    if isinstance(op, Copy):
-        return KINDS.index(H2D if op.direction == "h2d" else D2H)
-    return KINDS.index(KERNEL if isinstance(op, Kernel) else HOST_CALL)
-
-
-def numbers(schedule: Schedule) -> list[int]:
-    """For each copy or kernel its chunk, from 1, where all chunks have the same ops; else its number among its kind.
-
-    0 for events and host calls.
-    """
-    kinds = [_kind(op) for op in schedule.ops]
-    counts = Counter(kind for kind in kinds if kind != KINDS.index(HOST_CALL))
-    chunks = min(counts.values(), default=1)
-    regular = all(count % chunks == 0 for count in counts.values())
-    seen: Counter[int] = Counter()
-    found = []
-    for kind in kinds:
-        a_chunk_has = counts[kind] // chunks if regular else 1
-        found.append(seen[kind] // a_chunk_has + 1 if kind in counts else 0)
-        seen[kind] += 1
-    return found
-
-
 def _host_bars(timeline: Timeline) -> list[_Bars]:
     """List the calls that took the host time; of a captured graph only its launch and the waits after it."""
     import numpy as np
@@ -305,7 +293,7 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
     ops = timeline.schedule.ops
     pageable = timeline.schedule.pageable_names
     issued, returned = np.array(timeline.issued), np.array(timeline.returned)
-    waits = np.array([_may_wait(op, pageable) for op in ops])
+    waits = np.array([may_wait(op, pageable) for op in ops])
     lanes = np.unique([op.thread for op in ops], return_inverse=True)[1]
     shown = (issued >= 0) & (returned > issued)
     calls, held = shown & ~waits, shown & waits
@@ -315,12 +303,6 @@ def _host_bars(timeline: Timeline) -> list[_Bars]:
         starts = lane = 0 * ends
     found = [(HOST_CALL, starts, ends, lane), (HOST_WAITS, issued[held], returned[held], lanes[held])]
     return [_Bars(kind, start, end, lane, 0 * start) for kind, start, end, lane in found if len(start)]
-
-
-def _may_wait(op: Op, pageable: frozenset[str]) -> bool:
-    if isinstance(op, Copy):
-        return op.blocking or (op.host is not None and op.host.buffer in pageable)
-    return isinstance(op, Synchronize | WaitThread)
 
 
 LOST_ROW = "where it goes"

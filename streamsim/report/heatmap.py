@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.report.pictures import save_axes
 from streamsim.text.quantities import format_bytes, format_seconds, unit_of
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from streamsim.search.sweep import Sweep
+
 VALUE = "makespan_s"
 COLOURS = "viridis_r"  # told apart by the colour-blind and in grey print; the fastest is the brightest
 MOST_CELLS = 1_000_000
@@ -23,7 +26,7 @@ WIDTH_IN, HEIGHT_IN = 7.5, 5.0
 Cells = dict[tuple[Any, Any], float]
 
 
-class HeatMap:
+class HeatMap(Displayed):
     """The shortest makespan for each pair of values of the columns ``x`` and ``y``, over all else in the rows."""
 
     def __init__(self, x: str = "chunks", y: str = "streams") -> None:
@@ -45,7 +48,7 @@ class HeatMap:
     @property
     def optimum(self) -> tuple[Any, Any]:
         """The pair with the shortest makespan; of equals the smallest x, then y."""
-        return min(self.cells, key=lambda at: (self.cells[at], _order(at[0]), _order(at[1])))
+        return min(self.cells, key=lambda at: (self.cells[at], value_order(at[0]), value_order(at[1])))
 
 
 def save_heatmap(heat: HeatMap, path: str | os.PathLike[str]) -> None:
@@ -53,17 +56,23 @@ def save_heatmap(heat: HeatMap, path: str | os.PathLike[str]) -> None:
     save_axes(lambda: plot_heatmap(heat), path)
 
 
-def plot_heatmap(heat: HeatMap, ax: Axes | None = None) -> Axes:
-    """Draw ``heat`` into ``ax`` (without one: that of a new figure) and return it; pairs without rows stay white."""
+def plot_heatmap(heat: HeatMap | Sweep, ax: Axes | None = None) -> Axes:
+    """Draw ``heat`` into ``ax`` (without one: that of a new figure) and return it; pairs without rows stay white.
+
+    Of a sweep, which is predicted for it, the chunks and streams are drawn.
+    """
     import numpy as np
 
     if ax is None:
         from matplotlib.figure import Figure
 
         ax = Figure(figsize=(WIDTH_IN, HEIGHT_IN), layout="constrained").add_subplot()
+    if not isinstance(heat, HeatMap):
+        rows, heat = heat, HeatMap()
+        heat.add(rows)
     if not heat.cells:
         raise InputError("an empty sweep: no rows to draw")
-    xs, ys = (sorted({at[k] for at in heat.cells}, key=_order) for k in (0, 1))
+    xs, ys = (sorted({at[k] for at in heat.cells}, key=value_order) for k in (0, 1))
     grid = np.full((len(ys), len(xs)), np.nan)
     at_x, at_y = ({value: k for k, value in enumerate(values)} for values in (xs, ys))
     for (x, y), seconds in heat.cells.items():
@@ -74,33 +83,36 @@ def plot_heatmap(heat: HeatMap, ax: Axes | None = None) -> Axes:
     ax.plot(
         at_x[best_x], at_y[best_y], marker="*", markersize=14, color="white", markeredgecolor="black", clip_on=False
     )
-    widest = max(len(_text(heat.x, x)) for x in xs)
+    widest = max(len(value_words(heat.x, x)) for x in xs)
     _ticks(ax.xaxis, heat.x, xs, min(MOST_TICKS, MOST_LETTERS // (widest + 1)))
     _ticks(ax.yaxis, heat.y, ys, MOST_TICKS)
     seconds = heat.cells[best_x, best_y]
-    where = f"{_name(heat.x)} {_text(heat.x, best_x)}, {_name(heat.y)} {_text(heat.y, best_y)}"
+    pair = ((heat.x, best_x), (heat.y, best_y))
+    where = ", ".join(f"{column_words(column)} {value_words(column, value)}" for column, value in pair)
     ax.set_title(f"fastest (star): {where}: {format_seconds(seconds)}", loc="left", fontsize=10, parse_math=False)
     return ax
 
 
 def _ticks(axis: Any, name: str, values: list[Any], most: int) -> None:
     step = -(-len(values) // max(1, most))
-    axis.set_ticks(range(0, len(values), step), [_text(name, value) for value in values[::step]])
-    axis.set_label_text(_name(name), parse_math=False)
+    axis.set_ticks(range(0, len(values), step), [value_words(name, value) for value in values[::step]])
+    axis.set_label_text(column_words(name), parse_math=False)
 
 
-def _order(value: Any) -> tuple[int, Any]:
+def value_order(value: Any) -> tuple[int, Any]:
     """Numbers in order, then words; nothing (no ring of buffers) first."""
     if value is None:
         return 0, 0
     return (2, value) if isinstance(value, str) else (1, value)
 
 
-def _name(column: str) -> str:
+def column_words(column: str) -> str:
+    """Return the name of a column without its unit."""
     return column.removesuffix(unit_of(column))
 
 
-def _text(column: str, value: Any) -> str:
+def value_words(column: str, value: Any) -> str:
+    """Return a value of a column in words, with its unit."""
     if value is None or isinstance(value, str):
         return "all" if value is None else value
     if column.endswith("_per_s"):

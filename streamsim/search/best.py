@@ -21,8 +21,11 @@ from streamsim.analysis.work_bound import work_bound
 from streamsim.device.assumptions import link_words
 from streamsim.device.front_ends import written_in
 from streamsim.device.library import as_device
+from streamsim.device.profile import Device  # noqa: TC001 - msgspec reads it
 from streamsim.device.variations import faster
+from streamsim.displayed import Displayed
 from streamsim.program.config import Config, most_streams
+from streamsim.program.workload import Workload  # noqa: TC001 - likewise
 from streamsim.rules.clock import TICKS_PER_S
 from streamsim.search.evaluate import evaluate_ticks, is_fast
 from streamsim.search.grid import Grid
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from streamsim.device.profile import Device
-    from streamsim.program.workload import Workload
     from streamsim.search.shortest import Bounded, Progress, Searched
 
 SIMPLEST_PERCENT, RANGE_PERCENT = 1, 5
@@ -65,7 +66,7 @@ class Flatness(msgspec.Struct, frozen=True):
     range_percent: int = RANGE_PERCENT
 
 
-class Best(msgspec.Struct, frozen=True):
+class Best(Displayed, msgspec.Struct, frozen=True):
     """The optimum of a grid and what to make of it. Times in seconds.
 
     ``best``: the optimum. ``simplest``: the configuration within 1 % of it with the fewest chunks, then streams: what
@@ -77,7 +78,8 @@ class Best(msgspec.Struct, frozen=True):
     than 10 % slower, but for ``left_open`` of them. ``compiled``: whether the compiled twin did it. ``device_bytes``:
     what the optimum holds on the card, of ``memory_bytes`` that it may (None: no limit is known). ``link``: what was
     assumed. ``left_out_whys``: how many distinct programs of the grid were not looked at, by why; beside those of more
-    chunks than ``most_chunks``, that the workload can be cut into (None: the grid has no more).
+    chunks than ``most_chunks``, that the workload can be cut into (None: the grid has no more). ``workload``, ``card``
+    and ``grid``: what was searched.
 
     A search within a budget may leave programs open. ``exact``: whether ``best`` is proved the optimum all the same,
     ``simplest_exact`` the simplest within 1 % of it; if not, they are so among the simulated. ``floor_s``: no
@@ -107,6 +109,9 @@ class Best(msgspec.Struct, frozen=True):
     link: str
     left_out_whys: dict[str, int]
     most_chunks: int | None
+    workload: Workload
+    card: Device
+    grid: Grid
 
     def __repr__(self) -> str:
         config, took = self.best.config, format_seconds(self.best.makespan_s)
@@ -256,6 +261,9 @@ def best(
         link=link_words(device, grid.memory == "pageable"),
         left_out_whys=grid.left_out(workload),
         most_chunks=grid.most_chunks(workload),
+        workload=msgspec.structs.replace(workload, front_end=""),  # the card has the calls of that front end
+        card=device,
+        grid=grid,
     )
 
 

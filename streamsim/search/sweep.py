@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from functools import lru_cache, partial
+from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ import msgspec
 
 from streamsim.checks import check_number, check_tuple
 from streamsim.device.variations import changed
+from streamsim.displayed import Displayed
 from streamsim.errors import InputError, NoRoomError
 from streamsim.program.config import Config
 from streamsim.program.workload import Workload, WorkloadKernel
@@ -64,7 +66,7 @@ class Axis(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise InputError(f"{self.name} = []: an empty axis; give at least one value")
 
 
-class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Sweep(Displayed, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every combination of the ``axes``, the last one counting fastest, a hundred million at most.
 
     To iterate over it predicts them: see :meth:`rows`. Raises InputError naming the axis.
@@ -212,6 +214,14 @@ class Sweep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self.rows()
+
+    def to_arrow(self) -> Any:
+        """Predict the combinations into an Arrow table. Raises InputError where pyarrow is not installed."""
+        return import_module("streamsim.search.sweep_output").arrow_table(self)
+
+    def to_pandas(self) -> Any:
+        """Predict the combinations into a pandas data frame. Raises InputError where pandas is not installed."""
+        return import_module("streamsim.search.sweep_output").data_frame(self)
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{axis.name} x {len(axis.values)}" for axis in self.axes)

@@ -17,6 +17,7 @@ import csv
 import io
 import os
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -421,11 +422,35 @@ def write_parquet(columns: tuple[str, ...], rows: Iterable[dict[str, Any]], path
 
     waiting = iter(rows)
     block = _some(waiting)
-    schema = pyarrow.schema([(name, _arrow_type(name, block)) for name in columns])
+    schema = _arrow_schema(columns, block)
     with replacing(path) as file, parquet.ParquetWriter(file, schema) as writer:
         while block:
             writer.write_table(pyarrow.Table.from_pylist(block, schema))
             block = _some(waiting)
+
+
+def arrow_table(sweep: Sweep) -> Any:
+    """Return the rows of ``sweep`` as an Arrow table."""
+    _pyarrow()
+    import pyarrow
+
+    rows = list(sweep)
+    return pyarrow.Table.from_pylist(rows, _arrow_schema(sweep.columns, rows))
+
+
+def data_frame(sweep: Sweep) -> Any:
+    """Return the rows of ``sweep`` as a pandas data frame."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        raise InputError("a data frame needs pandas: pip install pandas, or use to_arrow()") from None
+    return pandas.DataFrame.from_records(list(sweep), columns=list(sweep.columns))
+
+
+def _arrow_schema(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> Any:
+    import pyarrow
+
+    return pyarrow.schema([(name, _arrow_type(name, rows)) for name in columns])
 
 
 def _some(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamsim.lowering.lowered import Lowered
 
 Because = Literal["start", "host", "stream", "event", "engine"]
+Cause = tuple[int | None, Because]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -45,6 +46,15 @@ def critical_path_of(timeline: Timeline, lowered: Lowered) -> list[Step]:
     return _CriticalPath(timeline, lowered).steps()
 
 
+def causes_of(timeline: Timeline, lowered: Lowered) -> list[Cause | None]:
+    """Return for every copy and kernel the op that it waited for last, and why; None for events and host calls.
+
+    The op is None where it waited for no other one, only for the host's call. The critical path follows these causes.
+    """
+    path = _CriticalPath(timeline, lowered)
+    return [None if engine < 0 else path.cause(op) for op, engine in enumerate(timeline.engine)]
+
+
 class _CriticalPath:
     def __init__(self, timeline: Timeline, lowered: Lowered) -> None:
         self.t = timeline
@@ -65,12 +75,13 @@ class _CriticalPath:
         op: int | None = max(on_engine, key=lambda i: (self.t.end[i], i), default=None)
         path: list[Step] = []
         while op is not None:
-            earlier, because = self._cause(op)
+            earlier, because = self.cause(op)
             path.append(Step(op, because))
             op = earlier
         return path[::-1]
 
-    def _cause(self, op: int) -> tuple[int | None, Because]:
+    def cause(self, op: int) -> Cause:
+        """Return what a copy or kernel waited for last, and why."""
         if self.t.start[op] > self.t.ready[op]:
             ahead = self._ahead(op)
             if ahead is not None and self.t.start[ahead] == self.t.start[op]:
@@ -105,7 +116,7 @@ class _CriticalPath:
         k = bisect_right(ops, self.t.start[op], key=self._leaves)
         return ops[k - 1] if k else None
 
-    def _host_waited_for(self, op: int) -> tuple[int | None, Because]:
+    def _host_waited_for(self, op: int) -> Cause:
         """The op whose end let the host go on to issue ``op``; None if the host never waited."""
         segments, returned = self.lowered.segments, self.t.returned
         thread = self.t.schedule.ops[op].thread

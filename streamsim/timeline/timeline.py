@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.displayed import Displayed
 from streamsim.program.schedule import (
     Copy,
     HostOp,
@@ -48,7 +49,7 @@ class Span(msgspec.Struct, frozen=True):
     end_s: float
 
 
-class Timeline(msgspec.Struct, frozen=True, eq=False):
+class Timeline(Displayed, msgspec.Struct, frozen=True, eq=False):
     """When every op of a schedule was issued, became ready, started and ended, in whole ticks (ns).
 
     Columns are arrays of int64 indexed like ``schedule.ops``; -1 where there is nothing (a measured

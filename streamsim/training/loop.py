@@ -18,6 +18,7 @@ from streamsim.compiled import simulate_one_of_many
 from streamsim.device.front_ends import CALLS, front_end_of, with_front_end
 from streamsim.device.library import as_device
 from streamsim.device.variations import with_values
+from streamsim.displayed import Displayed
 from streamsim.program.schedule import (
     Buffer,
     Copy,
@@ -195,7 +196,7 @@ class LoopRow(msgspec.Struct, frozen=True):
         return self.loop.batch / self.step_s
 
 
-class LoopAdvice(msgspec.Struct, frozen=True):
+class LoopAdvice(Displayed, msgspec.Struct, frozen=True):
     """What changes bring to a loop on a device: the loop as it is first, all useful ones together last.
 
     ``notes``: where the order of issue decides.

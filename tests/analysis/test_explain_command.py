@@ -73,7 +73,10 @@ def test_predict_and_simulate_explain_too(capsys: pytest.CaptureFixture[str], tm
         assert f"lost_s.{first['cause']}" in run(capsys, *arguments, "--explain", "--format", "csv").splitlines()[0]
 
 
-def test_the_table_names_what_to_change_first_and_then_the_largest_cause(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_names_what_to_change_first_and_then_the_largest_cause(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     out = run(capsys, "explain", *PIPELINE, "--memory", "pageable")
     assert "first: pageable host memory: allocate the host buffers as pinned memory" in out
     assert out.index("Lost:") < out.index("pageable host memory  ") < out.index("In the busiest engine alone:")

@@ -4,7 +4,7 @@ import platform
 from datetime import UTC, datetime
 from importlib import import_module
 
-NAMES = ("bench_model", "bench_compiled", "bench_large", "bench_sweep", "bench_best", "bench_offload")
+NAMES = ("bench_model", "bench_compiled", "bench_large", "bench_sweep", "bench_best", "bench_offload", "bench_page")
 
 
 def main() -> None:

@@ -233,7 +233,8 @@ def test_a_device_may_be_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert "on mine" in run(capsys, *PIPELINE, "--device", str(tmp_path / "mine.toml"))
 
 
-def test_the_table_and_the_gantt(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_and_the_gantt(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     out = run(capsys, *PIPELINE, "--chunks", "16", "--streams", "4")
     for words in (
         "serial",

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "streamsim"
 ROOMS = (
     "cli",
     "code",
+    "page",
     "report",
     "recorded",
     "diagnosis",
@@ -32,7 +33,7 @@ ROOMS = (
     "files",
     "text",
 )
-FOR_ALL = {"errors", "checks", "collector", "arguments"}
+FOR_ALL = {"errors", "checks", "collector", "arguments", "displayed"}
 HEAVY = ("numpy", "simpy", "matplotlib", "rich", "cupy", "msgspec", "click", "numba")
 FILES = sorted(PACKAGE.rglob("*.py"))
 

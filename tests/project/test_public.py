@@ -135,6 +135,9 @@ def test_the_walk_over_annotations_sees_what_it_should() -> None:
         streamsim.Found,
         streamsim.Flatness,
         streamsim.Bound,
+        streamsim.Workload,
+        streamsim.Device,
+        streamsim.Grid,
     }
     assert {found for _, hint in hints_of(predict) for found in classes_in(hint)} == {
         Schedule,

@@ -69,7 +69,9 @@ def test_every_source_file_is_in_it(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     for folder, package in (("streamsim", "streamsim"), ("validate", "streamsim_validate")):
         for path in (ROOT / folder).rglob("*"):
-            if (path.suffix in (".py", ".toml") or path.name == "py.typed") and "campaigns" not in path.parts:
+            if (
+                path.suffix in (".py", ".toml", ".html", ".css", ".js") or path.name == "py.typed"
+            ) and "campaigns" not in path.parts:
                 assert f"{package}/{path.relative_to(ROOT / folder).as_posix()}" in names
 
 

@@ -73,7 +73,7 @@ def test_the_list_names_what_can_be_chosen_and_each_of_it_can(trace: Path, capsy
     printed = capsys.readouterr().out
     rows = rows_of(printed)
     assert rows["--device 0"] == "a card   1 GiB"
-    assert "  --process 420 " in printed
+    assert "  --process 420\n" in printed
     assert rows["--window 'step'"].split() == ["200", "us", "at", "0", "s"]
     for words in ("--device 0", "--process 420", "--window step", "--window [bold]ProfilerStep#1[/]", "--skip-first"):
         assert main(["import", str(trace), *words.split(maxsplit=1), "--json"]) == 0

@@ -17,6 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from strategies import MS_KERNEL, d2h, devices, h2d, kernel, make_device, pipeline_of, program, schedules
 
+from streamsim.analysis.predict import predict
 from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.patterns import breadth_first, depth_first, prefetch
@@ -24,23 +25,16 @@ from streamsim.program.schedule import Copy, Kernel, RecordEvent, Schedule, Sync
 from streamsim.program.workload import Workload
 from streamsim.report.gantt import (
     BAR,
-    COLOURS,
-    D2H,
-    H2D,
-    HOST_CALL,
-    HOST_WAITS,
-    KERNEL,
     MOMENTS,
     MOST_BARS,
     MOST_STREAMS,
-    WAITS,
     busy_share,
-    numbers,
     plot_gantt,
     plot_gantts,
     save_gantt,
     save_gantts,
 )
+from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS, numbers
 from streamsim.timeline.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -334,3 +328,14 @@ def test_several_time_lines_in_a_file(tmp_path: Path) -> None:
     assert drawn.count('id="h2d: H2D') == 2
     with pytest.raises(InputError, match="ends in one of"):
         save_gantts({"a": timeline}, tmp_path / "both.bmp")
+
+
+def test_a_prediction_is_drawn_as_its_time_line() -> None:
+    prediction = predict(SCHEDULE, DEVICE)
+    assert bars(plot_gantt(prediction)) == bars(plot_gantt(prediction.timeline))
+
+
+def test_a_sequence_is_drawn_by_the_names_of_its_schedules() -> None:
+    predictions = [predict(program(h2d(1, 10), name=name), DEVICE) for name in ("a", "b", "a")]
+    titles = [ax.get_title(loc="left").partition(":")[0] for ax in plot_gantts(predictions)]
+    assert titles == ["a", "b", "a"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -343,6 +345,14 @@ def test_the_heat_map_shows_the_fastest_of_each_cell_and_marks_the_optimum() -> 
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4", "8"]
 
 
+def test_a_sweep_is_drawn_by_its_chunks_and_streams() -> None:
+    sweep = small("1..4", device=["a100,h200"])
+    heat = HeatMap()
+    heat.add(rows_of(sweep))
+    drawn, expected = (np.asarray(plot_heatmap(one).images[0].get_array()) for one in (sweep, heat))
+    assert np.array_equal(drawn, expected)
+
+
 def test_the_same_rows_give_the_same_picture(tmp_path: Path) -> None:
     heat = HeatMap("chunks", "device")
     heat.add(rows_of(small("1..4", device=["a100,h200"])))
@@ -407,3 +417,23 @@ def test_the_unchunked_program_of_a_host_that_works_before_each_chunk_works_as_m
     found = [[round(row[name] / NS) for name in ("makespan_s", "serial_s")] for row in rows]
     assert found == [[7 + 24, 7 + 24], [14 + 12, 14 + 24], [28 + 6, 28 + 24]]
     assert [row["speedup"] for row in rows] == pytest.approx([1, 38 / 26, 52 / 34])
+
+
+def test_a_sweep_becomes_an_arrow_table_and_a_data_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = small("1..4")
+    assert sweep.to_arrow().to_pylist() == rows_of(sweep)
+    assert sweep.to_arrow().column_names == list(sweep.columns)
+    seen: dict[str, Any] = {}
+
+    class DataFrame:
+        @staticmethod
+        def from_records(rows: list[dict[str, Any]], columns: list[str]) -> str:
+            seen.update(rows=rows, columns=columns)
+            return "a frame"
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
+    assert sweep.to_pandas() == "a frame"
+    assert seen == {"rows": rows_of(sweep), "columns": list(sweep.columns)}
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="pip install pandas"):
+        sweep.to_pandas()

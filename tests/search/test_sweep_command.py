@@ -18,6 +18,7 @@ from streamsim.device.library import load_device
 from streamsim.program.files import write_workload
 from streamsim.program.workload_text import workload_of_sizes
 from streamsim.search.sweep_output import read_rows
+from streamsim.text.quantities import format_change, format_seconds
 
 # The command
 
@@ -162,3 +163,37 @@ def test_bad_input_is_one_line(
     assert (out, err.count("\n")) == ("", 1)
     assert err.removeprefix("streamsim: error: ").startswith(named)
     assert {path.name for path in tmp_path.iterdir()} == files
+
+
+def test_the_table_has_the_rows_rounded_and_what_they_have_in_common_once(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*WORK.split(), "--chunks", "1..3", "--streams", "1,2"]
+    (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
+    names, *rows = (line.split(",") for line in csv.splitlines())
+    title, _, heads, _, *lines = (line.strip() for line in table.splitlines())
+    assert title == "6 rows"
+    (common,) = (line for line in lines if line.startswith("all with device h200, "))
+    assert "order depth-first" in common
+    assert "chunks" not in common
+    assert heads.split() == ["chunks", "streams", "time", "above", "the", "best", "speed-up"]
+    best_s = min(float(row[names.index("makespan_s")]) for row in rows)
+    for row, line in zip(rows, lines, strict=False):
+        took_s = float(row[names.index("makespan_s")])
+        words = [row[names.index(name)] for name in ("chunks", "streams")]
+        words += [*format_seconds(took_s).split(), format_change(took_s / best_s - 1)]
+        assert line.split()[:-1] == words
+
+
+def test_a_table_of_many_rows_is_of_the_fastest(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*WORK.split(), "--chunks", "1..60"]
+    (csv, _), (table, _) = (said(capsys, *options, *more) for more in ((), ("--format", "table")))
+    names, *rows = (line.split(",") for line in csv.splitlines())
+    assert table.startswith("the 40 fastest of 60 rows\n")
+    fastest = min(rows, key=lambda row: float(row[names.index("makespan_s")]))
+    first = next(line for line in table.splitlines() if line.strip().endswith("x"))
+    assert first.split()[0] == fastest[names.index("chunks")]
+
+
+def test_too_many_combinations_are_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*WORK.split(), "--chunks", "1..1000", "--streams", "1..1000", "--format", "table"]
+    assert main(["sweep", *options]) == 2
+    assert "give --output FILE or --format csv" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from html import escape
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,7 @@ from streamsim_validate.records.files import write_record
 if TYPE_CHECKING:
     from pathlib import Path
 
+from pages import lines_of
 from small_record import NOBODY_KNOWS, ONE, RECORD, US, a_device, a_recipe, a_record, an_entry
 
 # Tolerances
@@ -167,3 +169,26 @@ def test_another_cards_profile_is_one_clear_line(
     write_device(other, tmp_path / "other.toml")
     assert main(["compare", record_path, "--device", str(tmp_path / "other.toml")]) == 2
     assert "another card's profile" in capsys.readouterr().err
+
+
+def test_a_page_has_the_worst_schedules_and_a_time_line(tmp_path: Path) -> None:
+    record, path = tmp_path / "r.json.gz", tmp_path / "page.html"
+    write_record(RECORD, record)
+    assert main(["compare", str(record), "--page", str(path)]) == 0
+    html = path.read_text()
+    worst = compare(RECORD).worst(10)
+    assert [html.count(f">{escape(row.key)}</th>") for row in worst] == [1] * len(worst)
+    (line,) = lines_of(html)
+    assert line["name"] == f"predicted: {worst[0].key}"
+    assert line["makespan"] == pytest.approx(worst[0].predicted_s * 1e9, rel=0.05)
+    assert f"streamsim-validate compare {record} --page {path}" in html
+
+
+def test_a_comparison_shows_itself(tmp_path: Path) -> None:
+    comparison = compare(RECORD)
+    assert "the worst predicted" in str(comparison)
+    assert comparison._repr_html_().startswith("<table><caption>errors</caption>")
+    assert repr(comparison).startswith("Comparison(")
+    assert len(repr(comparison)) < 200
+    comparison.page(tmp_path / "page.html")
+    assert "measured and predicted" in (tmp_path / "page.html").read_text()

@@ -8,11 +8,21 @@ import click
 
 from streamsim.cli import process
 from streamsim.cli.notes import noting_compilation, say
-from streamsim.cli.options import FILE, complete_device, format_options
+from streamsim.cli.options import FILE, complete_device, plain_format_options
+from streamsim.cli.page import page_option, write_called
 from streamsim.cli.printing import print_json, tell
 from streamsim.device.library import load_device
 from streamsim.errors import FOUND, OK, InputError
-from streamsim_validate.compare import Verdict, by_class, compare, expectations, judge, parse_tolerance, tables
+from streamsim_validate.compare import (
+    Verdict,
+    by_class,
+    compare,
+    comparison_page,
+    expectations,
+    judge,
+    parse_tolerance,
+    tables,
+)
 from streamsim_validate.records import Record, journal_path, read_record
 
 WORST = click.IntRange(0, 1000)
@@ -27,7 +37,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
     shell_complete=complete_device,
     help="A device profile, by name or file. Default: the record's own calibration.",
 )
-@format_options
+@plain_format_options
 @click.option(
     "--fail-if",
     multiple=True,
@@ -45,6 +55,7 @@ SAMPLES = "Say also how many measured medians lie in their predicted 90 % interv
     shell_complete=complete_device,
     help="Draw from the spread of this profile, by name or file, not the record's own.",
 )
+@page_option
 def compare_command(
     record: Path,
     device: str | None,
@@ -56,6 +67,7 @@ def compare_command(
     samples: int | None,
     seed: int,
     spread: str | None,
+    page: Path | None,
 ) -> int:
     """Set the predictions of a record's schedules beside what was measured.
 
@@ -80,6 +92,8 @@ def compare_command(
         if samples is not None:
             drawn = None if spread is None else _spread_of(spread)
             covered = by_class(expectations(found, comparison.rows, samples, seed, drawn, profile))
+    if page is not None:
+        write_called(comparison_page(comparison, worst, found, profile), page)
     with process.verdict():
         if form == "json":
             print_json(tables.to_json(comparison, verdicts, worst, covered), profile)

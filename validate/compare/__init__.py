@@ -11,6 +11,7 @@ from streamsim_validate.compare.comparison import (
     percentile95,
 )
 from streamsim_validate.compare.coverage import Coverage, Expected, by_class, expectations
+from streamsim_validate.compare.pages import comparison_page
 from streamsim_validate.compare.predictions import classify, compare, row_of, time_lines
 from streamsim_validate.compare.profiles import Profiles, profiles_of
 from streamsim_validate.compare.tolerance import Verdict, judge, parse_tolerance
@@ -29,6 +30,7 @@ __all__ = [
     "by_class",
     "classify",
     "compare",
+    "comparison_page",
     "expectations",
     "judge",
     "parse_tolerance",

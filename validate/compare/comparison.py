@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from streamsim.displayed import Displayed
+from streamsim.text.shown import short
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from streamsim.page.document import Page
     from streamsim_validate.compare.profiles import Drift
 
 DEVICE_BOUND, HOST_BOUND, BLOCKING, PAGEABLE = CLASSES = ("device-bound", "host-bound", "blocking", "pageable")
@@ -122,7 +126,7 @@ class Choice(msgspec.Struct, frozen=True):
         return self.picked_s / self.best_s - 1
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(Displayed, msgspec.Struct, frozen=True):
     """A record against the model: a row for every schedule measured, or the reason why there is none."""
 
     card: str
@@ -132,6 +136,14 @@ class Comparison(msgspec.Struct, frozen=True):
     unpredicted: tuple[Absent, ...]
     unmeasured: tuple[Absent, ...]
     drift: tuple[Drift, ...]
+
+    def __repr__(self) -> str:
+        return short(f"Comparison({self.card}, {self.suite}: {len(self.rows)} rows, {self.device})")
+
+    def _page(self) -> Page:
+        from streamsim_validate.compare.pages import comparison_page  # which needs this module
+
+        return comparison_page(self)
 
     @property
     def summaries(self) -> dict[str, dict[str, Summary]]:

@@ -1,0 +1,38 @@
+"""Columns of whole numbers as a short text, which the page's viewer unpacks.
+
+Signs are folded (0, -1, 1, -2 become 0, 1, 2, 3). Each number takes seven bits a byte, the least first, and all but
+its last byte have the highest bit set. The bytes of all columns are deflated and written in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BEST = 9  # of zlib's levels
+
+
+def packed(columns: Iterable[Iterable[int]]) -> str:
+    """Return ``columns`` as a text of printable ASCII."""
+    raw = bytearray()
+    for column in columns:
+        for value in column:
+            folded = value << 1 if value >= 0 else ~(value << 1)
+            while folded > 127:
+                raw.append(folded & 127 | 128)
+                folded >>= 7
+            raw.append(folded)
+    return base64.b64encode(zlib.compress(bytes(raw), BEST)).decode("ascii")
+
+
+def differences(column: Iterable[int]) -> list[int]:
+    """Return each number less the one before it; the first less 0."""
+    found, before = [], 0
+    for value in column:
+        found.append(value - before)
+        before = value
+    return found

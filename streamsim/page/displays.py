@@ -1,0 +1,227 @@
+"""How each kind of value shows itself: which tables it prints, and which page it writes or puts into a notebook."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from streamsim.page.document import Page, write_page
+from streamsim.page.tables import Table, in_html, rich_table, table_html, table_of
+from streamsim.text.quantities import format_bytes, format_seconds
+from streamsim.text.shown import printable
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from streamsim.analysis.explanation import Explanation
+    from streamsim.analysis.predict import Prediction
+    from streamsim.analysis.what_if import WhatIf
+    from streamsim.device.profile import Device
+    from streamsim.diagnosis.diagnose import Diagnosis
+    from streamsim.program.schedule import Schedule
+    from streamsim.recorded.recording import Recording
+    from streamsim.report.heatmap import HeatMap
+    from streamsim.search.best import Best
+    from streamsim.search.sweep import Sweep
+    from streamsim.timeline.timeline import Timeline
+    from streamsim.training.loop import LoopAdvice
+
+WIDTH = 120  # of a table as text, in characters
+ROW_PX, PICTURE_PX, PART_PX, MAP_PX, REST_PX, MOST_PX = 24, 110, 26, 900, 400, 1400  # of a page in a notebook
+
+PARTS_HEAD = 6  # what stands above the parts, in their height
+
+
+def text_of(value: Any) -> str:
+    """Return the tables of ``value`` as the command line prints them."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(file=out, width=WIDTH, highlight=False, color_system=None)
+    for table in _page(value).tables:
+        console.print(Text(printable(table.title)), soft_wrap=True)
+        console.print(rich_table(table))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+
+
+def write(value: Any, path: str | os.PathLike[str]) -> None:
+    """Write the page of ``value``."""
+    write_page(_page(value, whole=True), path)
+
+
+def html_of(value: Any) -> str:
+    """Return what a notebook shows: the tables, and below them the picture in a frame of its own, if there is one."""
+    page = _page(value)
+    tables = "".join(map(table_html, page.tables))
+    if not page.lines and page.map is None and page.losses is None:
+        return tables
+    rows = sum(len({*one.timeline.engine, *(op.stream for op in one.timeline.schedule.ops)}) for one in page.lines)
+    parts = len(page.losses.parts) + PARTS_HEAD if page.losses else 0
+    high = REST_PX + rows * ROW_PX + len(page.lines) * PICTURE_PX + parts * PART_PX + (MAP_PX if page.map else 0)
+    inside = escape(replace(page, tables=(), notes=()).html())
+    frame = f'sandbox="allow-scripts" width="100%" height="{min(high, MOST_PX)}" style="border:0"'
+    return f'{tables}<iframe title="{in_html(page.title)}" {frame} srcdoc="{inside}"></iframe>'
+
+
+def _page(value: Any, whole: bool = False) -> Page:
+    """Return the page of ``value``; ``whole``: with what has to be computed for it first.
+
+    A value of another package makes its page itself.
+    """
+    if hasattr(value, "_page"):
+        made: Page = value._page()
+        return made
+    kinds: dict[str, Callable[[Any], Page]] = {
+        "Prediction": _prediction,
+        "Explanation": _explanation,
+        "Timeline": _timeline,
+        "WhatIf": _what_if,
+        "Best": _searched if whole else _best,
+        "Sweep": _swept if whole else _sweep,
+        "HeatMap": _heat_map,
+        "Schedule": _schedule,
+        "Device": _device,
+        "Recording": _recording,
+        "Diagnosis": _diagnosis,
+        "LoopAdvice": _loop_advice,
+    }
+    return kinds[type(value).__name__](value)
+
+
+def _prediction(value: Prediction) -> Page:
+    from streamsim.page.pages import prediction_page
+
+    return prediction_page(value)
+
+
+def _explanation(value: Explanation) -> Page:
+    from streamsim.page.pages import explanation_page
+
+    return explanation_page(value)
+
+
+def _timeline(value: Timeline) -> Page:
+    from streamsim.page.timelines import Shown
+
+    took, name = format_seconds(value.makespan_s), value.schedule.name or "schedule"
+    where = "measured" if value.device is None else f"on {value.device.name}"
+    used = value.utilisation
+    rows = (
+        ("makespan", took, ""),
+        *((f"{k} busy", format_seconds(s), f"{used[k]:.1%}") for k, s in value.busy_s.items()),
+    )
+    overlap = ("overlap", format_seconds(value.overlap_s), "two engines or more busy")
+    table = Table(f"{name} {where}", ((*rows, overlap),), right=frozenset({1}))
+    return Page(table.title, lines=(Shown(where, value),), tables=(table,))
+
+
+def _what_if(value: WhatIf) -> Page:
+    from streamsim.page.pages import what_if_page
+
+    lines = {"as it is": value.as_it_is, f"with {value.together.change}": value.timeline}
+    return what_if_page(value, f"{value.as_it_is.schedule.name or 'schedule'}: {value.together.change}", lines)
+
+
+def _best(value: Best) -> Page:
+    from streamsim.page.searches import best_summary
+
+    return best_summary(value)
+
+
+def _searched(value: Best) -> Page:
+    from streamsim.page.searches import best_page
+
+    return best_page(value)
+
+
+def _sweep(value: Sweep) -> Page:
+    from streamsim.report.heatmap import column_words, value_words
+
+    def words(name: str, values: tuple[Any, ...]) -> str:
+        shown = [value_words(name, one) for one in values]
+        return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "...", *shown[-2:]])
+
+    rows = tuple((column_words(axis.name), str(len(axis.values)), words(axis.name, axis.values)) for axis in value.axes)
+    title = f"sweep of {len(value):,} combinations"
+    return Page(title, tables=(Table(title, (rows,), ("axis", "values", ""), frozenset({1})),))
+
+
+def _swept(value: Sweep) -> Page:
+    from streamsim.page.searches import sweep_page
+
+    axes = [axis.name for axis in sorted(value.axes, key=lambda axis: -len(axis.values)) if axis.name in value.columns]
+    axes += [name for name in ("chunks", "streams") if name not in axes]
+    return sweep_page(list(value), value, (axes[0], axes[1]), "", ())
+
+
+def _heat_map(value: HeatMap) -> Page:
+    from streamsim.page.maps import map_of
+    from streamsim.report.heatmap import VALUE, column_words, value_words
+
+    rows = [{value.x: x, value.y: y, VALUE: seconds} for (x, y), seconds in value.cells.items()]
+    (x, y), seconds = value.optimum, min(value.cells.values())
+    where = ((column_words(value.x), value_words(value.x, x), ""), (column_words(value.y), value_words(value.y, y), ""))
+    table = Table(
+        "the fastest of the map", ((("makespan", format_seconds(seconds), ""), *where),), right=frozenset({1})
+    )
+    found = map_of(rows, (value.x, value.y), (value.x, value.y), lambda *_: "")
+    return Page(f"{column_words(value.x)} and {column_words(value.y)}", map=found, tables=(table,))
+
+
+def _schedule(value: Schedule) -> Page:
+    from streamsim.program.schedule import Copy
+    from streamsim.timeline.timeline import label
+
+    counts, sizes = Counter(map(label, value.ops)), Counter[str]()
+    for op in value.ops:
+        sizes[label(op)] += op.bytes if isinstance(op, Copy) else 0
+    rows = tuple(
+        (name, f"{count:,}", format_bytes(sizes[name]) if sizes[name] else "") for name, count in counts.items()
+    )
+    title = f"{value.name or 'schedule'}: {len(value):,} ops in {len(value.used_streams)} streams, {value.launch}"
+    on_card = ("on the card", "", format_bytes(value.device_bytes))
+    return Page(title, tables=(Table(title, (rows, (on_card,)), right=frozenset({1})),))
+
+
+def _device(value: Device) -> Page:
+    from streamsim.device.assumptions import link_words
+
+    memory = "not known" if value.memory_bytes is None else format_bytes(value.memory_bytes)
+    rows = (
+        ("description", value.description),
+        ("link", link_words(value)),
+        ("memory", memory),
+        ("copy engines", str(value.copy_engines.count)),
+        ("connections", str(value.connections)),
+    )
+    return Page(value.name, tables=(Table(value.name, (rows,)),))
+
+
+def _recording(value: Recording) -> Page:
+    from streamsim.recorded.summary import summarise
+    from streamsim.report.recording import recording_table
+
+    return Page("recording", tables=(table_of(recording_table(summarise(value), f"recorded by {value.tool}")),))
+
+
+def _diagnosis(value: Diagnosis) -> Page:
+    from streamsim.report.diagnosis import diagnosis_tables
+
+    first, *others = map(table_of, diagnosis_tables(value))
+    title = f"{value.device}: {value.verdict}"
+    return Page(title, tables=(replace(first, title=f"{title}. {first.title}"), *others))
+
+
+def _loop_advice(value: LoopAdvice) -> Page:
+    from streamsim.report.training import loop_table
+
+    title = f"training loop on {value.device}: {value.verdict}"
+    assumed = tuple(f"{row.title}: assumes that {row.assumes}" for row in value.rows if row.assumes)
+    table = replace(table_of(loop_table(value)), title=title)
+    return Page(title, tables=(table,), notes=(*assumed, *value.notes))

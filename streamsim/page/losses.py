@@ -1,0 +1,119 @@
+"""Where the time of an explained schedule goes: a bar of amounts, and below it each cause with its remedy to open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streamsim.analysis.bounds import BUSIEST_ENGINE
+from streamsim.page.tables import Table, in_html
+from streamsim.report.gantt import BOUND_COLOUR, CAUSE_COLOURS
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from streamsim.analysis.causes import Loss
+    from streamsim.analysis.explanation import Explanation
+
+HEIGHT, LEAST_NUMBERED = 34, 0.025  # pixels; the least share of the bar that has room for a number
+
+
+class Part(msgspec.Struct, frozen=True):
+    """An amount of time with its words: a ``title``, and sentences that opening it shows."""
+
+    title: str
+    seconds: float
+    colour: str
+    sentences: tuple[str, ...] = ()
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """Parts that add up to the makespan: the busiest engine alone first, then what each cause lost, largest first."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def whole_s(self) -> float:
+        """The makespan, in seconds."""
+        return sum(part.seconds for part in self.parts)
+
+
+def losses_of(explanation: Explanation) -> Losses:
+    """Return the time of the busiest engine alone, and what each cause has lost above it."""
+    bound = f"These ops take the {explanation.bound_by} this long, even if it never waits."
+    limits = tuple(f"In it, {loss.title}: {format_seconds(loss.lost_s)}; {loss.remedy}." for loss in explanation.limits)
+    lost = sorted((loss for loss in explanation.losses if loss.ticks > 0), key=lambda loss: -loss.ticks)
+    first = Part(BUSIEST_ENGINE, explanation.bound_s, BOUND_COLOUR, (bound, *limits))
+    parts = (Part(loss.title, loss.lost_s, CAUSE_COLOURS[loss.cause], _remedy(loss)) for loss in lost)
+    return Losses((first, *parts))
+
+
+def _remedy(loss: Loss) -> tuple[str, ...]:
+    if (under := loss.assuming) is None:
+        return _without_assuming(loss)
+    return *_without_assuming(loss), f"If {under.assumes}: {under.remedy}; gains {format_seconds(under.gain_alone_s)}."
+
+
+def _without_assuming(loss: Loss) -> tuple[str, ...]:
+    gain = format_seconds(abs(loss.gain_alone_s))
+    if not loss.made:
+        worth = (f"Without this cause the schedule would be {gain} shorter.",) if loss.gain_alone_s > 0 else ()
+        return (f"No change of the schedule removes it: {loss.remedy}.", *worth)
+    change = "shorter" if loss.gain_alone_s >= 0 else "longer"
+    return (f"Remedy: {loss.remedy}.", f"With this change alone the schedule is {gain} {change}; it was simulated.")
+
+
+def losses_html(losses: Losses) -> str:
+    """Return the bar and the causes that open."""
+    whole = losses.whole_s or 1.0
+    bars, items, at = [], [], 0.0
+    for number, part in enumerate(losses.parts):
+        share = part.seconds / whole
+        bars.append(_bar(number, part, at, share))
+        items.append(_item(number, part, share))
+        at += share
+    words = "; ".join(f"{part.title}: {format_seconds(part.seconds)}" for part in losses.parts)
+    return "\n".join(
+        (
+            "<section><h2>Where the time goes</h2>",
+            "<p class='soft'>Amounts, not moments: a cause may lose its time in many places. Open one for its"
+            " remedy.</p>",
+            f'<svg class="losses" role="img" aria-label="{in_html(words)}">{"".join(bars)}</svg>',
+            *items,
+            "</section>",
+        )
+    )
+
+
+def _bar(number: int, part: Part, at: float, share: float) -> str:
+    shape = f'<rect x="{at:.3%}" y="0" width="{share:.3%}" height="{HEIGHT}" fill="{part.colour}"/>'
+    named = f'<text x="{at + share / 2:.3%}" y="22" text-anchor="middle" fill="#000">{number}</text>'
+    words = f"<title>{in_html(part.title)}: {format_seconds(part.seconds)}</title>"
+    return f"<g>{words}{shape}{named if number and share > LEAST_NUMBERED else ''}</g>"
+
+
+def _item(number: int, part: Part, share: float) -> str:
+    swatch = f'<svg viewBox="0 0 14 12" aria-hidden="true"><rect width="14" height="12" fill="{part.colour}"/></svg>'
+    name = f"{number} {part.title}" if number else part.title
+    summary = f"{swatch}{in_html(name)}: <b>{format_seconds(part.seconds)}</b>, {share:.1%}"
+    sentences = "".join(f"<p>{in_html(sentence)}</p>" for sentence in part.sentences)
+    return f"<details><summary>{summary}</summary>{sentences}</details>"
+
+
+def losses_table(explanation: Explanation) -> Table:
+    """Return the causes: what each lost above the busiest engine, what its removal brings, and its remedy."""
+    groups = [(explanation.losses, explanation.gap_s), (explanation.limits, explanation.bound_s - explanation.even_s)]
+    rows = tuple(tuple(_row(loss, whole_s) for loss in losses) for losses, whole_s in groups if losses)
+    return Table(
+        f"Lost: {format_seconds(explanation.gap_s)}; below it, what lies in the {BUSIEST_ENGINE}",
+        rows,
+        ("cause", "part", "share", "alone", "remedy"),
+        frozenset({1, 2, 3}),
+    )
+
+
+def _row(loss: Loss, whole_s: float) -> tuple[str, ...]:
+    gain = ("-" if loss.gain_alone_s < 0 else "") + format_seconds(abs(loss.gain_alone_s))
+    alone = gain if loss.made else f"({gain})" if loss.gain_alone_s > 0 else ""
+    share = f"{loss.lost_s / whole_s if whole_s else 0.0:.0%}"
+    return loss.title, format_seconds(loss.lost_s), share, alone, loss.remedies

@@ -1,0 +1,109 @@
+"""A map of many ways to do the same work: rows of a sweep or a search with their times, over any two columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.errors import InputError
+from streamsim.page.columns import packed
+from streamsim.page.timelines import Shown  # noqa: TC001 - msgspec reads it
+from streamsim.report.heatmap import column_words, value_order, value_words
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.shown import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MOST_ROWS = 100_000
+MOST_LINES = 64  # time lines that a page carries beside its map
+
+
+class Column(msgspec.Struct, frozen=True):
+    """Something that varies: its values in order as ``texts``, and the option of the command line for each of them."""
+
+    name: str
+    texts: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+class Map(msgspec.Struct, frozen=True):
+    """Rows, each a place in every column and a time in ticks. ``axes``: the columns across and up at first.
+
+    ``lines``: time lines of some rows. ``first``: the row whose time line is there at first. ``command``: what predicts
+    a row together with its options; empty if no command does.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[int, ...], ...]
+    ticks: tuple[int, ...]
+    axes: tuple[int, int]
+    lines: dict[int, Shown]
+    first: int | None
+    command: str = ""
+
+
+def check_rows(count: int) -> None:
+    """Raise InputError for more rows than a page shows."""
+    if count > MOST_ROWS:
+        raise InputError(f"--page: {count:,} rows are more than the {MOST_ROWS:,} that a page shows; sweep fewer")
+
+
+def map_of(
+    rows: Sequence[Mapping[str, Any]],
+    names: Iterable[str],
+    axes: tuple[str, str],
+    option: Callable[[str, Any], str],
+) -> Map:
+    """Return the map of ``rows`` over those of ``names`` that vary, and over ``axes`` in any case; without time lines.
+
+    ``option`` gives the option of the command line for a value of a column. Raises InputError for too many rows.
+    """
+    check_rows(len(rows))
+    values = {name: sorted({row[name] for row in rows}, key=value_order) for name in names}
+    shown = [name for name, found in values.items() if len(found) > 1 or name in axes]
+    place = {name: {value: k for k, value in enumerate(values[name])} for name in shown}
+    return Map(
+        columns=tuple(
+            Column(
+                column_words(name).replace("_", " "),
+                tuple(printable(value_words(name, value)) for value in values[name]),
+                tuple(option(name, value) for value in values[name]),
+            )
+            for name in shown
+        ),
+        rows=tuple(tuple(place[name][row[name]] for name in shown) for row in rows),
+        ticks=tuple(round(row["makespan_s"] * TICKS_PER_S) for row in rows),
+        axes=(shown.index(axes[0]), shown.index(axes[1])),
+        lines={},
+        first=None,
+    )
+
+
+def spread(found: Map, kept: Iterable[int] = ()) -> list[int]:
+    """Choose rows to carry the time lines of: those ``kept``, the shortest of all, and others evenly over the map."""
+    best = min(range(len(found.rows)), key=found.ticks.__getitem__)
+    chosen = dict.fromkeys([*kept, best])
+    shortest: dict[tuple[int, ...], int] = {}  # by cell of the map its shortest row
+    for row, place in enumerate(found.rows):
+        cell = tuple(place[axis] for axis in found.axes)
+        if cell not in shortest or found.ticks[row] < found.ticks[shortest[cell]]:
+            shortest[cell] = row
+    others = [shortest[cell] for cell in sorted(shortest)]
+    step = max(1.0, len(others) / (MOST_LINES - len(chosen)))
+    chosen |= dict.fromkeys(others[int(k * step)] for k in range(int(len(others) / step)))
+    return list(chosen)[:MOST_LINES]
+
+
+def map_data(found: Map, first_line: int) -> dict[str, Any]:
+    """Return the map as plain numbers and texts; its time lines are numbered from ``first_line``."""
+    return {
+        "columns": msgspec.to_builtins(found.columns),
+        "rows": len(found.rows),
+        "axes": list(found.axes),
+        "lines": {str(row): number for number, row in enumerate(found.lines, first_line)},
+        "first": found.first,
+        "command": found.command,
+        "data": packed([*zip(*found.rows, strict=True), found.ticks]),
+    }

@@ -1,0 +1,160 @@
+"""The pages of many configurations: the search for the best one, and a sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from streamsim.errors import InputError
+from streamsim.model import simulate
+from streamsim.page.document import Page
+from streamsim.page.maps import Map, map_of, spread
+from streamsim.page.tables import table_of
+from streamsim.page.timelines import Shown
+from streamsim.program.config import Config
+from streamsim.report.best import best_table
+from streamsim.report.sweep import common_words, sweep_table
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.search.evaluate import evaluate_ticks, is_fast
+from streamsim.search.sweep import CONFIG, RESULTS
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+    from streamsim.search.best import Best
+    from streamsim.search.sweep import Sweep
+
+MOST_OPS = 30_000  # of all time lines of a page together
+MOST_PROGRAMS = {True: 20_000, False: 300}  # that are predicted for a page: with the compiled twin, and on SimPy
+ROUND = frozenset(n << k for n in (2, 3) for k in range(12)) | {1}  # numbers that stand for those between them
+OPTIONS = {  # of columns whose option has another name
+    "h2d_bytes": "--h2d",
+    "kernel_s": "--kernel",
+    "d2h_bytes": "--d2h",
+    "host_work_s": "--host-work",
+    "host_load_s": "--host-load",
+}
+
+
+def best_page(found: Best, command: str = "", assumed: Sequence[str] = ()) -> Page:
+    """Return the page of a search: a map of its grid, and time lines of what to use and of others beside it.
+
+    ``command``: predicts the workload on the device, but for the options of a configuration; empty if none does.
+    """
+    workload, card = found.workload, found.card
+    configs = _some(found.grid.configs(workload), found)
+    ticks = evaluate_ticks(workload, configs, card)
+    rows = [{**_row(config), "makespan_s": t / TICKS_PER_S} for config, t in zip(configs, ticks, strict=True)]
+    shown = map_of(rows, CONFIG, ("chunks", "streams"), _option)
+    kept = [configs.index(one.config) for one in (found.simplest, found.best, found.usual) if one.config in configs]
+    shown = _with_lines(shown, kept, lambda row: configs[row].schedule(workload), lambda _: card)
+    return replace(best_summary(found, assumed), map=replace(shown, command=command), lines=())
+
+
+def best_summary(found: Best, assumed: Sequence[str] = ()) -> Page:
+    """Return the page of a search without the map: what to use, with its time line."""
+    use = found.simplest
+    return Page(
+        title=f"best on {found.device}",
+        headline=(
+            (format_seconds(use.makespan_s), f"use {use.config.words}"),
+            (
+                format_seconds(found.best.makespan_s),
+                f"{'optimum' if found.exact else 'best found'}: {found.best.config.words}",
+            ),
+            (f"{found.speedup:.2f}x", "as fast as the unchunked program with blocking copies"),
+        ),
+        lines=(Shown(use.config.words, simulate(use.config.schedule(found.workload), found.card)),),
+        tables=(table_of(best_table(found)),),
+        notes=(f"{found.device}: {found.link}", *assumed),
+    )
+
+
+def _row(config: Config) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(config), "buffers": config.slots}
+
+
+def _some(configs: list[Config], found: Best) -> list[Config]:
+    """Return all of them, or if those are too many to predict here, those with round numbers and the ones found."""
+    if len(configs) <= MOST_PROGRAMS[is_fast()]:
+        return configs
+    kept = {found.best.config, found.simplest.config, found.usual.config}
+    some = [one for one in configs if one in kept or {one.chunks, one.streams} <= ROUND]
+    step = max(1, len(some) // MOST_PROGRAMS[is_fast()])
+    return [one for k, one in enumerate(some) if one in kept or k % step == 0]
+
+
+def _with_lines(
+    found: Map, kept: Iterable[int], schedule: Callable[[int], Schedule], device: Callable[[int], Device]
+) -> Map:
+    """Return the map with the time lines of some of its rows, the first of those ``kept`` to look at first."""
+    lines: dict[int, Shown] = {}
+    ops = 0
+    for row in spread(found, kept):
+        program = schedule(row)
+        ops += len(program.ops)
+        if ops > MOST_OPS and lines:
+            break
+        timeline = simulate(program, device(row))
+        if round(timeline.makespan_s * TICKS_PER_S) == found.ticks[row]:  # else it is not the row's: none is better
+            lines[row] = Shown(program.name or "schedule", timeline)
+    return replace(found, lines=lines, first=next(iter(lines), None))
+
+
+def sweep_page(
+    rows: Sequence[dict[str, Any]], sweep: Sweep, axes: tuple[str, str], command: str, notes: Sequence[str]
+) -> Page:
+    """Return the page of a sweep's rows: a map over any two of its columns."""
+    if not rows:
+        raise InputError("--page: an empty sweep: no rows to show")
+    names = [name for name in sweep.columns if name not in RESULTS]
+    found = map_of(rows, names, axes, _option)
+    fastest = min(rows, key=lambda row: row["makespan_s"])
+    if points := _points(rows, sweep):
+        found = _with_lines(
+            found,
+            [],
+            lambda row: _config(rows[row]).schedule(sweep.workload_at(points[row])),
+            lambda row: sweep.device(points[row]),
+        )
+    where = ", ".join(
+        f"{column.name} {column.texts[place]}"
+        for column, place in zip(found.columns, found.rows[rows.index(fastest)], strict=True)
+    )
+    return Page(
+        title=f"sweep of {len(rows):,} rows",
+        headline=(
+            (format_seconds(fastest["makespan_s"]), f"the fastest: {where}"),
+            (f"{fastest['speedup']:.2f}x", "as fast as its unchunked program with blocking copies"),
+        ),
+        map=replace(found, command=command),
+        tables=(table_of(sweep_table(rows)),),
+        notes=(common_words(rows), *notes),
+    )
+
+
+def _config(row: dict[str, Any]) -> Config:
+    return Config(**{name: row[name] for name in CONFIG})
+
+
+def _points(rows: Sequence[dict[str, Any]], sweep: Sweep) -> list[dict[str, Any]]:
+    """Return the value of every axis for each row; nothing if a row does not tell the value of an axis."""
+    single = {axis.name: axis.values[0] for axis in sweep.axes if len(axis.values) == 1}
+    if any(axis.name not in sweep.columns for axis in sweep.axes if axis.name not in single):
+        return []
+    return [{**single, **{axis.name: row[axis.name] for axis in sweep.axes if axis.name not in single}} for row in rows]
+
+
+def _option(name: str, value: Any) -> str:
+    """Return the option of the command line that gives a column this value."""
+    if value is None:
+        return ""
+    for column, option in OPTIONS.items():
+        if name.startswith(column):
+            return f"{option} {value}"
+    return f"--set {name}={value}" if "." in name else f"--{name} {value}"

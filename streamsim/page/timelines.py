@@ -1,0 +1,127 @@
+"""A time line as the page's viewer reads it: names, and columns of small differences that take little room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from streamsim.lowering.lowered import lower
+from streamsim.page.columns import differences, packed
+from streamsim.program.schedule import Copy, Kernel
+from streamsim.report.kinds import engine_place, kind_of, may_wait, numbers
+from streamsim.report.overlapping_ops import lane_of_each_op
+from streamsim.rules.clock import TICKS_PER_S
+from streamsim.text.shown import one_line
+from streamsim.timeline.critical_path import causes_of
+from streamsim.timeline.timeline import Timeline, label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamsim.program.schedule import Op
+    from streamsim.timeline.critical_path import Cause
+
+BECAUSE = ("start", "host", "stream", "event", "engine")  # the viewer knows them by their place
+LONGEST_NAME = 200
+UNDRAWN, CALL, HELD = 0, 3, 4  # the host's part of an op: as the viewer's kinds are numbered
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A time line on a page. ``bound_s``: the lower bound to mark; ``interval_s``: from and to, to shade."""
+
+    name: str
+    timeline: Timeline
+    bound_s: float = 0.0
+    interval_s: tuple[float, float] = (0.0, 0.0)
+
+
+def line_data(shown: Shown) -> dict[str, Any]:
+    """Return the time line as plain numbers and texts; its ops are in ``columns``."""
+    timeline = shown.timeline
+    names = list(map(label, timeline.schedule.ops))
+    distinct = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    busy = timeline.utilisation
+    engines = sorted(enumerate(timeline.engine_names), key=lambda engine: engine_place(engine[1]))
+    return {
+        "name": one_line(shown.name),
+        "ops": len(timeline),
+        "names": [one_line(name, LONGEST_NAME) for name in distinct],
+        "engines": [[index, name, round(busy[name], 4)] for index, name in engines],
+        "measured": timeline.device is None,
+        "waited": any(0 <= ready < start for ready, start in zip(timeline.ready, timeline.start, strict=True)),
+        "launch": timeline.launched if timeline.schedule.launch == "graph" else 0,
+        "makespan": round(timeline.makespan_s * TICKS_PER_S),
+        "bound": round(shown.bound_s * TICKS_PER_S),
+        "low": round(shown.interval_s[0] * TICKS_PER_S),
+        "high": round(shown.interval_s[1] * TICKS_PER_S),
+        "columns": packed(_columns(timeline, [distinct[name] for name in names])),
+    }
+
+
+def _columns(timeline: Timeline, name: list[int]) -> list[Sequence[int]]:
+    """List the columns in the order in which the viewer takes them.
+
+    ``cause`` is how many ops before itself the op is that it waited for, 0 for none. An op could be ready when its call
+    has returned and the op before it in its stream has ended; ``ready`` counts from then. ``start`` counts from the
+    end of the op that its engine was busy with, if that comes earlier in the schedule, else from ``ready``.
+    """
+    ops = timeline.schedule.ops
+    streams = [-1 if op.stream is None else op.stream for op in ops]
+    nothing: list[Cause] = [(None, "start")] * len(ops)
+    causes = nothing if timeline.device is None else _causes(timeline)
+    ready, since, ended = [], [], dict[int, int]()
+    for op, (stream, (cause, because)) in enumerate(zip(streams, causes, strict=True)):
+        could = max(timeline.returned[op], ended.get(stream, 0))
+        ready.append(timeline.ready[op] if timeline.ready[op] >= 0 else could)
+        late = because == "engine" and cause is not None and cause < op
+        since.append(timeline.end[cause] if late and cause is not None else ready[op])
+        ready[op] -= could
+        if timeline.engine[op] >= 0:
+            ended[stream] = timeline.end[op]
+    return [
+        name,
+        [kind_of(op) for op in ops],
+        _host(timeline),
+        timeline.engine,
+        lane_of_each_op(timeline, timeline.engine),
+        streams,
+        lane_of_each_op(timeline, streams),
+        [op.thread for op in ops],
+        numbers(timeline.schedule),
+        _amounts(ops),
+        differences(timeline.issued),
+        [returned - issued for issued, returned in zip(timeline.issued, timeline.returned, strict=True)],
+        ready,
+        [start - begin for start, begin in zip(timeline.start, since, strict=True)],
+        [end - start for start, end in zip(timeline.start, timeline.end, strict=True)],
+        [0 if cause is None else op - cause for op, (cause, _) in enumerate(causes)],
+        [BECAUSE.index(because) for _, because in causes],
+    ]
+
+
+def _amounts(ops: Sequence[Op]) -> list[int]:
+    """List the bytes of copies and the elements of kernels, each less that of the op of its kind before it."""
+    before: dict[int, int] = {}
+    found = []
+    for op in ops:
+        amount = op.bytes if isinstance(op, Copy) else op.elements if isinstance(op, Kernel) else 0
+        found.append(amount - before.get(kind_of(op), 0))
+        before[kind_of(op)] = amount
+    return found
+
+
+def _causes(timeline: Timeline) -> list[Cause]:
+    assert timeline.device is not None
+    return [cause or (None, "start") for cause in causes_of(timeline, lower(timeline.schedule, timeline.device))]
+
+
+def _host(timeline: Timeline) -> list[int]:
+    """List for every op how its call is drawn: not at all if it took no time or belongs to a graph's launch."""
+    pageable, is_graph = timeline.schedule.pageable_names, timeline.schedule.launch == "graph"
+    found = []
+    for op, issued, returned in zip(timeline.schedule.ops, timeline.issued, timeline.returned, strict=True):
+        holds = may_wait(op, pageable)
+        drawn = 0 <= issued < returned and (holds or not is_graph)
+        found.append((HELD if holds else CALL) if drawn else UNDRAWN)
+    return found

@@ -1,0 +1,73 @@
+"use strict";
+/* The viewer of a page, in the files numbers, timeline, chart, view, told, map and start. It reads the columns in #data,
+ * draws time lines and a map on canvases, and answers the pointer and the keys. All text comes in by textContent: what a
+ * file calls a kernel is shown and never run. */
+
+// Numbers. Ticks are nanoseconds, whole numbers.
+
+const UNITS = [
+  ["ns", 0],
+  ["us", 3],
+  ["ms", 6],
+  ["s", 9],
+];
+const unitOf = ticks => UNITS[ticks < 1e3 ? 0 : ticks < 1e6 ? 1 : ticks < 1e9 ? 2 : 3];
+
+/* All digits of ticks: 1234500 is "1.2345 ms". */
+function exact(ticks) {
+  const [unit, places] = unitOf(Math.abs(ticks)),
+    digits = String(Math.abs(ticks)).padStart(places + 1, "0");
+  const whole = digits.slice(0, digits.length - places),
+    part = digits.slice(digits.length - places).replace(/0+$/, "");
+  return (ticks < 0 ? "-" : "") + whole + (part && "." + part) + " " + unit;
+}
+
+/* Four figures, as the command line prints them, to the same last digit: by the same divisions. */
+function rounded(ticks) {
+  const seconds = ticks * 1e-9,
+    figure = size => +(seconds / size).toPrecision(4);
+  const [unit, size] = [
+    ["ns", 1e-9],
+    ["us", 1e-6],
+    ["ms", 1e-3],
+  ].find(([, size]) => figure(size) < 1000) ?? ["s", 1];
+  return ticks ? figure(size) + " " + unit : "0 s";
+}
+
+function bytes(count) {
+  let power = 0;
+  while (power < 6 && +(count / 1024 ** power).toPrecision(4) >= 1024) power++;
+  return +(count / 1024 ** power).toPrecision(4) + " " + (power ? "KMGTPE"[power - 1] + "i" : "") + "B";
+}
+
+/* The least of 1, 2 or 5 times a power of ten that is at least this and a tick. */
+function niceStep(least) {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(least)));
+  return [1, 2, 5, 10].map(n => n * power).find(step => step >= least) ?? 10 * power;
+}
+
+// Columns
+
+/* Unpack columns of `length` whole numbers: base64, deflate, then seven bits a byte, the least first, signs folded. */
+async function unpack(text, length) {
+  const packed = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const raw = new Uint8Array(await new Response(stream).arrayBuffer()),
+    columns = [];
+  for (let at = 0; at < raw.length;) {
+    const column = new Float64Array(length);
+    for (let k = 0; k < length; k++) {
+      let folded = 0,
+        scale = 1,
+        byte;
+      do {
+        byte = raw[at++];
+        folded += (byte & 127) * scale;
+        scale *= 128;
+      } while (byte > 127);
+      column[k] = folded % 2 ? -(folded + 1) / 2 : folded / 2;
+    }
+    columns.push(column);
+  }
+  return columns;
+}

@@ -1,0 +1,61 @@
+"""A diagnosis as tables: the programs that explain a measured time, and the measurement that tells them apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsim.text.quantities import format_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from streamsim.diagnosis.diagnose import Diagnosis, Explains, Next
+
+MOST_EQUAL, MOST_OTHERS = 8, 3  # rows
+
+
+def nearest(found: Diagnosis) -> tuple[list[Explains], list[Explains]]:
+    """Return the explanations that fit, those of two mistakes only where none of one does; and the nearest others."""
+    return list(found.simplest)[:MOST_EQUAL], list(found.explanations[len(found.fitting) :][:MOST_OTHERS])
+
+
+def diagnosis_tables(found: Diagnosis) -> list[Table]:
+    """Return the tables of the nearest explanations, and of what tells them apart."""
+    equal, others = nearest(found)
+    tables = [explaining_table(equal, found)] * bool(equal) + [other_table(others, equal)] * bool(others)
+    return tables if found.next is None else [*tables, apart_table(found.next)]
+
+
+def explaining_table(equal: Sequence[Explains], found: Diagnosis) -> Table:
+    """Return the explanations that fit, as rows."""
+    return _table(equal, f"Explains it, as far as the profile is known ({found.known:.0%})")
+
+
+def other_table(others: Sequence[Explains], equal: Sequence[Explains]) -> Table:
+    """Return explanations that do not fit, as rows."""
+    return _table(others, "Nearest of the others" if equal else "Nearest")
+
+
+def apart_table(measure: Next) -> Table:
+    """Return what each explanation says of a second measurement."""
+    rows = [(title, time.words) for title, time in measure.says]
+    return _of_rows(rows, f"To tell them apart, measure {measure.what}", ("if", "it takes"))
+
+
+def _table(found: Sequence[Explains], title: str) -> Table:
+    rows = [(one.title, ", ".join(time.words for time in one.times_s), format_change(one.off)) for one in found]
+    return _of_rows(rows, title, ("what the program does", "takes", "off"))
+
+
+def _of_rows(rows: Sequence[Sequence[str]], title: str, names: Sequence[str]) -> Table:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    for k, name in enumerate(names):
+        table.add_column(name, justify="right" if k else "left", no_wrap=k > 0)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,54 @@
+"""The rows of a sweep as a short table: what they have in common above it, numbers rounded, the fastest if many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamsim.report.heatmap import VALUE, column_words, value_words
+from streamsim.search.sweep import RESULTS
+from streamsim.text.quantities import format_change, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+MOST_ROWS = 40
+
+
+def common_words(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what all rows have in common, in words; at least one row."""
+    varying = _varying(rows)
+    common = (
+        f"{column_words(name)} {value_words(name, value)}"
+        for name, value in rows[0].items()
+        if name not in RESULTS and value is not None and name not in varying
+    )
+    return f"all with {', '.join(common)}"
+
+
+def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """Return the rows, in their order if there are at most 40, else the 40 fastest; at least one row.
+
+    The table has no column for what all rows have in common; :func:`common_words` says it.
+    """
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    varying = _varying(rows)
+    best_s = min(row[VALUE] for row in rows)
+    few = len(rows) <= MOST_ROWS
+    shown = rows if few else sorted(rows, key=lambda row: float(row[VALUE]))[:MOST_ROWS]
+    title = f"{len(rows):,} rows" if few else f"the {MOST_ROWS} fastest of {len(rows):,} rows"
+    table = Table(title=title, title_justify="left", box=SIMPLE)
+    for name in (*map(column_words, varying), "time", "above the best", "speed-up"):
+        table.add_column(name, justify="right")
+    for row in shown:
+        over = format_change(row[VALUE] / best_s - 1 if best_s else 0.0)
+        texts = [value_words(name, row[name]) for name in varying]
+        table.add_row(*texts, format_seconds(row[VALUE]), over, f"{row['speedup']:.2f}x")
+    return table
+
+
+def _varying(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return [name for name in rows[0] if name not in RESULTS and len({row[name] for row in rows}) > 1]

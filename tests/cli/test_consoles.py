@@ -1,0 +1,87 @@
+"""Tables in files and pipes: whole lines without blanks at their ends, and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from pages import CUT, SIZES
+
+from streamsim.cli import main
+from streamsim.page.tables import Table, markdown
+from streamsim.text.shown import from_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = (
+    ("predict", *CUT),
+    ("explain", *CUT),
+    ("best", *SIZES, "--max-chunks", "4", "--max-streams", "2"),
+    ("devices",),
+)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_pipe_gets_whole_lines_without_blanks_at_their_ends(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = printed(capsys, *command)
+    assert [line for line in whole.splitlines() if line != line.rstrip()] == []
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = printed(capsys, *command)
+    assert max(map(len, whole.splitlines())) > 100
+    assert len(narrow.splitlines()) > len(whole.splitlines())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_markdown_has_the_cells_of_the_table(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    told = printed(capsys, *command, "--format", "markdown")
+    cells = [
+        cell.strip() for line in told.splitlines() if line.startswith("| ") for cell in line.strip("|").split(" | ")
+    ]
+    table = " ".join(printed(capsys, *command).split())
+    words = [cell for cell in cells if cell and set(cell) - set("-: ")]
+    assert len(words) > 10
+    for word in words:
+        assert re.sub(r"\\(.)", r"\1", word) in table
+
+
+def test_a_cell_is_no_markup() -> None:
+    table = Table("a|b", ((("x_y*", "<b>\nc"),),), ("[one]", "two"), frozenset({1}))
+    assert markdown(table).splitlines() == [
+        r"**a\|b**",
+        "",
+        r"| \[one\] | two |",
+        "| --- | ---: |",
+        r"| x\_y\* | \<b\> c |",
+    ]
+
+
+def test_markdown_and_json_are_not_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *CUT, "--format", "markdown", "--json"]) == 2
+    assert "--json, --format markdown: they say different things" in capsys.readouterr().err
+
+
+def test_whatif_and_check_print_rows(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    assert main(["schedule", *CUT, "-o", str(path)]) == 0
+    rows = list(csv.DictReader(printed(capsys, "whatif", str(path), "--graph", "--format", "csv").splitlines()))
+    told = json.loads(printed(capsys, "whatif", str(path), "--graph", "--json"))
+    outcomes = [told["before"], *told["alone"], told["together"]]
+    assert [(from_cell(row["change"]), float(row["makespan_s"])) for row in rows] == [
+        (outcome["change"], outcome["makespan_s"]) for outcome in outcomes
+    ]
+    assert printed(capsys, "check", str(path), "--format", "csv").splitlines()[0] == "severity,rule,what,remedy"

@@ -1,0 +1,108 @@
+"""Values show themselves: printed as a table, in a notebook as a picture, on disk as a page."""
+
+from __future__ import annotations
+
+from functools import cache
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pages import CUT, PIPELINE, WORKLOAD, data_of
+
+import streamsim
+from streamsim.analysis.what_if import graph
+from streamsim.cli import main
+from streamsim.text.quantities import format_seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHUNKS, STREAMS = streamsim.Axis("chunks", (1, 2, 4)), streamsim.Axis("streams", (1, 2))
+KINDS = (
+    *("Prediction", "Explanation", "Timeline", "WhatIf", "Best", "Sweep", "HeatMap", "Schedule", "Device"),
+    *("Diagnosis", "LoopAdvice"),
+)
+TABLED = {"Schedule", "Device", "Diagnosis", "LoopAdvice"}
+PICTURED = {"Prediction", "Explanation", "Timeline", "WhatIf", "Best", "HeatMap"}
+
+
+@cache
+def values() -> dict[str, Any]:
+    device = streamsim.load_device("h200")
+    prediction = streamsim.predict(PIPELINE, device)
+    sweep = streamsim.Sweep((CHUNKS, STREAMS), (device,), WORKLOAD)
+    heat = streamsim.HeatMap()
+    heat.add(sweep)
+    loop = streamsim.Loop(batch=256, batch_bytes=1 << 27, step_s=45e-3, load_s=240e-3, workers=8)
+    found = (
+        prediction,
+        streamsim.explain(PIPELINE, device),
+        prediction.timeline,
+        streamsim.what_if(PIPELINE, device, [graph()]),
+        streamsim.best(WORKLOAD, device, streamsim.Grid(chunks=(1, 2, 4), streams=(1, 2))),
+        sweep,
+        heat,
+        PIPELINE,
+        device,
+        streamsim.diagnose(PIPELINE, device, 2 * prediction.makespan_s),
+        streamsim.loop_advice(loop, device),
+    )
+    return {type(value).__name__: value for value in found}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_print_gives_the_table_and_repr_a_line(name: str) -> None:
+    value = values()[name]
+    assert str(value) == value.table()
+    assert len(value.table().splitlines()) > 2
+    assert "\n" not in repr(value)
+    assert len(repr(value)) < 200
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_is_written(name: str, tmp_path: Path) -> None:
+    values()[name].page(tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text()
+    assert html.startswith("<!doctype html>")
+    data = data_of(html)
+    assert name in TABLED or data["map"] or data["lines"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_notebook_shows_the_table_and_the_picture_where_there_is_one(name: str) -> None:
+    html = values()[name]._repr_html_()
+    assert html.startswith("<table>")
+    assert ("<iframe" in html) == (name in PICTURED)
+    if name in PICTURED:
+        assert 'sandbox="allow-scripts"' in html
+        inside = unescape(html.partition('srcdoc="')[2].partition('"></iframe>')[0])
+        assert inside.startswith("<!doctype html>")
+        assert data_of(inside)["lines"] or data_of(inside)["map"]
+
+
+def test_the_table_is_the_command_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["predict", *CUT]) == 0
+    printed = capsys.readouterr().out
+    prediction = streamsim.predict(streamsim.depth_first(WORKLOAD, 4, 2), "h200")
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    for line in prediction.table().splitlines():
+        assert " ".join(line.split()) in lines
+
+
+def test_a_sweep_is_not_computed_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamsim.Sweep, "rows", lambda *_: pytest.fail("computed"))
+    assert "chunks" in values()["Sweep"]._repr_html_()
+
+
+def test_in_a_frame_the_picture_is_drawn(browser: Any, tmp_path: Path) -> None:
+    prediction = values()["Prediction"]
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><body>{prediction._repr_html_()}", encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.goto(file.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-drawn=yes]").wait_for(state="attached", timeout=10_000)
+    assert frame.locator(".headline dt").first.inner_text() == format_seconds(prediction.makespan_s)
+    assert frame.locator("canvas").first.evaluate("canvas => canvas.width") > 500
+    page.close()

@@ -1,0 +1,278 @@
+"""A page as a file: what it packs can be unpacked, its words are the command line's, and names in it are data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+import re
+import shlex
+import zlib
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import CONFIGS, HOSTILE, PIPELINE, irregular, lines_of, said_by, saved
+from strategies import h2d, kernel, make_device, program, runs
+
+from streamsim.analysis.causes import CAUSES
+from streamsim.analysis.explain import explain
+from streamsim.analysis.predict import predict
+from streamsim.cli import main
+from streamsim.cli.terminal import Terminal
+from streamsim.lowering.lowered import lower
+from streamsim.model import simulate
+from streamsim.page import document
+from streamsim.page.columns import packed
+from streamsim.page.document import Page, write_page
+from streamsim.page.losses import losses_of, losses_table
+from streamsim.page.pages import explanation_page, prediction_page
+from streamsim.page.tables import table_of
+from streamsim.page.timelines import BECAUSE, Shown, line_data
+from streamsim.report.kinds import COLOURS, D2H, H2D, HOST_CALL, HOST_WAITS, KERNEL, WAITS
+from streamsim.report.text import summary
+from streamsim.timeline.critical_path import causes_of, critical_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.device.profile import Device
+    from streamsim.program.schedule import Schedule
+
+
+def unpacked(text: str, length: int) -> list[list[int]]:
+    """Columns of a page, by what the module says of their form."""
+    raw = zlib.decompress(base64.b64decode(text, validate=True))
+    numbers, value, bits = [], 0, 0
+    for byte in raw:
+        value |= (byte & 127) << bits
+        bits += 7
+        if byte < 128:
+            numbers.append(value // 2 if value % 2 == 0 else -(value + 1) // 2)
+            value = bits = 0
+    return [numbers[k : k + length] for k in range(0, len(numbers), length or 1)]
+
+
+@given(st.lists(st.lists(st.integers(-(2**52), 2**52), min_size=3, max_size=3), max_size=5))
+def test_what_is_packed_can_be_unpacked(columns: list[list[int]]) -> None:
+    assert unpacked(packed(columns), 3) == columns
+
+
+@examples(40)
+@given(runs())
+def test_the_columns_are_the_time_line(run: tuple[Schedule, Device]) -> None:
+    timeline = simulate(*run)
+    about = line_data(Shown("x", timeline))
+    columns = unpacked(about["columns"], len(timeline))
+    late, begins, lasts, back, because = columns[12:]
+    issued: list[int] = []
+    returned: list[int] = []
+    ready: list[int] = []
+    start: list[int] = []
+    end: list[int] = []
+    ended: dict[int, int] = {}
+    for op in range(len(timeline)):
+        issued.append(columns[10][op] + (issued[-1] if issued else 0))
+        returned.append(issued[op] + columns[11][op])
+        ready.append(max(returned[op], ended.get(columns[5][op], 0)) + late[op])
+        behind = BECAUSE[because[op]] == "engine" and back[op] > 0
+        start.append((end[op - back[op]] if behind else ready[op]) + begins[op])
+        end.append(start[op] + lasts[op])
+        if columns[3][op] >= 0:
+            ended[columns[5][op]] = end[op]
+    kinds = columns[1]
+    amounts = [sum(columns[9][k] for k in range(op + 1) if kinds[k] == kinds[op]) for op in range(len(timeline))]
+    told_of = [getattr(op, "bytes", getattr(op, "elements", 0)) for op in timeline.schedule.ops]
+    assert amounts == told_of
+    assert (issued, start, end) == (list(timeline.issued), list(timeline.start), list(timeline.end))
+    assert returned == list(timeline.returned)
+    on_card = [op for op in range(len(timeline)) if timeline.engine[op] >= 0]
+    assert [ready[op] for op in on_card] == [timeline.ready[op] for op in on_card]
+    causes = causes_of(timeline, lower(*run))
+    told = [(op - back[op] if back[op] else None, BECAUSE[because[op]]) for op in on_card]
+    assert told == [causes[op] for op in on_card]
+
+
+@examples(40)
+@given(runs())
+def test_the_critical_path_follows_the_causes(run: tuple[Schedule, Device]) -> None:
+    timeline = simulate(*run)
+    causes = causes_of(timeline, lower(*run))
+    path = critical_path(timeline)
+    for step, before in zip(path, [None, *path], strict=False):
+        assert causes[step.op] == (None if before is None else before.op, step.because)
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self.found[-1][0] if self.found else "", data))
+
+
+def elements(html: str) -> Elements:
+    parsed = Elements()
+    parsed.feed(html)
+    return parsed
+
+
+def hostile_page() -> str:
+    schedule = program(h2d(1, 10), kernel(1, 5, name=HOSTILE), name=HOSTILE)
+    page = prediction_page(predict(schedule, make_device()), assumed=[HOSTILE])
+    return Page(**{name: getattr(page, name) for name in Page.__struct_fields__} | {"command": HOSTILE}).html()
+
+
+def test_hostile_names_are_data() -> None:
+    tags = [tag for tag, _ in elements(hostile_page()).found]
+    plain = prediction_page(predict(program(h2d(1, 10), kernel(1, 5)), make_device())).html()
+    harmless = [tag for tag, _ in elements(plain).found]
+    assert tags.count("script") == harmless.count("script") == 2
+    assert "img" not in tags
+
+
+def test_the_policy_lets_only_the_viewer_run() -> None:
+    html = hostile_page()
+    (policy,) = (at["content"] for tag, at in elements(html).found if at.get("http-equiv") == "Content-Security-Policy")
+    rules = dict([*part.split(), ""][:2] for part in str(policy).split(";"))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    for tag in ("script", "style"):
+        content = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.S)
+        digest = base64.b64encode(hashlib.sha256(content[0].encode()).digest()).decode()
+        assert len(content) == 1
+        assert rules[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_nothing_in_a_page_is_fetched() -> None:
+    for tag, attributes in elements(hostile_page()).found:
+        assert not {"src", "href", "srcset", "action", "onclick", "onload", "style"} & set(attributes), tag
+
+
+def test_light_colours_are_those_of_the_pictures() -> None:
+    style = hostile_page().partition(":root {")[2].partition("}")[0]
+    names = {"h2d": H2D, "kernel": KERNEL, "d2h": D2H, "wait": WAITS, "call": HOST_CALL, "held": HOST_WAITS}
+    found = dict(re.findall(r"--(h2d|kernel|d2h|wait|call|held): (#\w+)", style))
+    assert {name: colour.upper() for name, colour in found.items()} == {name: COLOURS[names[name]] for name in names}
+
+
+def test_a_table_of_a_page_says_what_the_terminal_says() -> None:
+    prediction = predict(program(h2d(1, 10), kernel(1, 5), name="[bold]x"), make_device())
+    table = table_of(summary(prediction))
+    console = Terminal(width=400)
+    with console.capture() as captured:
+        console.print(summary(prediction))
+    printed = [" ".join(line.split()) for line in captured.get().splitlines() if line.strip(" ─╴╶")]
+    told = [table.title, *(" ".join(" ".join(row).split()) for group in table.groups for row in group)]
+    assert told == printed
+
+
+def test_the_parts_of_where_the_time_goes_add_up_and_each_has_its_remedy() -> None:
+    explanation = explain(PIPELINE, "h200")
+    losses = losses_of(explanation)
+    assert losses.whole_s == pytest.approx(explanation.makespan_s, abs=1e-9)
+    html = explanation_page(explanation).html()
+    for loss in explanation.losses:
+        if loss.ticks > 0:
+            assert loss.remedy in html
+    rows = [row for group in losses_table(explanation).groups for row in group]
+    assert [row[0] for row in rows] == [CAUSES[loss.cause].title for loss in explanation.losses + explanation.limits]
+
+
+def test_thirty_thousand_spans_of_as_many_lengths_take_less_than_300_kb(tmp_path: Path) -> None:
+    timeline = irregular(30_000)
+    write_page(Page("many", lines=(Shown("many", timeline),)), tmp_path / "many.html")
+    assert len(timeline) >= 30_000
+    assert (tmp_path / "many.html").stat().st_size < 300_000
+
+
+# The commands
+
+
+def test_every_command_says_what_made_the_page(tmp_path: Path) -> None:
+    for command, *options in CONFIGS:
+        path = tmp_path / f"{command}.html"
+        arguments = [command, *options, "--page", str(path)]
+        assert main(arguments) == 0
+        texts = "".join(text for _, text in elements(path.read_text()).texts)
+        assert shlex.join(["streamsim", *arguments]) in texts
+
+
+def test_another_ending_or_folder_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = CONFIGS[0][1:]
+    for path, words in (
+        (tmp_path / "page.png", "expected a file name that ends in .html"),
+        (tmp_path / "no" / "p.html", "no folder"),
+    ):
+        assert main(["predict", *options, "--page", str(path)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_page_of_rows_needs_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["sweep", "--h2d", "1MiB", "--page", str(tmp_path / "x.html")]) == 2
+    assert "give --output too" in capsys.readouterr().err
+
+
+def test_what_is_too_much_for_a_page_is_said_before_it_is_computed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = ["-o", str(tmp_path / "rows.csv"), "--page", str(tmp_path / "p.html")]
+    assert main(["sweep", "--h2d", "1MiB", "--chunks", "1..1000", "--streams", "1..1000", *output]) == 2
+    assert "1,000,000 rows are more than the 100,000" in capsys.readouterr().err
+    assert not (tmp_path / "rows.csv").exists()
+    monkeypatch.setattr(document, "MOST_OPS", 5)
+    assert main(["predict", *CONFIGS[0][1:], *output[2:]]) == 2
+    assert "use fewer chunks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["best", "sweep", "arrays"])
+def test_the_command_of_a_cell_predicts_its_time(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = saved(name, tmp_path)
+    columns, rows = data["map"]["columns"], unpacked(data["map"]["data"], data["map"]["rows"])
+    capsys.readouterr()
+    assert data["map"]["command"]
+    for row in random.Random(7).sample(range(data["map"]["rows"]), 6):
+        options = [column["options"][places[row]] for column, places in zip(columns, rows, strict=False)]
+        command = shlex.split(" ".join([data["map"]["command"], *options]))
+        assert main([*command[1:], "--json"]) == 0
+        assert round(json.loads(capsys.readouterr().out)["makespan_s"] * 1e9) == rows[-1][row]
+
+
+@pytest.mark.parametrize("name", ["best", "sweep"])
+def test_the_time_line_of_a_cell_takes_the_cells_time(name: str, tmp_path: Path) -> None:
+    data = saved(name, tmp_path)
+    ticks = unpacked(data["map"]["data"], data["map"]["rows"])[-1]
+    assert 3 <= len(data["map"]["lines"]) <= 64
+    for row, line in data["map"]["lines"].items():
+        assert data["lines"][line]["makespan"] == ticks[int(row)]
+    assert min(ticks) in [ticks[int(row)] for row in data["map"]["lines"]]
+
+
+def test_a_map_has_every_row(tmp_path: Path) -> None:
+    data = saved("sweep", tmp_path)
+    written = said_by(tmp_path / "rows.csv")
+    columns, rows = data["map"]["columns"], unpacked(data["map"]["data"], data["map"]["rows"])
+    told: list[dict[str, Any]] = [
+        {column["name"]: column["texts"][places[row]] for column, places in zip(columns, rows, strict=False)}
+        for row in range(data["map"]["rows"])
+    ]
+    assert [(one["device"], one["chunks"], one["streams"], one["order"]) for one in told] == [
+        (row["device"], row["chunks"], row["streams"], row["order"]) for row in written
+    ]
+    assert rows[-1] == [round(float(row["makespan_s"]) * 1e9) for row in written]
+
+
+def test_a_page_has_the_program_that_was_cut_and_the_prediction() -> None:
+    data = lines_of(prediction_page(predict(PIPELINE, "h200")).html())
+    assert [line["name"] for line in data] == ["serial", "predicted"]
+    assert data[1]["makespan"] == round(predict(PIPELINE, "h200").makespan_s * 1e9)

@@ -1,0 +1,83 @@
+"""What the tests of pages have in common: programs to show, commands that save pages, and what a page holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from typing import TYPE_CHECKING, Any
+
+from strategies import d2h, h2d, kernel, make_device, program
+
+from streamsim.cli import main
+from streamsim.model import simulate
+from streamsim.program.patterns import depth_first
+from streamsim.program.workload import Workload, WorkloadKernel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamsim.timeline.timeline import Timeline
+
+HOSTILE = "@data@ @body@ </script><script>alert(1)</script><img src=x onerror=alert(2)>'\"&"
+WORKLOAD = Workload(None, (1 << 24,), (1 << 24,), (WorkloadKernel("kernel", 0.2e-3),))
+PIPELINE = depth_first(WORKLOAD, 6, 3)
+SIZES = ("--h2d", "16MiB", "--kernel", "0.2ms", "--d2h", "16MiB")
+CUT = (*SIZES, "--chunks", "4", "--streams", "2")
+CONFIGS: tuple[tuple[str, ...], ...] = (
+    ("predict", *CUT),
+    ("explain", *CUT),
+    ("best", *SIZES, "--max-chunks", "6", "--max-streams", "3"),
+)
+MAPS: dict[str, tuple[str, ...]] = {
+    "best": ("best", *SIZES, "--max-chunks", "8", "--max-streams", "3", "--device", "a100", "--launch", "both"),
+    "sweep": (
+        "sweep",
+        *(*SIZES, "--chunks", "1..8", "--streams", "1..3", "--order", "depth-first,breadth-first"),
+        *("--device", "h200,a100", "--set", "link.bandwidth=10GB/s,40GB/s", "--set", "host.kernel=4us"),
+    ),
+    "arrays": ("sweep", "--h2d", "1MiB..4MiB*2", "--kernel", "0.1ms,0.3ms", "--chunks", "2,4", "--streams", "2"),
+}
+
+
+def irregular(count: int) -> Timeline:
+    """A time line of so many copies and kernels at least, hardly two of the same length."""
+    chance = random.Random(3)
+    ops = [
+        op
+        for k in range(count // 3 + 1)
+        for op in (
+            h2d(k % 4 + 1, chance.randrange(1, 200_000)),
+            kernel(k % 4 + 1, chance.randrange(1, 200_000)),
+            d2h(k % 4 + 1, chance.randrange(1, 200_000)),
+        )
+    ]
+    return simulate(program(*ops), make_device(copy=700, kernel=900))
+
+
+def data_of(html: str) -> dict[str, Any]:
+    """What a page hands to its viewer."""
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
+    data: dict[str, Any] = json.loads(found)
+    return data
+
+
+def lines_of(html: str) -> list[dict[str, Any]]:
+    """The time lines of a page, as its viewer is told them."""
+    lines: list[dict[str, Any]] = data_of(html)["lines"]
+    return lines
+
+
+def saved(name: str, folder: Path) -> dict[str, Any]:
+    """Call one of MAPS; what its page, ``page.html``, hands to its viewer. Rows: ``rows.csv``."""
+    path = folder / "page.html"
+    output = ["-o", str(folder / "rows.csv")] if MAPS[name][0] == "sweep" else []
+    assert main([*MAPS[name], *output, "--page", str(path)]) == 0
+    return data_of(path.read_text())
+
+
+def said_by(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open() as file:
+        return list(csv.DictReader(file))
