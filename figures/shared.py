@@ -39,7 +39,7 @@ CLASS_STYLE = {  # class: colour and marker, so that they are told apart without
     PAGEABLE: (DARK, "^"),
 }
 RECORDS = "standard-*.json.gz"  # of the standard suite
-FOLDER = Path(__file__).parents[1] / "records"
+FOLDER = Path(__file__).parents[1] / "validate" / "campaigns" / "records"
 
 
 class Runs:

@@ -37,7 +37,7 @@ from streamsim_validate.records import read_record, write_record
 ROOT = Path(__file__).parent.parent
 FENCED = re.compile(r"^```(\w+)(?: ([^\n]*))?\n(.*?)^```$", re.S | re.M)
 FREE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-RECORD = ROOT / "records" / "standard-h200-1.json.gz"
+RECORD = ROOT / "validate" / "campaigns" / "records" / "standard-h200-1.json.gz"
 PROFILE = ROOT / "streamsim" / "device" / "profiles" / "h200.toml"
 MEASURED = 8  # schedules of the committed record that stand in for a new one
 NO_GPU = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -19,14 +19,18 @@ from streamsim.program.schedule import (
     WaitEvent,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 Terms = dict[Any, int]  # equal terms of bytes are one number, in all programs that share the table
 
 
-def output(schedule: Schedule, terms: Terms, whole: tuple[str, ...] = ()) -> dict[tuple[str, int], int]:
+def output(schedule: Schedule, terms: Terms, whole: Collection[str | Region] = ()) -> dict[tuple[str, int], int]:
     """The host's bytes that are not what they were, as terms of what was there, with the ops run in the order of issue.
 
     Without races every order that is allowed gives the same. A kernel computes each byte that it writes from the bytes
-    at the same place of the ranges that it reads, in proportion to their sizes; in the buffers ``whole`` from all.
+    at the same place of the ranges that it reads, in proportion to their sizes; in the buffers and ranges ``whole``
+    from all.
     """
     memory: dict[tuple[str, int], int] = {}
 
@@ -38,7 +42,7 @@ def output(schedule: Schedule, terms: Terms, whole: tuple[str, ...] = ()) -> dic
 
     def needed(region: Region, x: int, size: int) -> list[int]:
         places = range(x * region.bytes // size, -(-(x + 1) * region.bytes // size))
-        if region.buffer in whole:
+        if region.buffer in whole or region in whole:
             places = range(region.bytes)
         return [load(region.buffer, region.offset + y) for y in places]
 

@@ -10,13 +10,14 @@ from streamsim.text.quantities import format_seconds
 
 if TYPE_CHECKING:
     from streamsim.device.profile import Device
+    from streamsim.program.schedule import Launch
     from streamsim.program.workload import Workload, WorkloadKernel
 
 DECIDES = 0.25  # of a kernel's time: what is less is not worth a line
 MOST = 0.5  # of what all launches take
 
 
-def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[str]:
+def kernel_assumptions(workload: Workload, chunks: int, device: Device, launch: Launch = "live") -> list[str]:
     """A line for each of them that decides a quarter of a kernel's time.
 
     A time of the whole that lies beyond those given, launches shorter than the device's least, parts that take less
@@ -28,11 +29,11 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[
         alone, whole_s = replace(workload, kernels=(kernel,)).in_chunks(chunks), kernel.whole_s(workload.work)
         name = f"kernel {kernel.name!r}"
         if kernel.launches > 1 and chunks > 1:
-            found.append(_whose_launches(kernel, alone, chunks, device))
+            found.append(_whose_launches(kernel, alone, chunks, device, launch))
         said = f"{name}: {format_seconds(whole_s)} over everything"
         if kernel.is_extrapolated(workload.work):
             found.append(f"{said}, on the line through the times given; say what the whole takes where you know it")
-        least_s = kernel.launches * device.compute.floor_s
+        least_s = _least_s(kernel.launches, device, launch)
         if least_s > (1 + DECIDES) * whole_s:
             several = f"{kernel.launches} launches take" if kernel.launches > 1 else "a launch takes"
             found.append(f"{said} is less than {several} on this device, {format_seconds(least_s)}: that is taken")
@@ -46,7 +47,7 @@ def kernel_assumptions(workload: Workload, chunks: int, device: Device) -> list[
     return found
 
 
-def _whose_launches(kernel: WorkloadKernel, alone: Workload, chunks: int, device: Device) -> str:
+def _whose_launches(kernel: WorkloadKernel, alone: Workload, chunks: int, device: Device, launch: Launch) -> str:
     """How many launches a chunk makes, what all take, and whether the least times of launches are most of that."""
     each, all_s = alone.launches_of_chunk, _cut_s(alone, chunks, device)
     if kernel.per == "chunk":
@@ -55,11 +56,17 @@ def _whose_launches(kernel: WorkloadKernel, alone: Workload, chunks: int, device
     else:
         taken = f"{each:,} of the {kernel.launches:,} launches (per=item)"
         other = "; if each chunk goes through all of them, say per=chunk"
-    least_s = chunks * each * device.compute.floor_s
+    least_s = chunks * _least_s(each, device, launch)
     least = f", of which {format_seconds(least_s)} are the least times of launches" if least_s > MOST * all_s else ""
     return (
         f"kernel {kernel.name!r}: each of {chunks} chunks makes {taken}, {format_seconds(all_s)} in all{least}{other}"
     )
+
+
+def _least_s(launches: int, device: Device, launch: Launch) -> float:
+    """Least seconds of so many launches behind each other; in a graph only the first has the card's least time."""
+    behind_s = device.compute.floor_s if launch == "live" else device.compute.graph_gap_s
+    return device.compute.floor_s + (launches - 1) * behind_s
 
 
 def _by_threads(alone: Workload, name: str, chunks: int, device: Device) -> list[str]:

@@ -168,7 +168,7 @@ def _best_of_grid(
 
         write_text(code_of(workload, found.simplest.config, program[0]), program[1])
     chunks = max(one.config.chunks for one in (found.best, found.simplest, found.usual))
-    assumed = [*of_events, *kernel_assumptions(workload, chunks, card)]
+    assumed = [*of_events, *kernel_assumptions(workload, chunks, card, found.simplest.config.launch)]
     if page is not None:
         save_page("best_page", page, found, predicting(SEARCHED), assumed)
     return _report(found, workload, grid, card, asked_of, form, assumed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -122,14 +123,15 @@ def print_diagnosis(found: Diagnosis, everything: bool = False) -> None:
     equal, others = _shown(found, everything)
     if equal:
         console.print(explaining_table(equal, found))
-        for row in equal:
+        for row in filter(attrgetter("look"), equal):
             console.print(row.title)
             for words, texts in (("look for", row.look), ("change", row.remedies)):
-                if texts:
-                    console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+                console.print(Padding(f"{words}: {'; '.join(texts)}", (0, 0, 0, 2)))
+    if found.open_ended and not everything:
+        console.print(f"Or the clock was wrong: {'; '.join(one.title for one in found.open_ended)}")
     if others:
         console.print(other_table(others, equal))
-    left = len(found.explanations) - len(equal) - len(others)
+    left = len(found.explanations) - len(equal) - len(others) - (0 if everything else len(found.open_ended))
     if left:
         console.print(f"{left} more were tried: --all or --json has them.", style="dim")
     if found.next is not None:

@@ -308,7 +308,7 @@ class Pipeline(msgspec.Struct, frozen=True):
 
         schedule = self.schedule(workload)
         check_room(workload, self.config(), device)
-        return schedule, kernel_assumptions(workload, self.chunks, device)
+        return schedule, kernel_assumptions(workload, self.chunks, device, self.launch)
 
     def inputs(self, workload: Workload) -> dict[str, Any]:
         """What was asked, as plain numbers and strings."""

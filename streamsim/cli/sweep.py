@@ -320,5 +320,5 @@ def _taken_for_granted(sweep: Sweep) -> Iterator[str]:
         point = sweep.point(0)
         workload = sweep.workload_at(point)
         chunks = min(workload.most_chunks, max((1, *sweep.numbers_of_chunks)))
-        for line in kernel_assumptions(workload, chunks, sweep.device(point)):
+        for line in kernel_assumptions(workload, chunks, sweep.device(point), point["launch"]):
             yield f"in {chunks} chunks {line}"

@@ -15,16 +15,16 @@ import msgspec
 from streamsim.checks import check_number, check_whole
 from streamsim.compiled import simulate_one_of_many
 from streamsim.device.library import as_device
-from streamsim.diagnosis.mistakes import FIRST_RUN, HOSTS_DIFFER, MISTAKES, Meant, made, pairs, with_ops
+from streamsim.diagnosis.mistakes import MISTAKES, Meant, made, pairs, with_ops
 from streamsim.displayed import Displayed
 from streamsim.errors import InputError
 from streamsim.program.config import Config
-from streamsim.program.schedule import Kernel, Schedule, Synchronize
+from streamsim.program.schedule import Copy, Kernel, Schedule, Synchronize
 from streamsim.text.quantities import format_seconds
 from streamsim.text.shown import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streamsim.device.profile import Device
@@ -37,10 +37,12 @@ replace = msgspec.structs.replace
 KNOWN_MEASURED, KNOWN_PUBLISHED = 0.05, 0.10
 SAME = 0.01  # two programs whose times differ by less are one explanation
 APART = 1.15  # a second measurement tells two explanations apart from this ratio on
-AGAIN = "the same program a second time in the same process"
+AGAIN = "the same program a second time in the same process, from an idle card on"
 RETURN = "when the last call returns, before the program waits for the card"
 AS_MEANT = "the program as it was meant"
 STOPPED_EARLY = "the clock stopped before the card was done"
+BISECTIONS = 24  # in search of what a mistake of a range cost
+TOO_SHORT = 0.5  # of its time as it was meant; what takes less cannot have run to its end
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -85,6 +87,7 @@ class Explains(msgspec.Struct, frozen=True):
     """A program that may explain the measured times: seconds for each of them, in their order.
 
     ``off``: the largest relative distance from a measured time. ``fits``: whether that is within what is known.
+    ``is_open_ended``: whether it explains nearly any time that is too long.
     """
 
     titles: tuple[str, ...]
@@ -93,16 +96,12 @@ class Explains(msgspec.Struct, frozen=True):
     times_s: tuple[Range, ...]
     off: float
     fits: bool
+    is_open_ended: bool = False
 
     @property
     def title(self) -> str:
         """What the program does, in words."""
         return " and ".join(self.titles) or AS_MEANT
-
-    @property
-    def is_range(self) -> bool:
-        """Whether it explains a range of times rather than one."""
-        return any(time.low_s != time.high_s for time in self.times_s)
 
 
 class Next(msgspec.Struct, frozen=True):
@@ -134,10 +133,21 @@ class Diagnosis(Displayed, msgspec.Struct, frozen=True):
 
     @property
     def simplest(self) -> tuple[Explains, ...]:
-        """The program as it was meant if that fits; else those that fit with one mistake, or else with two."""
+        """The program as it was meant if that fits; else those that fit with one mistake; else all that fit.
+
+        What is open-ended is among them only if no other mistake fits alone.
+        """
         if self.fitting and not self.fitting[0].titles:
             return self.fitting[:1]
-        return tuple(found for found in self.fitting if len(found.titles) < 2) or self.fitting
+        alone = [found for found in self.fitting if len(found.titles) < 2 and not found.is_open_ended]
+        return tuple(alone) or self.fitting
+
+    @property
+    def open_ended(self) -> tuple[Explains, ...]:
+        """What fits beside a mistake, as it fits nearly any time that is too long."""
+        if not self.simplest or not self.simplest[0].titles:
+            return ()
+        return tuple(found for found in self.fitting if found.is_open_ended and found not in self.simplest)
 
     @property
     def verdict(self) -> str:
@@ -147,18 +157,27 @@ class Diagnosis(Displayed, msgspec.Struct, frozen=True):
         first, *others = self.simplest
         if not first.titles:
             return "the program takes the time that it should take"
+        if first.is_open_ended:
+            return " ".join(["no usual mistake alone takes just so long; was the clock right?", *self._two()])
+        if len(first.titles) == 2:
+            return "".join(self._two())
         if not others:
-            return (
-                f"one usual mistake explains it: {first.title}"
-                if len(first.titles) == 1
-                else f"two usual mistakes together explain it: {first.title}"
-            )
+            return f"one usual mistake explains it: {first.title}"
         return f"{1 + len(others)} explanations fit equally well; the most usual one: {first.title}"
 
+    def _two(self) -> list[str]:
+        """A sentence on the pairs of mistakes that fit, if any do."""
+        pairs = [found for found in self.simplest if len(found.titles) == 2]
+        if len(pairs) > 1:
+            return [f"{len(pairs)} pairs of mistakes explain it; the nearest one: {pairs[0].title}"]
+        return [f"two usual mistakes together explain it: {found.title}" for found in pairs]
+
     def _nothing(self) -> str:
-        longest = max(found.times_s[0].high_s for found in self.explanations)
-        if self.measured[0].seconds > longest:
-            return f"nothing known takes so long: at most {format_seconds(longest)} is explained"
+        measured_s, times = self.measured[0].seconds, [found.times_s[0] for found in self.explanations]
+        if measured_s > max(time.high_s for time in times):
+            return f"nothing known takes so long: at most {format_seconds(max(t.high_s for t in times))} is explained"
+        if measured_s < min(found.times_s[0].low_s for found in self.explanations if found.titles != (STOPPED_EARLY,)):
+            return "it takes less time than it should: check the sizes, the kernel's time and the device"
         return "no usual mistake takes just so long"
 
     def to_json(self) -> dict[str, Any]:
@@ -172,6 +191,7 @@ class Diagnosis(Displayed, msgspec.Struct, frozen=True):
                 {
                     "mistakes": list(found.titles),
                     "fits": found.fits,
+                    "open_ended": found.is_open_ended,
                     "off": found.off,
                     "predicted_s": [[time.low_s, time.high_s] for time in found.times_s],
                     "look": list(found.look),
@@ -206,10 +226,11 @@ def diagnose(
     return Diagnosis(device.name, times, known, tuple(found), _second(meant, times, found))
 
 
-def _rank(found: Explains) -> tuple[bool, int, float]:
-    """What fits comes first: one time before a range, few mistakes before many; the rest by how near it is."""
-    simple = 10 * found.is_range + len(found.titles) if found.fits else 0
-    return not found.fits, simple, 0.0 if found.fits else abs(found.off)
+def _rank(found: Explains) -> tuple[bool, int, bool, float]:
+    """What fits comes first: few mistakes before many, of single ones the usual ones; the rest by how near it is."""
+    if not found.fits:
+        return True, 0, False, abs(found.off)
+    return False, len(found.titles), found.is_open_ended, abs(found.off) if len(found.titles) > 1 else 0.0
 
 
 class _Meant(NamedTuple):
@@ -255,7 +276,7 @@ def _explanations(programs: list[Meant], times: Sequence[Measured], known: float
             alone[mistakes[0].title] = found
         if not any(_are_same(found, part) for part in parts):
             yield _explains(mistakes, found, times, known)
-    yield _stopped_early([_calls_return(program) for program in programs], times, known)
+    yield _stopped_early([_too_short(program) for program in programs], times, known)
 
 
 def _takes(meant: Meant) -> Range:
@@ -263,10 +284,10 @@ def _takes(meant: Meant) -> Range:
     return Range(seconds, seconds)
 
 
-def _with(mistakes: Sequence[Mistake], meant: Meant, takes: Callable[[Meant], Range] = _takes) -> Range:
-    """What the program ``takes`` with the mistakes."""
+def _with(mistakes: Sequence[Mistake], meant: Meant) -> Range:
+    """What the program takes with the mistakes."""
     levels = (0.0, 1.0) if any(mistake.has_range for mistake in mistakes) else (0.0,)
-    taken = [takes(made(mistakes, meant, level) or meant) for level in levels]
+    taken = [_takes(made(mistakes, meant, level) or meant) for level in levels]
     return Range(taken[0].low_s, taken[-1].high_s)
 
 
@@ -286,6 +307,7 @@ def _explains(mistakes: Sequence[Mistake], found: list[Range], times: Sequence[M
         times_s=tuple(found),
         off=off,
         fits=abs(off) <= known + max((mistake.doubt for mistake in mistakes), default=0.0),
+        is_open_ended=any(mistake.is_open_ended for mistake in mistakes),
     )
 
 
@@ -299,8 +321,14 @@ def _calls_return(meant: Meant) -> Range:
     return Range(seconds, seconds)
 
 
+def _too_short(meant: Meant) -> Range:
+    """From when the calls return, to the least time in which the program can have run to its end."""
+    returned_s = _calls_return(meant).low_s
+    return Range(returned_s, max(returned_s, TOO_SHORT * _takes(meant).low_s))
+
+
 def _stopped_early(found: list[Range], times: Sequence[Measured], known: float) -> Explains:
-    explains = _explains((), found, times, known + HOSTS_DIFFER)
+    explains = _explains((), found, times, known)
     return replace(
         explains,
         titles=(STOPPED_EARLY,),
@@ -318,10 +346,16 @@ def _second(meant: _Meant, times: Sequence[Measured], found: Sequence[Explains])
     if len(fitting) < 2 or not fitting[0].titles:
         return None
     by_title = {mistake.title: mistake for mistake in MISTAKES}
+    measured = meant.as_measured(times[0])
+    levels = {
+        explains.title: _level([by_title[title] for title in explains.titles], measured, times[0].seconds)
+        for explains in fitting
+        if explains.titles != (STOPPED_EARLY,)
+    }
     best: tuple[int, Next] | None = None
-    for what, measured in _measurable(meant, times):
-        program = meant.as_measured(measured)
-        says = [(explains.title, _says(explains, program, by_title, what)) for explains in fitting]
+    for what, second in _measurable(meant, times):
+        program = meant.as_measured(second)
+        says = [(one.title, _says(one, program, by_title, what, levels.get(one.title, 0.0))) for one in fitting]
         apart = sum(_are_apart(one, two) for k, (_, one) in enumerate(says) for _, two in says[k + 1 :])
         if apart and (best is None or apart > best[0]):
             best = apart, Next(what, tuple(says))
@@ -333,7 +367,7 @@ def _measurable(meant: _Meant, times: Sequence[Measured]) -> Iterator[tuple[str,
     had = {(time.streams, time.without_kernels) for time in times}
     yield RETURN, Measured(1.0)
     yield AGAIN, Measured(1.0)
-    if (None, True) not in had and _has_kernels(meant.program):
+    if (None, True) not in had and _has_both(meant.program):
         yield "the same without the kernels", Measured(1.0, without_kernels=True)
     if not isinstance(meant.program, Schedule):
         for streams in (1, 2, 4):
@@ -341,18 +375,35 @@ def _measurable(meant: _Meant, times: Sequence[Measured]) -> Iterator[tuple[str,
                 yield f"the same over {streams} stream{'s' * (streams > 1)}", Measured(1.0, streams)
 
 
-def _has_kernels(program: Workload | Schedule) -> bool:
-    return bool(program.kernels) if not isinstance(program, Schedule) else any(isinstance(op, Kernel) for op in program)
+def _has_both(program: Workload | Schedule) -> bool:
+    """Whether there are kernels, and copies that are left without them."""
+    if isinstance(program, Schedule):
+        return any(isinstance(op, Kernel) for op in program) and any(isinstance(op, Copy) for op in program)
+    arrays = program.inputs + program.outputs + program.h2d_once + program.d2h_once
+    return bool(program.kernels) and bool(arrays)
 
 
-def _says(explains: Explains, program: Meant, by_title: dict[str, Mistake], what: str) -> Range:
-    """What an explanation says of a second measurement; a mistake of a first run is over by then."""
+def _level(mistakes: Sequence[Mistake], measured: Meant, seconds: float) -> float:
+    """Where between its least and its most time the mistakes take the measured time: 0.0 to 1.0."""
+    low, high = 0.0, 1.0
+    if not any(mistake.has_range for mistake in mistakes):
+        return low
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        takes_s = _takes(made(mistakes, measured, middle) or measured).low_s
+        low, high = (middle, high) if takes_s < seconds else (low, middle)
+    return low
+
+
+def _says(explains: Explains, program: Meant, by_title: dict[str, Mistake], what: str, level: float) -> Range:
+    """What an explanation says of a second measurement; a mistake of the first run or its clock is over by then."""
     if explains.titles == (STOPPED_EARLY,):
-        return _calls_return(program)
+        return _too_short(program)
     mistakes = [by_title[title] for title in explains.titles]
     if what == AGAIN:
-        mistakes = [mistake for mistake in mistakes if mistake.kind != FIRST_RUN]
-    return _with(mistakes, program, _calls_return if what == RETURN else _takes)
+        mistakes = [mistake for mistake in mistakes if not mistake.is_open_ended]
+    takes = _calls_return if what == RETURN else _takes
+    return takes(made(mistakes, program, level) or program)
 
 
 def _are_apart(one: Range, two: Range) -> bool:

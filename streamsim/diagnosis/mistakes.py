@@ -1,8 +1,9 @@
 """The usual mistakes of programs that should overlap, each as a change of the program as it was meant.
 
 Most frequent first, as people report them in public threads. A mistake changes the configuration, the device or the
-ops that the host issues; the model simulates the changed program. Some mistakes cost the host a time that no size
-tells (loading a module, an allocation): these have a least and a most time, and explain a range of measured times.
+ops that the host issues; the model simulates the changed program. Some mistakes cost a time that no size tells (cold
+host memory, an allocation): these have a least and a most time, and explain a range of measured times. Two of them
+explain nearly any time that is too long (a first run, earlier work): these are open-ended, and come last.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from streamsim.checks import LEAST_FILL
 from streamsim.device.front_ends import CALLS, COMPILED, front_end_of, with_front_end
 from streamsim.device.variations import with_values
 from streamsim.program.schedule import LEGACY_STREAM, Copy, HostOp, HostWork, Kernel, Schedule, Synchronize
@@ -24,12 +26,17 @@ if TYPE_CHECKING:
     from streamsim.program.schedule import Op
 
 BLOCKING = "blocking"  # an ordinary stream: it and the legacy default stream wait for each other
-FIRST_RUN_S = 0.2e-3, 50e-3  # loading a module holds the first launch: 0.4 to 41 ms in public recordings
+# Loading a module holds the first launch: 0.4 to 41 ms in public recordings. A context or a compiler takes seconds.
+FIRST_RUN_S = 0.2e-3, 10.0
+EARLIER_S = 0.1e-3, 60.0  # what was launched before the clock started
 ALLOCATION_S = 20e-6, 1e-3  # cudaMalloc and cudaFree together, for each chunk
-FIRST_RUN = "first run"
+ALLOCATED_BYTES_PER_S = 30e9  # and the most time for much memory: 32 ms for 1 GiB in a public thread
 ISSUE, OPS, DEVICE = 0, 1, 2  # what a mistake changes, in the order in which several are made
 HOSTS_DIFFER = 0.15  # calls of a library cost another time on each host
 SHORT_S = 2e-6  # a kernel or cudaMemset that sneaks into the default stream
+# The host stages pageable copies. Profiles hold the rate of memory that is in its caches; other memory is slower, and
+# pages that were never written must first be found: 1.8 to 3 GB/s in public threads, 0.5 to 2.8 in recordings.
+COLD, COLD_BYTES_PER_S = 0.6, {"h2d": 4e9, "d2h": 1e9}
 
 
 class Meant(NamedTuple):
@@ -58,7 +65,7 @@ class Mistake(NamedTuple):
     ``make`` is called with 0.0 for the least time that the mistake costs and with 1.0 for the most.
     ``kind``: of two mistakes of one kind only one can be made. ``step``: those that cut and issue the work in another
     way come before those that change ops, and these before those of the device. ``doubt``: how much less well than
-    others its times are known, relative.
+    others its times are known, relative. ``is_open_ended``: explains nearly any time that is too long.
     """
 
     title: str
@@ -69,6 +76,7 @@ class Mistake(NamedTuple):
     step: int = OPS
     has_range: bool = False
     doubt: float = 0.0
+    is_open_ended: bool = False
 
 
 # The ops
@@ -98,14 +106,25 @@ def _blocking_copies(meant: Meant, _: float) -> Meant | None:
     return None if tuple(ops) == meant.schedule.ops else with_ops(meant, ops)
 
 
-def _pageable(meant: Meant, _: float) -> Meant | None:
-    """Host memory pageable; a copy that names no memory gets a buffer of its own."""
+def _pageable(meant: Meant, level: float) -> Meant | None:
+    """Host memory pageable, warm or cold; a copy that names no memory gets a buffer of its own."""
     schedule = meant.schedule
     buffers = [replace(b, memory="pageable") if b.memory == "pinned" else b for b in schedule.buffers]
-    if meant.issued(memory="pageable") is not None:
-        return meant.issued(memory="pageable")
-    changed = replace(schedule, buffers=tuple(buffers), unchunked=None)
-    return None if changed.buffers == schedule.buffers else meant._replace(schedule=changed, config=None, build=None)
+    changed = meant.issued(memory="pageable")
+    if changed is None and tuple(buffers) != schedule.buffers:
+        cut = replace(schedule, buffers=tuple(buffers), unchunked=None)
+        changed = meant._replace(schedule=cut, config=None, build=None)
+    return changed and changed._replace(device=_with_cold_memory(meant.device, level))
+
+
+def _with_cold_memory(device: Device, level: float) -> Device:
+    """The device with the rates of pageable memory between those of the profile (0.0) and the least ones (1.0)."""
+    rates = {}
+    for direction, link in (("h2d", device.h2d), ("d2h", device.d2h)):
+        warm = link.pageable_bandwidth_bytes_per_s
+        least = min(COLD * warm, COLD_BYTES_PER_S[direction])
+        rates[f"{direction}.pageable_bandwidth_bytes_per_s"] = warm + level * (least - warm)
+    return with_values(device, rates) if level else device
 
 
 def _one_stream(meant: Meant, _: float) -> Meant | None:
@@ -164,19 +183,32 @@ def _waits_in_the_loop(meant: Meant, _: float) -> Meant | None:
 
 
 def _allocates_in_the_loop(meant: Meant, level: float) -> Meant | None:
+    """Before each chunk; a program of one chunk is what is done again and again."""
     least, most = ALLOCATION_S
+    copied = sum(op.bytes for op in meant.schedule.ops if isinstance(op, Copy))
+    most += copied / max(1, len(ends_of_chunks(meant.schedule))) / ALLOCATED_BYTES_PER_S
     work = HostWork(least + level * (most - least), "cudaMalloc")
     ops = _behind_chunks(meant.schedule, [Synchronize(name="cudaFree"), work])
-    return None if len(ops) == len(meant.schedule.ops) else with_ops(meant, [work, *ops])
+    return with_ops(meant, [work, *ops])
 
 
 def _first_run(meant: Meant, level: float) -> Meant | None:
+    """The host loads the kernel's module before the first launch; without kernels, it makes the context first."""
     least, most = FIRST_RUN_S
-    first = next((i for i, op in enumerate(meant.schedule.ops) if isinstance(op, Kernel)), None)
-    if first is None:
-        return None
+    first = next((i for i, op in enumerate(meant.schedule.ops) if isinstance(op, Kernel)), 0)
     load = HostWork(least + level * (most - least), "loading the module")
     return with_ops(meant, [*meant.schedule.ops[:first], load, *meant.schedule.ops[first:]])
+
+
+def _earlier_work(meant: Meant, level: float) -> Meant | None:
+    """Each stream still runs what was launched before the clock started."""
+    least, most = EARLIER_S
+    seconds = least + level * (most - least)
+    earlier = [
+        Kernel(stream=stream, name="earlier work", duration_s=seconds, fill=LEAST_FILL)
+        for stream in meant.schedule.used_streams
+    ]
+    return with_ops(meant, [*earlier, *meant.schedule.ops])
 
 
 def _few_queues(meant: Meant, _: float) -> Meant | None:
@@ -225,6 +257,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "memory",
         _pageable,
         step=ISSUE,
+        has_range=True,
     ),
     Mistake(
         "copies block the host",
@@ -270,14 +303,6 @@ MISTAKES: tuple[Mistake, ...] = (
         _waits_in_the_loop,
     ),
     Mistake(
-        "memory is allocated and freed in the loop",
-        "cudaMalloc and cudaFree for every chunk: cudaFree waits for the whole card",
-        "allocate before the loop, or use cudaMallocAsync or the library's memory pool",
-        "waits",
-        _allocates_in_the_loop,
-        has_range=True,
-    ),
-    Mistake(
         "breadth-first issue on one hardware queue",
         "all copies in, then all kernels; CUDA_DEVICE_MAX_CONNECTIONS=1 or a card before Kepler",
         "issue depth-first, chunk by chunk; unset CUDA_DEVICE_MAX_CONNECTIONS",
@@ -320,20 +345,39 @@ MISTAKES: tuple[Mistake, ...] = (
         doubt=HOSTS_DIFFER,
     ),
     Mistake(
+        "memory is allocated and freed in the loop",
+        "cudaMalloc and cudaFree for every chunk: cudaFree waits for the whole card",
+        "allocate before the loop, or use cudaMallocAsync or the library's memory pool",
+        "waits",
+        _allocates_in_the_loop,
+        has_range=True,
+    ),
+    Mistake(
         "a first run was timed",
-        "the first launch loads its module (CUDA_MODULE_LOADING=LAZY); a second run is faster",
+        "a second run is faster: the first call makes the context, the first launch loads its module or compiles it",
         "run once before the timing starts, then take the median of several runs",
-        FIRST_RUN,
+        "clock",
         _first_run,
         has_range=True,
+        is_open_ended=True,
+    ),
+    Mistake(
+        "earlier work was still running when the clock started",
+        "a copy back, .cpu(), .item() or a wait is timed behind launches: these return at once, and run on",
+        "wait for the card before the clock starts; the time belongs to the kernels before it",
+        "clock",
+        _earlier_work,
+        has_range=True,
+        is_open_ended=True,
     ),
 )
 
 
 def pairs(mistakes: Sequence[Mistake]) -> Iterator[tuple[Mistake, ...]]:
-    """Every two mistakes that can be made together, in the order in which they are made."""
-    for k, first in enumerate(mistakes):
-        for second in mistakes[k + 1 :]:
+    """Every two mistakes that can be made together, in the order in which they are made; none that is open-ended."""
+    closed = [mistake for mistake in mistakes if not mistake.is_open_ended]
+    for k, first in enumerate(closed):
+        for second in closed[k + 1 :]:
             if second.kind != first.kind:
                 yield tuple(sorted((first, second), key=lambda mistake: mistake.step))
 

@@ -157,7 +157,7 @@ class _Search:
             case, reordered = (make.changed_by(some.changes(), self._case) for some in (way, other))
         except InputError:  # the data needs another order
             return []
-        return [] if reordered.schedule is case.schedule else [other]
+        return [] if reordered.schedule == case.schedule else [other]
 
     def grid(self, holds: Way, steps: int, most_chunks: int, most_streams: int) -> None:
         """Streams, and steps ahead, of the steps as they are and in ever more chunks, until those gain nothing."""

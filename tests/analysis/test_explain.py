@@ -156,8 +156,10 @@ OTHERS: dict[str, tuple[Schedule, Device, int, int, str, int]] = {
         ),
         PLAIN, 30, 20, "copied-once", 10,
     ),
-    # Kernels of 1 tick, which work on some elements, and take the floor of 10 each.
-    "kernel floor": (program(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10), 40, 4, "small-chunks", 36),
+    # Kernels of 1 tick, which take the floor of 10 each; so does one in a graph, with the gap behind it.
+    "kernel floor": (
+        program(*[kernel(1, 1, elements=1)] * 4), make_device(floor=10, graph_gap=9), 40, 4, "small-chunks", 36,
+    ),
 }  # fmt: skip
 
 

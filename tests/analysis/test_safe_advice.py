@@ -26,7 +26,7 @@ from streamsim.errors import InputError
 from streamsim.model import simulate
 from streamsim.program.config import ORDERS, Config
 from streamsim.program.patterns import breadth_first, depth_first, ring
-from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Schedule, Synchronize
+from streamsim.program.schedule import Copy, HostWork, Kernel, Op, Region, Schedule, Synchronize
 from streamsim.program.workload import Workload, WorkloadKernel
 from streamsim.search.best_steps import best_steps
 
@@ -105,12 +105,16 @@ CHANGES = st.lists(
 )
 
 
-def tables_of(schedule: Schedule) -> tuple[str, ...]:
-    """The buffers of which every kernel reads all; of one chunk nothing shows it, and none is assumed."""
+def tables_of(schedule: Schedule) -> set[str | Region]:
+    """What every kernel reads whole; of one chunk nothing shows it, and none is assumed."""
     if "N=1 " in f"{schedule.name} ":
-        return ()
-    once = tuple(buffer.name for buffer in schedule.buffers if buffer.name.startswith("d_once_in"))
-    return once or tuple({region.buffer for regions in Rework(schedule).shared.values() for region in regions})
+        return set()
+    once: set[str | Region] = {buffer.name for buffer in schedule.buffers if buffer.name.startswith("d_once_in")}
+    shared = Rework(schedule).shared
+    tables: set[str | Region] = set().union(*shared.values())
+    read = {(i, r) for i, op in enumerate(schedule) if isinstance(op, Kernel) for r in op.reads if r in tables}
+    assume(once or all(region in shared.get(i, ()) for i, region in read))  # else it is a table here, and not there
+    return once or tables
 
 
 def check_safe(schedule: Schedule, changed: Schedule) -> None:

@@ -301,7 +301,7 @@ def test_changes_of_programs_on_a_card_are_predicted_from_the_recordings_before_
     The hosts ran at two speeds, up to twice as slow, changed it within seconds, and shared their link: rounds count
     before which they were as fast, and three of 64 changes and five of 59 are 15 to 27 % off.
     """
-    folder = Path(__file__).parents[2] / "records" / judged.folder
+    folder = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / judged.folder
     found = read_record(folder)
     recorded = [one for one in replays(folder, found) if isinstance(one, Replayed)]
     predicted = [one for one in predictions(recorded, found, PAIRS) if isinstance(one, Predicted)]

@@ -255,7 +255,7 @@ def test_a_row_is_means_and_worst() -> None:
 @pytest.mark.measured
 def test_ten_measurements_found_the_best_of_eight_workloads_on_a_card() -> None:
     """Of 215 programs each, on an H200: all within 2 % of the best, or within the noise of both side by side."""
-    found = read_record(ROOT / "records/tuning-h200.json.gz")
+    found = read_record(ROOT / "validate/campaigns/records/tuning-h200.json.gz")
     assert len(found.tunings) == 8
     assert min(len(one.configs) for one in found.tunings) >= 200
     assert all(is_good(one) for one in found.tunings)

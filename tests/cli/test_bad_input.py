@@ -344,11 +344,11 @@ def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_device(load_device("ideal"), found["device"])
     found["sweep"].write_text('h2d = ["1MiB"]\nchunks = "1..4"\n')
     write_trace(simulate(depth_first(pipeline_of(64), 2, 2), load_device("ideal")), found["trace"])
-    record = read_record("records/races-h200.json.gz")
+    record = read_record("validate/campaigns/records/races-h200.json.gz")
     head = Header(record.card, record.machine, "quick", "1")
     found["journal"].write_bytes(msgspec.json.encode(head) + b"\n")
     shipped = {"record": "races-h200.json.gz", "samples": "calibration-h200.samples.gz"}
-    return found | {kind: Path("records") / name for kind, name in shipped.items()}
+    return found | {kind: Path("validate/campaigns/records") / name for kind, name in shipped.items()}
 
 
 READERS = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.fault
 SIZES = ("--h2d", "256KiB", "--kernel", "20us", "--d2h", "256KiB")
 BEST = ("best", *SIZES, "--max-chunks", "8", "--max-streams", "4", "--as", "cupy")
-RECORDS = Path(__file__).parents[2] / "records"
+RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 SAMPLES = str(RECORDS / "calibration-h200.samples.gz")
 COMMANDS = {  # each with the option that names the file, and a name
     "predict --plot": (("predict", *SIZES, "--plot"), "out.svg"),

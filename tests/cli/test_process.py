@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Program = Callable[[list[str] | None], int]
 
 PIPELINE = ["predict", "--h2d", "64MiB", "--kernel", "0.57ms"]
-RECORD = "records/races-h200.json.gz"
+RECORD = "validate/campaigns/records/races-h200.json.gz"
 
 
 @pytest.fixture

@@ -168,19 +168,47 @@ def test_a_clock_that_stops_early_is_recognised() -> None:
 
 
 def test_what_nothing_explains_is_said() -> None:
-    found = diagnose(WORK, "rtx4090", 10.0, MEANT)
+    found = diagnose(WORK, "rtx4090", 1e3, MEANT)
     assert not found.fitting
     assert "nothing known takes so long" in found.verdict
+    found = diagnose(WORK, "rtx4090", 0.8 * seconds(meant(WORK, MEANT)), MEANT)
+    assert not found.fitting
+    assert "it takes less time than it should" in found.verdict
 
 
-def test_a_schedule_is_diagnosed_as_its_workload_is() -> None:
-    """But for the mistakes that are made in cutting: a schedule is cut already."""
-    schedule = MEANT.schedule(WORK)
-    took_s = simulate_one_of_many(serial(WORK, 8), load_device("h200")).makespan_s
-    of_schedule = {one.title: one.times_s for one in diagnose(schedule, "h200", took_s).explanations}
-    of_workload = {one.title: one.times_s for one in diagnose(WORK, "h200", took_s, MEANT).explanations}
-    assert "copies block the host" in of_schedule
-    assert all(of_workload[title] == times for title, times in of_schedule.items() if title in of_workload)
+@pytest.mark.parametrize("work", [WORK, workload_of_sizes(kernels=["1ms"]), workload_of_sizes(d2h=["3kB"])])
+def test_what_is_far_too_long_is_the_clocks_fault(work: Workload) -> None:
+    """A program with nothing but kernels, or nothing but a copy, too."""
+    found = diagnose(work, "rtx4090", 2.0)
+    assert "was the clock right?" in found.verdict
+    assert all(one.is_open_ended for one in found.simplest[:2])
+    assert found.next is not None
+
+
+@examples(30)
+@given(workloads, configs, st.sampled_from([m for m in MISTAKES if not m.is_open_ended]))
+def test_what_explains_any_time_gives_way_to_what_explains_this_one(
+    workload: Workload, config: Config, mistake: Mistake
+) -> None:
+    wrong = made([mistake], meant(workload, config), 0.5)
+    assume(wrong is not None)
+    assert wrong is not None
+    found = diagnose(workload, "rtx4090", seconds(wrong), config)
+    assert not any(one.is_open_ended for one in found.simplest)
+    assert not set(found.open_ended) & set(found.simplest)
+
+
+@examples(30)
+@given(st.integers(MIB, 1 << 30), st.floats(0, 1))
+def test_a_second_measurement_is_told_from_the_first(size: int, level: float) -> None:
+    """A pageable copy holds the host: from how cold its memory was follows when its call returns."""
+    copy = workload_of_sizes(d2h=[size])
+    wrong = made([MISTAKES[0]], meant(copy, Config()), level)
+    assert wrong is not None
+    found = diagnose(copy, "rtx4090", seconds(wrong))
+    assume(found.next is not None)
+    assert found.next is not None
+    assert dict(found.next.says)[MISTAKES[0].title].low_s == pytest.approx(seconds(wrong), rel=1e-2, abs=2e-6)
 
 
 @pytest.mark.parametrize(

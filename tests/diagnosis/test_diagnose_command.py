@@ -30,6 +30,15 @@ def test_json_has_every_explanation(capsys: pytest.CaptureFixture[str]) -> None:
     assert said["inputs"]["device"] == "rtx4090"
 
 
+@pytest.mark.parametrize(("measured", "clock"), [("9.2ms", False), ("14.5ms", True), ("25ms", True), ("2ms", False)])
+def test_what_explains_any_time_has_a_line_of_its_own(
+    measured: str, clock: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only where the time is too long and a mistake explains it; what it should take needs no explanation."""
+    assert main(["diagnose", *PROGRAM, "--measured", measured]) == 0
+    assert ("Or the clock was wrong: a first run was timed;" in capsys.readouterr().out) is clock
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

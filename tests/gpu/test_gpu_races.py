@@ -77,7 +77,7 @@ def test_a_card_is_not_given_a_race(gpu: Gpu) -> None:
 
 # As recorded on an H200
 
-RECORD = Path(__file__).parents[2] / "records" / "races-h200.json.gz"
+RECORD = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "races-h200.json.gz"
 
 
 @pytest.mark.parametrize("kind", ["read-after-write", "write-after-read"])

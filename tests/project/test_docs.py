@@ -35,7 +35,7 @@ def text_of(page: Path) -> str:
 @pytest.mark.usefixtures("fitting_once")
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != INDEX], ids=lambda page: page.stem)
 def test_every_block_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "records").symlink_to(ROOT / "records")
+    (tmp_path / "validate").symlink_to(ROOT / "validate")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     Reader().read(text_of(page))

@@ -51,7 +51,7 @@ GOOD_CHOICE, GOOD_SHARE, WORST_CHOICE = 0.01, 0.87, 0.0296
 FEWEST = 10  # rows of which a median says something
 SCHEDULES, RECORDS = 400, 2  # at least
 
-FOLDER = Path(__file__).parents[2] / "records"
+FOLDER = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 PATHS = sorted(FOLDER.glob("standard-*.json.gz"))
 each_record = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 pytestmark = pytest.mark.skipif(not PATHS, reason=f"no measured records in {FOLDER.name}/ yet")

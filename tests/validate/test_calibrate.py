@@ -291,7 +291,7 @@ def test_a_straight_line_is_found_exactly() -> None:
     assert fit_link(points) == pytest.approx(Link(2e-6, 1 / 50e9))
 
 
-RECORDS = Path(__file__).parents[2] / "records"
+RECORDS = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
 RECORDED = RECORDS / "calibration-h200.samples.gz"
 
 

@@ -17,7 +17,7 @@ from streamsim_validate.calibrate.samples import read_samples
 from streamsim_validate.cli import main
 from streamsim_validate.records.timed import with_timing_events
 
-RECORDED = str(Path(__file__).parents[2] / "records" / "calibration-h200.samples.gz")
+RECORDED = str(Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz")
 
 
 @pytest.mark.usefixtures("fitting_once")

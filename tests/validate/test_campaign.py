@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from streamsim_validate.gpu.card import Gpu
 
-RECORDED = Path(__file__).parents[2] / "records" / "calibration-h200.samples.gz"
+RECORDED = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "calibration-h200.samples.gz"
 SCHEDULES = (depth_first(sincos(500, 2), 4, 2), ring(sincos(500, 2), 5, 3, 2), depth_first(sincos(700, 1), 1, 1))
 
 

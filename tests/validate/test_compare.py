@@ -99,7 +99,7 @@ def test_a_record_without_a_profile_asks_for_one() -> None:
 
 
 def test_a_profile_that_can_predict_nothing_is_one_line() -> None:
-    folder = Path(__file__).parents[2] / "records"
+    folder = Path(__file__).parents[2] / "validate" / "campaigns" / "records"
     with pytest.raises(InputError, match=r"^device 'k20c': can predict none of the record's 540 .*NVIDIA H200"):
         compare(read_record(folder / "standard-h200-2.json.gz"), load_device("k20c"))
 

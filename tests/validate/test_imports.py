@@ -104,7 +104,7 @@ def loaded_after(statement: str) -> set[str]:
     ],
 )
 def test_comparing_needs_no_card_and_loads_nothing_that_does(statement: str) -> None:
-    record = Path(__file__).parents[2] / "records" / "races-h200.json.gz"
+    record = Path(__file__).parents[2] / "validate" / "campaigns" / "records" / "races-h200.json.gz"
     loaded = loaded_after(statement.replace("'RECORD'", f"'--device', 'h200', {str(record)!r}"))
     assert "streamsim_validate.records.record" in loaded
     assert not {room_of(name) for name in loaded if name.startswith("streamsim_validate.")} & set(ON_A_CARD)

@@ -436,7 +436,7 @@ def test_linear_layers_as_a_workload() -> None:
 
 def of_record(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What comparing a record of the project says of each front end."""
-    path = ROOT / "records" / f"programs-suite-{name}.json.gz"
+    path = ROOT / "validate" / "campaigns" / "records" / f"programs-suite-{name}.json.gz"
     assert main(["compare", str(path), "--worst", "0", "--json"]) == 0
     programs: dict[str, Any] = json.loads(capsys.readouterr().out)["programs"]
     return programs

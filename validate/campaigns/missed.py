@@ -1,6 +1,6 @@
 """The likeliest rule of what the model misses, of records of random schedules, by card and class.
 
-``cd validate; python -m campaigns.missed ../records/random-*.json.gz`` finds the two numbers of
+``cd validate; python -m campaigns.missed campaigns/records/random-*.json.gz`` finds the two numbers of
 ``streamsim/analysis/misses.py`` for these records, in some minutes. Those of today are of six records before, which are
 in the history of the repository. Each row: how many schedules, nanoseconds, degrees of
 freedom.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from streamsim_validate.records import Record
 
 ROOT = Path(__file__).parents[2]
-RECORDS = ROOT / "records"
+RECORDS = ROOT / "validate" / "campaigns" / "records"
 CARDS = {"h100": "H100", "h200": "H200"}
 NEWEST = 2  # records of each card
 SAMPLES = 100  # of an interval

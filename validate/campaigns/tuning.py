@@ -3,9 +3,9 @@
 On a card, with a profile that ``streamsim-validate calibrate`` made there just before, every candidate of eight drawn
 workloads is measured, and then what ten of these measurements find beside the fastest of all:
 
-    cd validate; python -m campaigns.tuning --seed 7 profile.toml ../records/tuning-h200.json.gz
+    cd validate; python -m campaigns.tuning --seed 7 profile.toml campaigns/records/tuning-h200.json.gz
 
-Anywhere ``python -m campaigns.tuning ../records/tuning-h200.json.gz`` prints the table, and ``python -m
+Anywhere ``python -m campaigns.tuning campaigns/records/tuning-h200.json.gz`` prints the table, and ``python -m
 campaigns.tuning`` the one of truths that are made up: what cards would take that are not as the profile says.
 """
 

@@ -113,7 +113,9 @@ def _read(path: Path) -> Record:
     except InputError as error:
         if path.exists() or journal_path(path).exists():
             raise
-        raise InputError(f"{error}; the project's own records are in the folder records/ of its repository") from None
+        raise InputError(
+            f"{error}; the project's own records are in the folder validate/campaigns/records/ of its repository"
+        ) from None
 
 
 def _spread_of(name: str) -> dict[str, float]:
